@@ -1,0 +1,50 @@
+# `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all bench lint clean setup
+
+# The first Python here that is new enough; `make PYTHON=...` names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+BIN := .venv/bin
+
+# One thread per test process: two processes with all threads each only get in each other's way.
+# The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
+# Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
+TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 \
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: setup ## show attention computed step by step on a sentence
+	@echo 'the steps of attention on "The cat sat on the mat", each word looking back only, and the row of "mat":'
+	@$(BIN)/qkv steps "The cat sat on the mat" --mask causal --word mat
+
+test: setup ## run the tests and the examples in docstrings
+	@echo "running the tests"
+	@$(TEST)
+
+test-all: setup ## the same with the slow tests too
+	@echo "running all tests, slow ones too"
+	@$(TEST) -m ""
+
+# Files that begin with _ are helpers.
+bench: setup ## measure speed against peers, one benchmark after another
+	@for file in benchmarks/[!_]*.py; do \
+		echo "benchmark $$file"; \
+		$(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit 1; \
+	done
+
+lint: setup ## check format, style and types
+	@echo "checking format, style and types"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+clean: ## remove .venv, caches and out/
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out
+	find src tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+setup:
+	@$(PYTHON) tools/setup.py --quiet

@@ -1,0 +1,92 @@
+"""How everything here is measured: rivals take turns in one run and the best of several rounds counts, since a machine
+is never quiet for long. What is published is the ratio."""
+
+import gc
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Row:
+    """One claim: ours against a peer, and the bar it should clear."""
+
+    what: str
+    ours: float
+    peer: float
+    bar: str  # "≤ 1.05" or "≥ 1.15", of `ratio`
+    unit: str = "ms"
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+    @property
+    def clears(self) -> bool:
+        sign, number = self.bar.split()
+        return self.ratio <= float(number) if sign == "≤" else self.ratio >= float(number)
+
+
+def race(*rivals: Callable[[], object], rounds: int = 7, seconds: float = 0.2) -> list[float]:
+    """The best time of each rival in ms; every round gives each its turn, each turn lasts about `seconds`."""
+    times = []
+    for rival in rivals:  # warm up, and see how many calls fill a turn
+        rival()
+        start = time.perf_counter()
+        rival()
+        times.append(time.perf_counter() - start)
+    calls = [max(1, min(200, int(seconds / t))) for t in times]
+    best = [float("inf")] * len(rivals)
+    gc.disable()
+    for _ in range(rounds):
+        for i, rival in enumerate(rivals):
+            for _ in range(calls[i]):
+                start = time.perf_counter()
+                rival()
+                best[i] = min(best[i], time.perf_counter() - start)
+    gc.enable()
+    return [b * 1e3 for b in best]
+
+
+def publish(name: str, title: str, rows: list[Row]) -> None:
+    """Print the table, write it as JSON, and put it into RESULTS.md in place of the section of that name."""
+    lines = ["| what | ours | peer | ratio | bar | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        verdict = ("holds" if row.clears else "**falls short**") + (f"; {row.note}" if row.note else "")
+        ours, peer = (f"{value:.4g} {row.unit}" for value in (row.ours, row.peer))
+        lines.append(f"| {row.what} | {ours} | {peer} | {row.ratio:.3g} | {row.bar} | {verdict} |")
+    table = "\n".join(lines)
+    print(f"\n{title}\n\n{table}\n", flush=True)
+
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    found = [asdict(row) | {"ratio": row.ratio, "clears": row.clears} for row in rows]
+    (folder / f"{name}.json").write_text(
+        json.dumps({"machine": machine(), "rows": found}, ensure_ascii=False, indent=1)
+    )
+
+    page = HERE / "RESULTS.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else "# Measured\n\nEach table by `make bench`.\n"
+    opening, closing = f"<!-- {name} -->", f"<!-- end {name} -->"
+    section = f"{opening}\n## {title}\n\n{machine()}\n\n{table}\n{closing}"
+    if opening in text:
+        before, rest = text.split(opening, 1)
+        text = before + section + rest.split(closing, 1)[1]
+    else:
+        text = text.rstrip() + f"\n\n{section}\n"
+    page.write_text(text, encoding="utf-8")
+
+
+def machine() -> str:
+    """What the numbers came from."""
+    import os
+
+    import torch
+
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."

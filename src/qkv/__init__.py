@@ -1,0 +1,43 @@
+"""qkv: from softmax(QKᵀ/√d)V to a trained Transformer one can look into.
+
+What is named here is what is promised; everything is loaded when first used, so `import qkv` costs nothing.
+
+>>> import qkv
+>>> print(qkv.steps([[1.0, 0.0], [0.0, 1.0]]).weights.round(3))
+[[0.67 0.33]
+ [0.33 0.67]]
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .attention import masks
+    from .attention.attend import attend, record
+    from .attention.heads import MultiHeadAttention, SelfAttention
+    from .attention.steps import steps
+
+_HOME = {
+    "attend": "attention.attend",
+    "record": "attention.attend",
+    "masks": "attention",
+    "steps": "attention.steps",
+    "SelfAttention": "attention.heads",
+    "MultiHeadAttention": "attention.heads",
+}
+
+__all__ = ["MultiHeadAttention", "SelfAttention", "attend", "masks", "record", "steps"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"qkv has no {name!r}; it has {', '.join(__all__)}")
+    if name == "masks":
+        return import_module("qkv.attention.masks")
+    return getattr(import_module(f"qkv.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,376 @@
+"""The one function through which every attention of every model goes: `attend(q, k, v, mask)`.
+
+It runs the fastest kernel for the mask at hand and can say which and why (`explain`). While somebody listens
+(`record`), it hands over references to q, k, v, the mask and the scale: everything needed to compute any weight later.
+
+B batch, H heads, G key/value heads (H is a multiple; head h reads group h // (H/G), as LLaMA does), N queries, M keys,
+D head width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import masks, pieces
+from .rules import Full
+from .steps import check_shapes
+
+KERNELS = ("auto", "plain", "sdpa")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call:
+    """What one `attend` received: references, not copies."""
+
+    q: Tensor  # (B, H, N, D), after positions
+    k: Tensor  # (B, G, M, D), not repeated for grouped heads
+    v: Tensor  # (B, G, M, Dv)
+    mask: masks.Mask
+    scale: float
+    bias: Tensor | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    name: str | None = None  # which layer called, where the caller says
+
+    def weights(self, heads: Sequence[int] | None = None) -> Tensor:
+        """The exact weights of these heads (all by default), before dropout: (B, heads, N, M)."""
+        chosen = self if heads is None else self.only(heads)
+        with torch.no_grad():
+            return _weigh(chosen)[0]
+
+    def only(self, heads: Sequence[int]) -> Call:
+        """The same call with these heads alone."""
+        index = torch.as_tensor(list(heads), device=self.q.device)
+        n_head, per_kv = self.q.shape[1], self.q.shape[1] // self.k.shape[1]
+        bias = self.bias
+        if bias is not None and bias.ndim >= 3 and bias.shape[-3] > 1:
+            bias = bias.index_select(-3, index)
+        mask = self.mask
+        if mask.headed:
+            mask = masks.dense(self.allowed().expand(-1, n_head, -1, -1)[:, index])
+        return Call(
+            self.q[:, index],
+            self.k[:, index // per_kv],
+            self.v[:, index // per_kv],
+            mask,
+            self.scale,
+            bias,
+            self.softcap,
+            None if self.sinks is None else self.sinks[index],
+            self.name,
+        )
+
+    def allowed(self) -> Tensor:
+        """The mask written out: bool, broadcasts to (B, H, N, M)."""
+        batch, heads, n, _ = self.q.shape
+        return self.mask.tensor(n, self.k.shape[2], batch=batch, heads=heads, device=self.q.device)
+
+    def __repr__(self) -> str:
+        name = f"{self.name}: " if self.name else ""
+        return f"<Call {name}q {tuple(self.q.shape)}, k {tuple(self.k.shape)}, mask {self.mask!r}>"
+
+
+@dataclass(frozen=True)
+class _Edit:
+    change: Callable[[Tensor], Tensor]
+    name: str | None
+    heads: tuple[int, ...] | None
+
+
+_recorders: list[list[Call]] = []
+_edits: list[_Edit] = []
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    weights: bool = False,
+    kernel: str = "auto",
+    name: str | None = None,
+) -> Any:
+    """softmax(q·kᵀ·scale + bias, where mask allows)·v, by the fastest kernel that can.
+
+    q is (B, H, N, D); k and v are (B, G, M, D), G a divisor of H, never repeated in memory; v may have a width of its
+    own. `mask`: a mask of `qkv.masks` or a bool tensor, True = may attend; a row that may attend to nothing gives 0.
+    `scale` is 1/√D unless given. `bias` is added to the scaled scores. `softcap` bends scores to ±softcap. `sinks` (H,)
+    takes a share of each row and gives nothing. `dropout` is applied as it is given: pass 0 in eval.
+
+    Gives the output (B, H, N, Dv); with `weights=True` the pair (output, weights), the weights exact and before dropout.
+
+    >>> q = torch.eye(3).reshape(1, 1, 3, 3)
+    >>> output, weights = attend(q, q, q, masks.causal(), weights=True)
+    >>> [[round(w, 2) for w in row] for row in weights[0, 0].tolist()]
+    [[1.0, 0.0, 0.0], [0.36, 0.64, 0.0], [0.26, 0.26, 0.47]]
+    """
+    call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
+    m = k.shape[2]
+    road, parts, _ = _road(call, weights, kernel)
+    if _recorders:
+        for calls in _recorders:
+            calls.append(call)
+
+    shares = None
+    if road == "plain":
+        shares, dropped = _weigh(call, dropout)
+        output = _mix(dropped, v, q.dtype)
+    elif parts is not None:
+        output = pieces.run(q, k, v, parts, call.scale, dropout)
+    else:
+        output = pieces.sdpa(q, k, v, _additive(call), scale=call.scale, dropout=dropout)
+    if _edits:
+        output, shares = _edited(call, output, shares)
+    if not torch.compiler.is_compiling() and output.device.type == "cpu":
+        _refuse_nan(call, output, whole=m >= 64 and parts is not None and len(parts) == 1)
+    return (output, shares.to(q.dtype)) if weights and shares is not None else output
+
+
+def explain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None = None,
+    *,
+    weights: bool = False,
+    kernel: str = "auto",
+    **options: Any,
+) -> str:
+    """Which kernel `attend` would run on these arguments, and why, in one sentence.
+
+    >>> q = torch.zeros(1, 8, 1024, 64)
+    >>> explain(q, q, q, masks.window(128))
+    'sdpa on 8 pieces: window(128, 0) leaves 23 % of the 1024×1024 scores to compute.'
+    """
+    options.pop("dropout", None)
+    names = ("scale", "bias", "softcap", "sinks", "name")
+    if unknown := sorted(set(options) - set(names)):
+        raise TypeError(f"explain has no argument {unknown[0]!r}; it takes those of attend")
+    call = _call(q, k, v, mask, *(options.get(name) for name in names))
+    road, _, reason = _road(call, weights, kernel)
+    return f"{road} {reason()}."
+
+
+@contextmanager
+def record() -> Iterator[list[Call]]:
+    """Collect what every `attend` inside the block receives, in order.
+
+    >>> q = torch.ones(1, 1, 2, 4)
+    >>> with record() as calls:
+    ...     _ = attend(q, q, q)
+    >>> calls[0].weights().tolist()
+    [[[[0.5, 0.5], [0.5, 0.5]]]]
+    """
+    calls: list[Call] = []
+    _recorders.append(calls)
+    try:
+        yield calls
+    finally:
+        # by identity: two empty lists are equal, and an outer recorder must not be taken for an inner one
+        _recorders[:] = [kept for kept in _recorders if kept is not calls]
+
+
+@contextmanager
+def replace_weights(
+    change: Callable[[Tensor], Tensor], *, name: str | None = None, heads: Sequence[int] | None = None
+) -> Iterator[None]:
+    """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
+
+    `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives.
+
+    >>> q = torch.ones(1, 2, 2, 4)
+    >>> with replace_weights(torch.zeros_like, heads=[1]):
+    ...     attend(q, q, q)[0, :, 0, 0].tolist()
+    [1.0, 0.0]
+    """
+    edit = _Edit(change, name, None if heads is None else tuple(heads))
+    _edits.append(edit)
+    try:
+        yield
+    finally:
+        _edits[:] = [kept for kept in _edits if kept is not edit]
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None,
+    scale: float | None,
+    bias: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+    name: str | None,
+) -> Call:
+    check_shapes(q.shape, k.shape, v.shape)
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: convert all three to one dtype")
+    batch, heads, n, d = q.shape
+    m = k.shape[2]
+    rule = masks.resolve(mask)
+    rule.check(batch, heads, n, m)
+    if bias is not None and not _fits(bias.shape, (batch, heads, n, m)):
+        raise ValueError(
+            f"bias is {tuple(bias.shape)} but scores are {(batch, heads, n, m)}: it must broadcast to them"
+        )
+    if sinks is not None and sinks.shape != (heads,):
+        raise ValueError(f"sinks are {tuple(sinks.shape)}: give one number per head, ({heads},)")
+    if softcap is not None and softcap <= 0:
+        raise ValueError(f"softcap is {softcap}: give a positive number, or None for no cap")
+    return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
+
+
+def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piece] | None, Callable[[], str]]:
+    """(kernel, the pieces to run it on or None for the whole, why: worded only when somebody asks)."""
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
+    batch, _, n, _ = call.q.shape
+    m = call.k.shape[2]
+    needs_plain = None
+    if weights:
+        needs_plain = "the weights were asked for"
+    elif call.softcap is not None or call.sinks is not None:
+        needs_plain = f"the fused kernel has no {'softcap' if call.softcap is not None else 'sinks'}"
+        if kernel == "sdpa":
+            raise ValueError(f"kernel='sdpa' can't do this: {needs_plain}; use kernel='auto'")
+    elif n == 0 or m == 0:
+        needs_plain = "there is nothing to compute"
+    if kernel == "plain" or needs_plain:
+        return "plain", None, lambda: f"because {needs_plain or 'it was asked for'}"
+    if call.bias is not None:
+        return "sdpa", None, lambda: "with bias and mask written out, added to the scores"
+
+    def written_out() -> str:
+        return f"with {call.mask!r} written out as {n}×{m}"
+
+    # Reading lengths means waiting for the device and would break a compiled graph: there the mask is written out.
+    free = call.q.device.type == "cpu" and not torch.compiler.is_compiling()
+    parts = pieces.plan(call.mask, batch, n, m) if free or not call.mask.batched else None
+    if parts is None:
+        return "sdpa", None, written_out
+    if len(parts) == 1 and parts[0].band is None:
+        if parts[0].causal:
+            return "sdpa", parts, lambda: "causal: the fused kernel skips the future by itself"
+        skipped = m - (parts[0].cols[1] - parts[0].cols[0])
+        return "sdpa", parts, lambda: f"on the {m - skipped} real keys" if skipped else "without a mask"
+    share = pieces.work(parts, batch) / (batch * n * m)
+    if not free or share > 0.8 or all(p.cols[0] == p.cols[1] for p in parts):
+        return "sdpa", None, written_out
+    return (
+        "sdpa",
+        parts,
+        lambda: f"on {len(parts)} pieces: {call.mask!r} leaves {100 * share:.0f} % of the {n}×{m} scores to compute",
+    )
+
+
+def _additive(call: Call) -> Tensor | None:
+    """Mask and bias as one tensor for SDPA: bool where there is no bias, else floats with −inf."""
+    allowed = None if isinstance(call.mask, Full) else call.allowed()
+    if call.bias is None:
+        return allowed
+    bias = call.bias.to(call.q.dtype)
+    bias = bias.expand(*bias.shape[:-2], call.q.shape[2], call.k.shape[2])
+    return bias if allowed is None else torch.where(allowed, bias, float("-inf"))
+
+
+def _weigh(call: Call, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The plain road, ten lines that read like the formula: exact weights (B, H, N, M), and the same with dropout."""
+    batch, n_head, n, d = call.q.shape
+    # Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32.
+    exact = torch.float32 if call.q.dtype in (torch.float16, torch.bfloat16) else call.q.dtype
+    groups = call.k.shape[1]
+    rows = call.q.reshape(batch, groups, n_head // groups * n, d).to(
+        exact
+    )  # (B, G, H/G·N, D): groups without repeating keys
+    scores = (rows * call.scale) @ call.k.to(exact).transpose(-1, -2)
+    scores = scores.reshape(batch, n_head, n, call.k.shape[2])  # (B, H, N, M)
+    if call.bias is not None:
+        scores = scores + call.bias
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    dead = None
+    if not isinstance(call.mask, Full):
+        allowed = call.allowed()
+        scores = scores.masked_fill(~allowed, torch.finfo(exact).min)  # not −inf: a row of −inf has NaN for gradient
+        if torch.compiler.is_compiling() or not allowed.any(-1).all():
+            dead = ~allowed
+    if call.sinks is None:
+        # A fresh matrix of this size costs three times the softmax itself; without a graph nobody needs the scores.
+        own = scores if scores.device.type == "cpu" and not scores.requires_grad else None
+        weights = torch.softmax(scores, -1, out=own)
+    else:
+        sinks = call.sinks.to(exact).reshape(1, -1, 1, 1).expand(batch, -1, n, 1)
+        weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+    if dead is not None:
+        weights = weights.masked_fill(dead, 0.0)
+    return weights, torch.dropout(weights, dropout, True) if dropout else weights
+
+
+def _mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
+    """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
+    batch, n_head, n, m = weights.shape
+    rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
+    return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
+
+
+def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    n_head, per_kv = call.q.shape[1], call.q.shape[1] // call.k.shape[1]
+    for edit in _edits:
+        if edit.name is not None and edit.name != call.name:
+            continue
+        heads = range(n_head) if edit.heads is None else edit.heads
+        if any(not 0 <= h < n_head for h in heads):
+            raise ValueError(f"heads {list(heads)} were to be edited, but there are {n_head}, numbered from 0")
+        index = torch.as_tensor(list(heads), device=output.device)
+        before = _weigh(call.only(heads))[0] if shares is None else shares[:, index]
+        after = edit.change(before)
+        if after.shape != before.shape:
+            raise ValueError(
+                f"an edit gave weights of {tuple(after.shape)}, it got {tuple(before.shape)}: keep the shape"
+            )
+        output = output.index_copy(1, index, _mix(after, call.v[:, index // per_kv], output.dtype))
+        shares = None if shares is None else shares.index_copy(1, index, after.to(shares.dtype))
+    return output, shares
+
+
+def _refuse_nan(call: Call, output: Tensor, whole: bool) -> None:
+    """NaN comes out only if something went in: say what, where it is cheap to look.
+
+    On the whole road a bad number of q or k shows in every column of some row, and one of v in the last row, which sees
+    every key. On others, and with few keys, where the fused kernel takes a row of NaN scores for a hidden one and gives
+    0, everything is looked at.
+    """
+    output = output.detach()
+    if not whole:
+        total = (output.sum() + call.q.detach().sum() + call.k.detach().sum()).item()
+    elif output.shape[2] == 1:
+        total = output.sum().item()
+    else:
+        total = (output[..., 0].sum() + output[:, :, -1].sum()).item()
+    if math.isfinite(total):
+        return
+    for what, tensor in (("q", call.q), ("k", call.k), ("v", call.v), ("bias", call.bias), ("sinks", call.sinks)):
+        if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
+            place = tuple(bad.nonzero()[0].tolist())
+            if what != "bias" or torch.isnan(tensor[place]):
+                value = tensor[place].item()
+                raise ValueError(
+                    f"{what} holds {value} at {place} of {tuple(tensor.shape)}: attention needs finite numbers"
+                )
+
+
+def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    return len(shape) <= 4 and all(s in (1, w) for s, w in zip(reversed(shape), reversed(whole), strict=False))

@@ -1,0 +1,180 @@
+"""The KV cache: keys and values already computed, so that a new token costs one row instead of n.
+
+Room is made once and written by position. `KVCache` keeps everything; `WindowCache` keeps only what a window can still
+see. Items of a batch may have different lengths: say before the call how many of its tokens are real (`expect`).
+
+How an attention uses one:
+
+    at = cache.at(n)                     where the new tokens stand
+    keys, values = cache.append(k, v)    store them, get all that may be seen
+    mask = cache.place(mask, at)         the mask for queries standing there
+
+B batch, G key/value heads, N new tokens, M keys, D head width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import masks
+from .positions import At
+
+
+class KVCache:
+    """All keys and values of up to `capacity` tokens per item.
+
+    With `static=True` every read gives the whole room and hides what is empty by a mask: shapes never change, so a
+    compiled step is compiled once. Without it reads end at the longest item, which is faster where nothing is compiled.
+
+    >>> cache = KVCache(batch=1, n_kv_head=1, capacity=4, head_width=2)
+    >>> k, v = cache.append(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
+    >>> k.shape, cache.at(1)
+    (torch.Size([1, 1, 3, 2]), 3)
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        n_kv_head: int,
+        capacity: int,
+        head_width: int,
+        *,
+        value_width: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: Any = None,
+        static: bool = False,
+    ) -> None:
+        value_width = head_width if value_width is None else value_width
+        self.k = torch.zeros(batch, n_kv_head, capacity, head_width, dtype=dtype, device=device)
+        self.v = torch.zeros(batch, n_kv_head, capacity, value_width, dtype=dtype, device=device)
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self.capacity, self.static = capacity, static
+        self.longest = 0  # the largest of `lengths`, kept as a number so that nothing waits for the device
+        self.uniform = True
+        self.keys_at: Tensor | None = None  # positions of the keys read, where they aren't simply 0, 1, 2, …
+        self._expected: Tensor | None = None
+
+    def expect(self, counts: Any) -> None:
+        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        self._expected = torch.as_tensor(counts, device=self.lengths.device)
+        self.uniform = False
+
+    def at(self, n: int) -> At:
+        """Where n new tokens will stand: an int while all items have one length, else positions (B, N)."""
+        if self.uniform and not self.static:
+            return self.longest
+        return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new keys and values (B, G, N, D); gives all there are, (B, G, M, D). They carry no gradient."""
+        n = k.shape[2]
+        if k.shape[0] != len(self.lengths) or k.shape[1] != self.k.shape[1]:
+            raise ValueError(f"keys are {tuple(k.shape)} but the cache is {tuple(self.k.shape)} (batch, heads, …)")
+        if not torch.compiler.is_compiling():
+            held = int(self.lengths.max()) if self.static else self.longest
+            if held + n > self.capacity:
+                raise ValueError(
+                    f"the cache has room for {self.capacity} tokens and holds {held}: {n} more don't fit; "
+                    "make it larger or shorten the text"
+                )
+        if self.uniform and not self.static:
+            self.k[:, :, self.longest : self.longest + n] = k.detach()
+            self.v[:, :, self.longest : self.longest + n] = v.detach()
+            self.lengths += n
+            self.longest += n
+        else:
+            position = self.lengths[:, None] + torch.arange(n, device=k.device)  # (B, N)
+            index = position[:, None, :, None].expand(-1, k.shape[1], -1, 1)
+            self.k.scatter_(2, index.expand(-1, -1, -1, k.shape[3]), k.detach())
+            self.v.scatter_(2, index.expand(-1, -1, -1, v.shape[3]), v.detach())
+            self.lengths += n if self._expected is None else self._expected
+            if not self.static:
+                self.longest = int(self.lengths.max())
+        self._expected = None
+        seen = self.capacity if self.static else self.longest
+        return self.k[:, :, :seen], self.v[:, :, :seen]
+
+    def place(self, mask: masks.Mask, at: At) -> masks.Mask:
+        """The mask for queries at `at` over the keys that `append` gave."""
+        if isinstance(at, int):
+            return mask
+        return mask.placed(at) & masks.padding(self.lengths)
+
+    def reorder(self, index: Tensor) -> None:
+        """Item i continues what item index[i] held (beam search)."""
+        self.k, self.v, self.lengths = self.k[index], self.v[index], self.lengths[index]
+
+    def reset(self) -> None:
+        """Empty it; the room is kept."""
+        self.lengths.zero_()
+        self.longest, self.uniform, self._expected = 0, True, None
+
+
+class WindowCache:
+    """Only the last `left` + 1 tokens, which is all that `window(left, 0)` can see: room does not grow with the text."""
+
+    def __init__(
+        self,
+        batch: int,
+        n_kv_head: int,
+        left: int,
+        head_width: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: Any = None,
+    ) -> None:
+        self.size = left + 1
+        self.k = torch.zeros(batch, n_kv_head, self.size, head_width, dtype=dtype, device=device)
+        self.v = torch.zeros_like(self.k)
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self._expected: Tensor | None = None
+        self.keys_at = torch.zeros(batch, 0, dtype=torch.long, device=device)  # of the keys that `append` gave
+
+    def expect(self, counts: Any) -> None:
+        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        self._expected = torch.as_tensor(counts, device=self.lengths.device)
+
+    def at(self, n: int) -> At:
+        """Where n new tokens will stand, (B, N)."""
+        return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new keys and values (B, G, N, D); gives what the new tokens may see, old keys still among it."""
+        n, device = k.shape[2], k.device
+        after = self.lengths + (n if self._expected is None else self._expected)
+        fresh = self.lengths[:, None] + torch.arange(n, device=device)  # (B, N)
+        self.keys_at = torch.cat([self._kept(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
+        keys, values = torch.cat([self.k, k.detach()], 2), torch.cat([self.v, v.detach()], 2)
+
+        # Slot s holds the newest position p with p % size == s: an old one stays, a new one is taken from `keys`.
+        newest = self._kept(after)  # (B, size)
+        slot = torch.arange(self.size, device=device)
+        source = torch.where(newest >= self.lengths[:, None], self.size + newest - self.lengths[:, None], slot)
+        index = source[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
+        self.k, self.v = keys.gather(2, index), values.gather(2, index)
+        self.lengths, self._expected = after, None
+        return keys, values
+
+    def _kept(self, lengths: Tensor) -> Tensor:
+        """The position that each slot holds at these lengths, (B, size); −1 where it is empty."""
+        slot = torch.arange(self.size, device=lengths.device)
+        last = lengths[:, None] - 1
+        newest = last - (last - slot) % self.size
+        return torch.where(newest >= 0, newest, -1)
+
+    def place(self, mask: masks.Mask, at: At) -> masks.Mask:
+        """The mask for queries at `at` over the keys that `append` gave."""
+        return mask.placed(at, self.keys_at) & masks.window(self.size - 1, None).placed(at, self.keys_at)
+
+    def reorder(self, index: Tensor) -> None:
+        """Item i continues what item index[i] held (beam search)."""
+        self.k, self.v, self.lengths = self.k[index], self.v[index], self.lengths[index]
+
+    def reset(self) -> None:
+        """Empty it; the room is kept."""
+        self.lengths = torch.zeros_like(self.lengths)
+        self._expected = None
+
+
+Cache = KVCache | WindowCache

@@ -1,0 +1,260 @@
+"""Attention as a module: one head to learn from, many heads to build with.
+
+B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import masks
+from .attend import attend
+from .cache import Cache, KVCache
+from .positions import ALiBi, Relative, Rotary
+
+POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    "rotary": lambda n_head, head_width: Rotary(head_width),
+    "alibi": lambda n_head, head_width: ALiBi(n_head),
+    "relative": lambda n_head, head_width: Relative(n_head),
+}
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "rms": lambda width: nn.RMSNorm(width, eps=1e-6),
+    "layer": lambda width: nn.LayerNorm(width),
+}
+
+
+class SelfAttention(nn.Module):
+    """One head of self-attention as one would write it by hand; gives output and weights.
+
+    >>> output, weights = SelfAttention(6, d_k=4)(torch.randn(2, 5, 6))
+    >>> output.shape, weights.shape
+    (torch.Size([2, 5, 6]), torch.Size([2, 5, 5]))
+    """
+
+    def __init__(self, width: int, d_k: int | None = None) -> None:
+        super().__init__()
+        d_k = width if d_k is None else d_k
+        self.q = nn.Linear(width, d_k, bias=False)
+        self.k = nn.Linear(width, d_k, bias=False)
+        self.v = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: Tensor, mask: masks.Mask | Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (B, N, C) → output (B, N, C), weights (B, N, N)."""
+        _check_input("x", x, self.q.in_features)
+        q, k, v = (project(x)[:, None] for project in (self.q, self.k, self.v))  # (B, 1, N, ·)
+        output, weights = attend(q, k, v, mask, weights=True)
+        return output[:, 0], weights[:, 0]
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention for self, causal and cross use; MHA, GQA and MQA are one class by `n_kv_head`.
+
+    width         C, of the input and the output
+    n_kv_head     G: heads of keys and values, shared by groups of query heads; n_head if not given, 1 is MQA
+    head_width    D: width / n_head if not given
+    bias          True, False, or "qkv": none on the output
+    memory_width  the width of `memory`, where keys and values come from another model
+    position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say)
+    qk_norm       "rms" or "layer": normalise each head's q and k before positions
+    window        int or (left, right): on top of any mask, as masks.window
+    dropout       on the weights, while training
+
+    >>> mha = MultiHeadAttention(64, 8, n_kv_head=2, position="rotary")
+    >>> x = torch.randn(2, 5, 64)
+    >>> mha(x, mask=masks.causal()).shape
+    torch.Size([2, 5, 64])
+    >>> output, weights = mha(x, weights=True)
+    >>> weights.shape
+    torch.Size([2, 8, 5, 5])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_head: int,
+        n_kv_head: int | None = None,
+        head_width: int | None = None,
+        *,
+        bias: bool | str = True,
+        memory_width: int | None = None,
+        position: str | nn.Module | None = None,
+        qk_norm: str | None = None,
+        window: int | tuple[int | None, int | None] | None = None,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        softcap: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        n_kv_head = n_head if n_kv_head is None else n_kv_head
+        if n_head < 1 or n_kv_head < 1 or n_head % n_kv_head:
+            raise ValueError(
+                f"{n_head} heads don't divide over {n_kv_head} key/value heads: the first must be a multiple"
+            )
+        if head_width is None:
+            if width % n_head:
+                raise ValueError(
+                    f"width {width} doesn't divide into {n_head} heads: choose a divisor, or give head_width"
+                )
+            head_width = width // n_head
+        if bias not in (True, False, "qkv"):
+            raise ValueError(f"bias is {bias!r}: give True, False or 'qkv' (none on the output)")
+        self.width, self.n_head, self.n_kv_head, self.head_width = width, n_head, n_kv_head, head_width
+        self.memory_width = width if memory_width is None else memory_width
+        self.dropout, self.scale, self.softcap, self.name = dropout, scale, softcap, name
+
+        self.q = nn.Linear(width, n_head * head_width, bias=bool(bias))
+        self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
+        self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
+        self.out = nn.Linear(n_head * head_width, width, bias=bias is True)
+        if isinstance(position, str):
+            position = choose("position", position, POSITIONS)(n_head, head_width)
+        self.position: Any = position
+        self.q_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
+        self.k_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
+        pair = (window, 0) if isinstance(window, int) else window
+        self.window = None if pair is None else masks.window(*pair)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: masks.Mask | Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        weights: bool = False,
+    ) -> Any:
+        """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
+
+        With a cache, x is only the new tokens; for cross-attention the memory's keys are computed once and kept.
+        """
+        _check_input("x", x, self.width)
+        rule = masks.resolve(mask)
+        if self.window is not None:
+            rule = rule & self.window
+        n = x.shape[1]
+        q = self._split(self.q(x), self.n_head, self.q_norm)  # (B, H, N, D)
+
+        at: int | Tensor = 0
+        if memory is not None:
+            k, v = self._from_memory(memory, cache)
+        else:
+            if self.memory_width != self.width:
+                raise ValueError(f"this attention reads a memory {self.memory_width} wide: pass memory=")
+            k = self._split(self.k(x), self.n_kv_head, self.k_norm)  # (B, G, N, D)
+            v = self._split(self.v(x), self.n_kv_head)
+            at = 0 if cache is None else cache.at(n)
+            if isinstance(self.position, Rotary):
+                q, k = self.position(q, at), self.position(k, at)
+            if cache is not None:
+                k, v = cache.append(k, v)
+                rule = cache.place(rule, at)
+
+        bias = None
+        if self.position is not None and not isinstance(self.position, Rotary) and memory is None:
+            keys_at = None if cache is None else cache.keys_at
+            bias = self.position.bias(n, k.shape[2], None if isinstance(at, int) else at, keys_at, x.device)
+        done = attend(
+            q,
+            k,
+            v,
+            rule,
+            scale=self.scale,
+            bias=bias,
+            softcap=self.softcap,
+            dropout=self.dropout if self.training else 0.0,
+            weights=weights,
+            name=self.name,
+        )
+        output, shares = done if weights else (done, None)
+        merged = output.transpose(1, 2).flatten(2)  # (B, N, H·D)
+        return (self.out(merged), shares) if weights else self.out(merged)
+
+    def _split(self, x: Tensor, heads: int, norm: nn.Module | None = None) -> Tensor:
+        x = x.unflatten(-1, (heads, self.head_width))  # (B, N, H, D)
+        return (x if norm is None else norm(x)).transpose(1, 2)  # (B, H, N, D)
+
+    def _from_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
+        _check_input("memory", memory, self.memory_width)
+        if isinstance(cache, KVCache) and cache.longest:
+            return cache.k[:, :, : memory.shape[1]], cache.v[:, :, : memory.shape[1]]
+        k, v = self._split(self.k(memory), self.n_kv_head, self.k_norm), self._split(self.v(memory), self.n_kv_head)
+        return (k, v) if cache is None else cache.append(k, v)
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
+        """The same attention with the same weights, from PyTorch's own module; ours is always batch first.
+
+        Masks differ: PyTorch's True means "may not"; `masks.from_torch_mha` reads them.
+        """
+        if module.bias_k is not None or module.add_zero_attn:
+            raise ValueError("add_bias_kv and add_zero_attn add keys that no text has; qkv has no such keys")
+        if module.kdim != module.vdim:
+            raise ValueError(
+                f"keys come from width {module.kdim} and values from {module.vdim}; qkv reads both from one memory"
+            )
+        width, n_head, biased = module.embed_dim, module.num_heads, module.in_proj_bias is not None
+        ours = cls(width, n_head, bias=biased, memory_width=module.kdim, dropout=module.dropout)
+        ours = ours.to(module.out_proj.weight).train(module.training)
+        if module._qkv_same_embed_dim:
+            matrices: Any = module.in_proj_weight.chunk(3)
+        else:
+            matrices = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        with torch.no_grad():
+            for i, projection in enumerate((ours.q, ours.k, ours.v)):
+                projection.weight.copy_(matrices[i])
+                if biased:
+                    projection.bias.copy_(module.in_proj_bias.chunk(3)[i])
+            ours.out.weight.copy_(module.out_proj.weight)
+            if biased:
+                ours.out.bias.copy_(module.out_proj.bias)
+        return ours
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """The same weights in PyTorch's own module (batch first), where it can express them."""
+        can = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
+        extras = [self.position, self.q_norm, self.window, self.scale, self.softcap]
+        if not can or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):
+            raise ValueError(
+                "nn.MultiheadAttention has no grouped heads, head_width, positions, qk_norm, window, scale, softcap or "
+                "bias='qkv': this attention uses one of them"
+            )
+        biased = self.q.bias is not None
+        other = {} if self.memory_width == self.width else dict(kdim=self.memory_width, vdim=self.memory_width)
+        theirs = nn.MultiheadAttention(self.width, self.n_head, self.dropout, bias=biased, batch_first=True, **other)
+        theirs = theirs.to(self.out.weight).train(self.training)
+        with torch.no_grad():
+            if theirs._qkv_same_embed_dim:
+                theirs.in_proj_weight.copy_(torch.cat([self.q.weight, self.k.weight, self.v.weight]))
+            else:
+                theirs.q_proj_weight.copy_(self.q.weight)
+                theirs.k_proj_weight.copy_(self.k.weight)
+                theirs.v_proj_weight.copy_(self.v.weight)
+            theirs.out_proj.weight.copy_(self.out.weight)
+            if biased:
+                theirs.in_proj_bias.copy_(torch.cat([self.q.bias, self.k.bias, self.v.bias]))
+                theirs.out_proj.bias.copy_(self.out.bias)
+        return theirs
+
+    def extra_repr(self) -> str:
+        kv = "" if self.n_kv_head == self.n_head else f", n_kv_head={self.n_kv_head}"
+        return f"width={self.width}, n_head={self.n_head}{kv}, head_width={self.head_width}"
+
+
+def choose(what: str, word: str, among: dict[str, Any]) -> Any:
+    """The entry of that name; a wrong word's error lists the right ones and the nearest."""
+    if word in among:
+        return among[word]
+    near = difflib.get_close_matches(word, among, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{what} {word!r} is not one of {', '.join(among)}{hint}")
+
+
+def _check_input(name: str, x: Tensor, width: int) -> None:
+    if x.ndim != 3 or x.shape[2] != width:
+        raise ValueError(f"{name} is {tuple(x.shape)}: it needs (batch, tokens, {width})")

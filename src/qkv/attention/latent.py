@@ -1,0 +1,121 @@
+"""Multi-head latent attention (MLA): keys and values are rebuilt from one small vector per token, and only that is kept.
+
+    c = norm(x·W_c)              the latent, `rank` numbers per token: what the cache holds
+    k = [c·W_k ; rotary(x·W_r)]  per head D numbers from the latent, plus `rope_width` shared by all heads
+    v = c·W_v
+
+Since q·(c·W_k) = (q·W_kᵀ)·c, one can move W_k to the query and W_v behind the sum and attend to the latents directly:
+one shared "head" of keys, nothing rebuilt. That is the absorbed path; it equals the plain one and suits decoding.
+
+B batch, H heads, N queries, M keys, D head width (without rotary), R rank, C model width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import masks
+from .attend import attend
+from .cache import KVCache
+from .heads import _check_input
+from .positions import Rotary
+
+
+class LatentAttention(nn.Module):
+    """Attention with compressed keys and values and a decoupled rotary key, as in DeepSeek-V2 and V3.
+
+    >>> mla = LatentAttention(64, 4, rank=16, head_width=8, rope_width=4)
+    >>> cache = mla.new_cache(batch=1, capacity=10)
+    >>> mla(torch.randn(1, 3, 64), mask=masks.causal(), cache=cache).shape, cache.k.shape
+    (torch.Size([1, 3, 64]), torch.Size([1, 1, 10, 20]))
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_head: int,
+        *,
+        rank: int,
+        head_width: int,
+        rope_width: int,
+        value_width: int | None = None,
+        q_rank: int | None = None,
+        bias: bool = False,
+        base: float = 10000.0,
+        scaling: dict[str, Any] | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.width, self.n_head, self.rank, self.head_width, self.rope_width = (
+            width,
+            n_head,
+            rank,
+            head_width,
+            rope_width,
+        )
+        self.value_width = head_width if value_width is None else value_width
+        self.scale = (head_width + rope_width) ** -0.5 if scale is None else scale
+        self.dropout, self.name = dropout, name
+
+        if q_rank is None:
+            self.q: nn.Module = nn.Linear(width, n_head * (head_width + rope_width), bias=False)
+        else:
+            self.q = nn.Sequential(
+                nn.Linear(width, q_rank, bias=bias),
+                nn.RMSNorm(q_rank, eps=1e-6),
+                nn.Linear(q_rank, n_head * (head_width + rope_width), bias=False),
+            )
+        self.compress = nn.Linear(width, rank + rope_width, bias=bias)
+        self.norm = nn.RMSNorm(rank, eps=1e-6)
+        self.expand = nn.Linear(rank, n_head * (head_width + self.value_width), bias=False)
+        self.out = nn.Linear(n_head * self.value_width, width, bias=bias)
+        self.rotary = Rotary(rope_width, base, scaling=scaling, interleaved=True)
+
+    def new_cache(self, batch: int, capacity: int, **where: Any) -> KVCache:
+        """A cache for the latent and the rotary key alone: rank + rope_width numbers per token, for all heads."""
+        return KVCache(batch, 1, capacity, self.rank + self.rope_width, value_width=0, **where)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: masks.Mask | Tensor | None = None,
+        *,
+        cache: KVCache | None = None,
+        weights: bool = False,
+        absorbed: bool | None = None,
+    ) -> Any:
+        """x (B, N, C) → (B, N, C); `absorbed` chooses the path, by default absorbed for single tokens with a cache."""
+        _check_input("x", x, self.width)
+        n = x.shape[1]
+        rule = masks.resolve(mask)
+        at = 0 if cache is None else cache.at(n)
+
+        q = self.q(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, D + rope)
+        q_plain, q_rotary = q.split([self.head_width, self.rope_width], -1)
+        q_rotary = self.rotary(q_rotary, at)
+        latent, k_rotary = self.compress(x).split([self.rank, self.rope_width], -1)
+        kept = torch.cat([self.norm(latent)[:, None], self.rotary(k_rotary[:, None], at)], -1)  # (B, 1, N, R + rope)
+        if cache is not None:
+            kept, _ = cache.append(kept, kept[..., :0])
+            rule = cache.place(rule, at)
+        latent = kept[..., : self.rank]  # (B, 1, M, R)
+
+        matrix = self.expand.weight.unflatten(0, (self.n_head, -1))  # (H, D + Dv, R)
+        if absorbed if absorbed is not None else cache is not None and n == 1:
+            q = torch.cat([q_plain @ matrix[:, : self.head_width], q_rotary], -1)  # (B, H, N, R + rope)
+            k, v = kept, latent
+        else:
+            expanded = self.expand(latent[:, 0]).unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, M, D + Dv)
+            k_plain, v = expanded.split([self.head_width, self.value_width], -1)
+            k = torch.cat([k_plain, kept[..., self.rank :].expand(-1, self.n_head, -1, -1)], -1)
+            q = torch.cat([q_plain, q_rotary], -1)
+        dropout = self.dropout if self.training else 0.0
+        done = attend(q, k, v, rule, scale=self.scale, dropout=dropout, weights=weights, name=self.name)
+        output, shares = done if weights else (done, None)
+        if output.shape[-1] != self.value_width or v is latent:
+            output = output @ matrix[:, self.head_width :].transpose(-1, -2)  # (B, H, N, R) → (B, H, N, Dv)
+        merged = self.out(output.transpose(1, 2).flatten(2))
+        return (merged, shares) if weights else merged

@@ -1,0 +1,187 @@
+"""PyTorch's fused kernel (SDPA) called only on what a mask leaves over.
+
+A dense mask makes the kernel compute every score and throw the hidden ones away. But most masks are made of two simple
+facts: each item's real keys lie in one run (padding), and each query sees a band of keys (causal, window). From these
+follows a short list of rectangles, each either full, or a causal square, or a small piece with a small mask.
+
+B batch, H heads, G key/value heads, N queries, M keys, D head width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .rules import Band, Full, Mask, Padding
+
+CHUNK = 128  # queries per piece of a band: at 64 the calls cost more, at 256 the hidden corners do (measured on CPU)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `rows` of item `item` look at columns `cols`; `causal` is a square triangle, `band` cuts within the piece."""
+
+    item: int | None  # None: all items alike
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    causal: bool = False
+    band: tuple[int | None, int | None] | None = None  # (left, right) around a query's position
+
+
+def plan(mask: Mask, batch: int, n: int, m: int) -> list[Piece] | None:
+    """The pieces that a mask leaves, or None where it has no such form and must be written out.
+
+    >>> from .masks import causal, padding
+    >>> plan(causal() & padding([2, 3]), 2, 3, 3)[0]
+    Piece(item=0, rows=(0, 2), cols=(0, 2), causal=True, band=None)
+    """
+    left = right = None
+    ranges: list[tuple[int, int]] | None = None
+    for rule in mask.terms():
+        if isinstance(rule, Full):
+            continue
+        if isinstance(rule, Band):
+            left, right = _least(left, rule.left), _least(right, rule.right)
+        elif isinstance(rule, Padding) and ranges is None:
+            ranges = rule.ranges()
+            if ranges is None:
+                return None
+        else:
+            return None
+    # The last query stands at m − 1 and the first at m − n: a limit beyond the keys is none.
+    left = None if left is not None and left >= m - 1 else left
+    right = None if right is not None and right >= n - 1 else right
+
+    if ranges is None or len(ranges) == 1 or len(set(ranges)) == 1:
+        start, stop = (0, m) if ranges is None else (ranges[0][0], min(ranges[0][1], m))
+        return _band(None, n, m, start, stop, left, right)
+    pieces = []
+    for item, (start, stop) in enumerate(ranges):
+        pieces += _band(item, n, m, start, min(stop, m), left, right)
+    return pieces
+
+
+def _band(item: int | None, n: int, m: int, start: int, stop: int, left: int | None, right: int | None) -> list[Piece]:
+    """All n rows, in order, over keys start … stop within a band around each query's position."""
+    if left is None and right is None:
+        return [Piece(item, (0, n), (start, stop))]
+    shift = m - n  # query i stands at position i + shift
+    if left is None and right == 0:
+        first, last = (min(max(p - shift, 0), n) for p in (start, stop))
+        pieces = [Piece(item, (0, first), (start, start))] if first else []
+        if last > first:
+            if first + shift == start:
+                pieces.append(Piece(item, (first, last), (start, start + last - first), causal=True))
+            else:
+                pieces += _chunks(item, first, last, shift, start, stop, None, 0)
+        return pieces + ([Piece(item, (last, n), (start, stop))] if n > last else [])
+    return _chunks(item, 0, n, shift, start, stop, left, right)
+
+
+def _chunks(
+    item: int | None, first: int, last: int, shift: int, start: int, stop: int, left: int | None, right: int | None
+) -> list[Piece]:
+    pieces = []
+    for a in range(first, last, CHUNK):
+        b = min(a + CHUNK, last)
+        low = start if left is None else min(max(start, a + shift - left), stop)
+        high = stop if right is None else max(min(stop, b + shift + right), low)
+        whole = (left is None or b - 1 + shift - left <= low) and (right is None or a + shift + right >= high - 1)
+        pieces.append(Piece(item, (a, b), (low, high), band=None if whole else (left, right)))
+    return pieces
+
+
+def work(pieces: list[Piece], batch: int) -> int:
+    """How many scores the pieces compute, per head."""
+    return sum(
+        (batch if p.item is None else 1) * (p.rows[1] - p.rows[0]) * (p.cols[1] - p.cols[0]) // (2 if p.causal else 1)
+        for p in pieces
+    )
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Piece], scale: float, dropout: float) -> Tensor:
+    """Each piece through SDPA, put together again: (B, H, N, D)."""
+    n, shift = q.shape[2], k.shape[2] - q.shape[2]
+    if len(pieces) == 1:
+        return _piece(q, k, v, pieces[0], shift, scale, dropout)
+    items = [None] if pieces[0].item is None else list(range(q.shape[0]))
+    # One split for the batch, and for bands one split for the blocks: their backward writes each gradient once,
+    # where slicing would write a whole tensor of zeros per piece.
+    qs, ks, vs = ([t] if items[0] is None else t.split(1) for t in (q, k, v))
+    outputs = []
+    for item in items:
+        own = [p for p in pieces if p.item == item]
+        i = item or 0
+        rows = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad) and len(own) > 4
+        cut_k, cut_v = (_Blocks(ks[i]), _Blocks(vs[i])) if rows else (None, None)
+        parts = []
+        for piece, part in zip(own, qs[i].split([p.rows[1] - p.rows[0] for p in own], dim=2), strict=True):
+            if cut_k is not None and cut_v is not None:
+                low, high = piece.cols
+                keys, values = cut_k.take(low, high), cut_v.take(low, high)
+            else:
+                keys, values = (t[i][:, :, piece.cols[0] : piece.cols[1]] for t in (ks, vs))
+            parts.append(_attend(part, keys, values, piece, shift, scale, dropout))
+        outputs.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
+        assert outputs[-1].shape[2] == n
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+class _Blocks:
+    """A (B, G, M, D) tensor cut once into blocks of CHUNK, from which any run can be taken."""
+
+    def __init__(self, whole: Tensor) -> None:
+        self.blocks = whole.split(CHUNK, dim=2)
+
+    def take(self, low: int, high: int) -> Tensor:
+        if high <= low:
+            return self.blocks[0][:, :, :0]
+        first, last = low // CHUNK, (high - 1) // CHUNK
+        run = list(self.blocks[first : last + 1])
+        run[-1] = run[-1][:, :, : high - last * CHUNK]
+        run[0] = run[0][:, :, low - first * CHUNK :]
+        return run[0] if len(run) == 1 else torch.cat(run, dim=2)
+
+
+def _piece(q: Tensor, k: Tensor, v: Tensor, piece: Piece, shift: int, scale: float, dropout: float) -> Tensor:
+    low, high = piece.cols
+    keys, values = (k, v) if (low, high) == (0, k.shape[2]) else (k[:, :, low:high], v[:, :, low:high])
+    return _attend(q, keys, values, piece, shift, scale, dropout)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Piece, shift: int, scale: float, dropout: float) -> Tensor:
+    if k.shape[2] == 0:
+        return q.new_zeros(*q.shape[:3], v.shape[3])
+    mask = None
+    if piece.band is not None:
+        row = torch.arange(piece.rows[0] + shift, piece.rows[1] + shift, device=q.device)[:, None]
+        col = torch.arange(piece.cols[0], piece.cols[1], device=q.device)
+        mask = Band(*piece.band).between(row, col)
+    return sdpa(q, k, v, mask, scale=scale, dropout=dropout, causal=piece.causal)
+
+
+def sdpa(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float, dropout: float = 0.0, causal: bool = False
+) -> Tensor:
+    """SDPA with grouped heads and a value width of its own; q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv)."""
+    batch, heads, n, d = q.shape
+    groups, value_width = v.shape[1], v.shape[3]
+    if value_width != d:  # the fused kernel wants one width; zeros change no score and no output
+        wide = max(d, value_width)
+        q, k, v = (F.pad(t, (0, wide - t.shape[3])) for t in (q, k, v))
+    if heads != groups and n == 1 and mask is None:
+        # One new token: the heads of a group become rows of one small matrix, so each key is read once.
+        output = F.scaled_dot_product_attention(
+            q.reshape(batch, groups, -1, q.shape[3]), k, v, dropout_p=dropout, scale=scale
+        )
+        output = output.reshape(batch, heads, 1, -1)
+    else:
+        output = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=heads != groups
+        )
+    return output if value_width == output.shape[3] else output[..., :value_width]
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)

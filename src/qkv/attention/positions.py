@@ -1,0 +1,221 @@
+"""Where a token stands, told to an attention that by itself cannot know.
+
+Three places to tell it: added to the word vectors (sinusoidal, learned), turned into q and k (rotary), added to the
+scores (ALiBi, T5's relative buckets). Positions are counted from 0; `at` says where the first token of a chunk stands
+(an int), or where each one does (an int tensor, (N,) or (B, N)), which is what a cache needs.
+
+B batch, H heads, N queries, M keys, D head width, C model width.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .steps import sinusoid
+
+At = int | Tensor
+
+
+def places(at: At, n: int, device: Any = None) -> Tensor:
+    """`at` as positions: (N,) or (B, N)."""
+    if isinstance(at, int):
+        return torch.arange(at, at + n, device=device)
+    if at.shape[-1] != n:
+        raise ValueError(f"positions are {tuple(at.shape)} but there are {n} tokens: give one per token")
+    return at
+
+
+class Sinusoidal(nn.Module):
+    """The fixed sines and cosines of "Attention is all you need", added to the word vectors.
+
+    >>> Sinusoidal(4)(torch.zeros(1, 2, 4)).round(decimals=3).tolist()
+    [[[0.0, 1.0, 0.0, 1.0], [0.8410000205039978, 0.5400000214576721, 0.009999999776482582, 1.0]]]
+    """
+
+    def __init__(self, width: int, base: float = 10000.0) -> None:
+        super().__init__()
+        self.width, self.base = width, base
+        self._table = torch.zeros(0, width, dtype=torch.float64)
+
+    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+        index = places(at, x.shape[-2], x.device)
+        last = at + x.shape[-2] if isinstance(at, int) else int(index.max()) + 1 if index.numel() else 0
+        if last > len(self._table):
+            self._table = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
+        return x + self._table[index.cpu()].to(x)
+
+
+class Learned(nn.Module):
+    """A vector per position, learned like a word's, added to the word vectors."""
+
+    def __init__(self, longest: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(longest, width) * 0.02)
+
+    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+        if isinstance(at, int) and at + x.shape[-2] > len(self.table):
+            raise ValueError(
+                f"positions go to {at + x.shape[-2] - 1} but only {len(self.table)} were learned: shorten the text"
+            )
+        return x + self.table[places(at, x.shape[-2], x.device)]
+
+
+class Rotary(nn.Module):
+    """Rotary positions: each pair of numbers of q and k is turned by an angle that grows with the position.
+
+    The dot product of a turned q and a turned k depends on their distance alone; lengths stay as they were; position 0
+    is left alone. Pairs are (i, i + D/2) as in Hugging Face's LLaMA, or neighbours with `interleaved=True`. `fraction`
+    turns only that share of the head width. `scaling` stretches a trained model to longer texts, one of
+    {"kind": "linear" | "ntk", "factor": f}, {"kind": "yarn", "factor": f, "original": n, …},
+    {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}.
+    """
+
+    def __init__(
+        self,
+        head_width: int,
+        base: float = 10000.0,
+        *,
+        scaling: dict[str, Any] | None = None,
+        fraction: float = 1.0,
+        interleaved: bool = False,
+    ) -> None:
+        super().__init__()
+        turned = int(head_width * fraction)
+        if turned < 2 or turned % 2:
+            raise ValueError(
+                f"rotary turns pairs: {head_width} × {fraction} is {turned} numbers; it must be even, 2 or more"
+            )
+        self.turned, self.interleaved = turned, interleaved
+        frequencies, self.stretch = rotary_frequencies(turned, base, scaling)
+        self.frequencies = tuple(frequencies.tolist())
+        self._memo: tuple[Any, Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+        """x (B, H, N, D) turned to where its tokens stand."""
+        cos, sin = self.table(at, x.shape[-2], x)
+        turn, rest = x[..., : self.turned], x[..., self.turned :]
+        if self.interleaved:
+            a, b = turn[..., 0::2], turn[..., 1::2]
+            turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        else:
+            a, b = turn.chunk(2, -1)
+            turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
+
+    def table(self, at: At, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin for n tokens, (N, turned/2) or (B, 1, N, turned/2), in the dtype and on the device of `like`."""
+        if torch.compiler.is_compiling() or not isinstance(at, int):
+            return self._table(at, n, like)
+        # The layers of a model share one Rotary and ask for the same table in turn. A table made in inference mode
+        # may not be saved for backward, so the mode belongs to the key.
+        key = (at, n, like.dtype, like.device, torch.is_inference_mode_enabled())
+        if self._memo is None or self._memo[0] != key:
+            self._memo = (key, *self._table(at, n, like))
+        return self._memo[1], self._memo[2]
+
+    def _table(self, at: At, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        # float32 is off by 0.006 radians at position 100,000
+        exact = torch.float32 if like.device.type == "mps" else torch.float64
+        position = places(at, n, like.device)
+        if position.ndim == 2:
+            position = position[:, None]  # (B, 1, N)
+        frequencies = torch.tensor(self.frequencies, dtype=exact, device=like.device)
+        angles = position.to(exact)[..., None] * frequencies
+        return (angles.cos() * self.stretch).to(like.dtype), (angles.sin() * self.stretch).to(like.dtype)
+
+
+def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None = None) -> tuple[np.ndarray, float]:
+    """The angle per position of each pair, and the factor that YaRN multiplies cos and sin with (else 1)."""
+    exponents = np.arange(0, width, 2) / width
+    plain = base**-exponents
+    if scaling is None:
+        return plain, 1.0
+    known = {"linear": (), "ntk": (), "yarn": ("original",), "llama3": ("low", "high", "original")}
+    kind = scaling.get("kind")
+    if kind not in known:
+        raise ValueError(f"rotary scaling {kind!r} is not one of {', '.join(known)}")
+    if missing := [key for key in ("factor", *known[kind]) if key not in scaling]:
+        raise ValueError(f"rotary scaling {kind!r} needs {', '.join(missing)}")
+    factor = float(scaling["factor"])
+    if kind == "linear":
+        return plain / factor, 1.0
+    if kind == "ntk":
+        return (base * factor ** (width / (width - 2))) ** -exponents, 1.0
+    original = scaling["original"]
+    if kind == "llama3":
+        # Slow pairs (long waves) are stretched, fast ones left, those between blended.
+        waves = original * plain / (2 * math.pi)  # how often a pair turns within the original length
+        blend = np.clip((waves - scaling["low"]) / (scaling["high"] - scaling["low"]), 0.0, 1.0)
+        return (1 - blend) * plain / factor + blend * plain, 1.0
+
+    def pair_turning(times: float) -> float:
+        return width * math.log(original / (times * 2 * math.pi)) / (2 * math.log(base))
+
+    low = max(math.floor(pair_turning(scaling.get("fast", 32))), 0)
+    high = min(math.ceil(pair_turning(scaling.get("slow", 1))), width - 1)
+    ramp = np.clip((np.arange(width // 2) - low) / max(high - low, 0.001), 0.0, 1.0)
+    stretch = scaling.get("stretch")
+    return (1 - ramp) * plain + ramp * plain / factor, 0.1 * math.log(factor) + 1 if stretch is None else stretch
+
+
+class ALiBi(nn.Module):
+    """A penalty that grows with distance, its slope differing by head: added to the scores, nothing to learn.
+
+    >>> ALiBi(2).slopes
+    (0.0625, 0.00390625)
+    """
+
+    def __init__(self, n_head: int) -> None:
+        super().__init__()
+        power = 2 ** math.floor(math.log2(n_head))
+        slopes = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
+        # Not a power of two: the paper fills up with every other slope of twice as many heads.
+        slopes += [2.0 ** (-4 * (2 * h + 1) / power) for h in range(n_head - power)]
+        self.slopes = tuple(slopes)
+
+    def bias(self, n: int, m: int, at: At | None = None, keys: Tensor | None = None, device: Any = None) -> Tensor:
+        """−slope × distance, (1, H, N, M), or (B, H, N, M) where positions differ per item."""
+        distance = _distance(n, m, at, keys, device).abs()
+        return -distance * torch.tensor(self.slopes, device=device).reshape(-1, 1, 1)
+
+
+class Relative(nn.Module):
+    """T5's learned bias: distances fall into buckets, fine for near ones and coarse for far ones; a number per bucket
+    and head is added to the scores."""
+
+    def __init__(self, n_head: int, buckets: int = 32, longest: int = 128, both_ways: bool = True) -> None:
+        super().__init__()
+        self.buckets, self.longest, self.both_ways = buckets, longest, both_ways
+        self.table = nn.Parameter(torch.randn(buckets, n_head) * 0.02)
+
+    def bias(self, n: int, m: int, at: At | None = None, keys: Tensor | None = None, device: Any = None) -> Tensor:
+        """(1, H, N, M), or (B, H, N, M) where positions differ per item."""
+        distance = _distance(n, m, at, keys, self.table.device)  # (1 or B, 1, N, M)
+        bucket = relative_bucket(distance[:, 0], self.buckets, self.longest, self.both_ways)
+        return self.table[bucket].permute(0, 3, 1, 2)
+
+
+def relative_bucket(distance: Tensor, buckets: int, longest: int, both_ways: bool) -> Tensor:
+    """The bucket of key position − query position: half of them one distance each, the rest growing to `longest`."""
+    bucket = torch.zeros_like(distance)
+    if both_ways:
+        buckets //= 2
+        bucket = bucket + (distance > 0) * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    grown = torch.log(distance.clamp(min=1).float() / exact) / math.log(longest / exact) * (buckets - exact)
+    far = (exact + grown.long()).clamp(max=buckets - 1)
+    return bucket + torch.where(distance < exact, distance, far)
+
+
+def _distance(n: int, m: int, at: At | None, keys: Tensor | None, device: Any) -> Tensor:
+    """Key position − query position, (1 or B, 1, N, M); queries stand at the end of the keys unless told otherwise."""
+    query = places(m - n if at is None else at, n, device)
+    key = torch.arange(m, device=device) if keys is None else keys
+    distance = key[..., None, :] - query[..., :, None]
+    return distance[None, None] if distance.ndim == 2 else distance[:, None]

@@ -1,0 +1,449 @@
+"""What a mask is made of: rules over index arithmetic (batch, head, query, key) → bool. True = may attend.
+
+A rule can be asked about any rectangle without the rest being built, and combined with `&`, `|`, `~`. The names people
+call (`causal()`, `window(…)`, …) are in masks.py; kernels look at the kinds here to see what they may skip.
+
+B batch, H heads, N queries, M keys. Works on NumPy arrays without importing torch, and on torch tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+Span = slice | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class At:
+    """The places a mask is asked about: index arrays that broadcast to (B, H, N, M), of NumPy or of torch."""
+
+    b: Any
+    h: Any
+    i: Any  # which query
+    j: Any  # which key
+    row: Any  # the query's position among the keys
+    col: Any  # the key's position
+
+    def own(self, values: Any) -> Any:
+        """Stored values (lengths, ids, …) as the same kind of array, on the same device, as the indices."""
+        if isinstance(self.i, np.ndarray):
+            return numpy_of(values)
+        import torch
+
+        return torch.as_tensor(values, device=self.i.device)
+
+
+def stretch(index: Any, size: int) -> Any:
+    """The index into an axis of that size, where an axis of one serves everybody."""
+    return index * 0 if size == 1 else index
+
+
+class Mask:
+    """Base of all masks: subclasses say in `allows` which pairs may attend."""
+
+    batched = False  # does the rule differ between items of a batch?
+    headed = False  # … between heads?
+
+    def allows(self, at: At) -> Any:
+        raise NotImplementedError
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        """Refuse sizes that don't fit what the mask was made from."""
+
+    def size(self) -> tuple[int, int, int]:
+        """(batch, N, M) to draw when nobody says; a rule without a size of its own is drawn at 8×8."""
+        return 1, 8, 8
+
+    def array(
+        self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, rows: Span = None, cols: Span = None
+    ) -> NDArray[np.bool_]:
+        """The mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols)."""
+        m = n if m is None else m
+        self.check(batch, heads, n, m)
+        return np.asarray(self.allows(self._at(np, n, m, batch, heads, rows, cols)))
+
+    def tensor(
+        self,
+        n: int,
+        m: int | None = None,
+        *,
+        batch: int = 1,
+        heads: int = 1,
+        rows: Span = None,
+        cols: Span = None,
+        device: Any = None,
+    ) -> torch.Tensor:
+        """The same as a torch tensor: what kernels that take a bool mask want."""
+        import torch
+
+        m = n if m is None else m
+        self.check(batch, heads, n, m)
+        return self.allows(self._at(torch, n, m, batch, heads, rows, cols, device=device))
+
+    def additive(self, n: int, m: int | None = None, *, dtype: Any = None, **where: Any) -> torch.Tensor:
+        """The same as a float tensor of 0 and −inf: what kernels that add their mask want."""
+        import torch
+
+        allowed = self.tensor(n, m, **where)
+        return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
+
+    def _at(self, xp: Any, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: Any) -> At:
+        def axis(size: int, span: Span, dim: int) -> Any:
+            if isinstance(span, slice):
+                index = xp.arange(*span.indices(size), **device)
+            else:
+                index = xp.arange(size, **device) if span is None else xp.asarray(span, **device)
+            return index.reshape([-1 if d == dim else 1 for d in range(4)])
+
+        i, j = axis(n, rows, 2), axis(m, cols, 3)
+        b, h = axis(batch if self.batched else 1, None, 0), axis(heads if self.headed else 1, None, 1)
+        return At(b, h, i, j, row=i + (m - n), col=j)
+
+    def terms(self) -> tuple[Mask, ...]:
+        """The rules that must all hold; a plain mask is its own only one."""
+        return (self,)
+
+    def placed(self, queries: Any, keys: Any = None) -> Mask:
+        """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
+        return Placed(self, queries, keys)
+
+    def __and__(self, other: Mask) -> Mask:
+        return combine(And, self, other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return combine(Or, self, other)
+
+    def __invert__(self) -> Mask:
+        return self.rule if isinstance(self, Not) else Not(self)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_same(value, vars(other)[name]) for name, value in vars(self).items())
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)
+
+    def __str__(self) -> str:
+        batch, n, m = self.size()
+        return self.draw(n, m, batch=batch)
+
+    def draw(self, n: int, m: int | None = None, *, batch: int = 1, most: int = 48) -> str:
+        """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded."""
+        m = n if m is None else m
+        allowed = np.broadcast_to(self.array(n, m, batch=batch), (batch, 1, n, m))[:, 0]  # (B, N, M)
+        return "\n\n".join("\n".join(_marks(item, most)) for item in allowed)
+
+
+class Full(Mask):
+    def allows(self, at: At) -> Any:
+        return (at.i >= 0) & (at.j >= 0)
+
+    def __repr__(self) -> str:
+        return "full()"
+
+
+class Band(Mask):
+    """Keys from `left` before a query to `right` after it; None is no limit."""
+
+    def __init__(self, left: int | None, right: int | None) -> None:
+        self.left, self.right = left, right
+
+    def allows(self, at: At) -> Any:
+        return self.between(at.row, at.col)
+
+    def between(self, row: Any, col: Any) -> Any:
+        """The rule on positions alone, for kernels that cut the band into pieces."""
+        if self.left is None:
+            return col <= row + self.right
+        allowed = col >= row - self.left
+        return allowed if self.right is None else allowed & (col <= row + self.right)
+
+    def __repr__(self) -> str:
+        return "causal()" if (self.left, self.right) == (None, 0) else f"window({self.left}, {self.right})"
+
+
+class Padding(Mask):
+    """Keys of each item that are real: the first `lengths`, or those marked True."""
+
+    def __init__(self, lengths: Any = None, real: Any = None) -> None:
+        self.lengths, self.real = lengths, real
+        self.batched = len(real if lengths is None else lengths) > 1
+
+    def allows(self, at: At) -> Any:
+        if self.lengths is not None:
+            return (at.i >= 0) & (at.col < at.own(self.lengths)[stretch(at.b, len(self.lengths))])
+        return (at.i >= 0) & at.own(self.real)[stretch(at.b, len(self.real)), at.col]
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        given = len(self.real if self.lengths is None else self.lengths)
+        if given not in (1, batch):
+            raise ValueError(f"padding was given for {given} items but the batch has {batch}: give one entry per item")
+        if self.real is not None and self.real.shape[1] != m:
+            shape = tuple(self.real.shape)
+            raise ValueError(
+                f"mask is {shape} but keys are {(batch, m)}: give one True/False per key; True = may attend"
+            )
+
+    def size(self) -> tuple[int, int, int]:
+        if self.real is not None:
+            return self.real.shape[0], self.real.shape[1], self.real.shape[1]
+        longest = max(int(numpy_of(self.lengths).max(initial=1)), 1)
+        return len(self.lengths), longest, longest
+
+    def ranges(self) -> list[tuple[int, int]] | None:
+        """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
+        if self.lengths is not None:
+            return [(0, max(int(length), 0)) for length in numpy_of(self.lengths)]
+        found: list[tuple[int, int]] = []
+        for real in numpy_of(self.real):
+            places = np.flatnonzero(real)
+            if len(places) and places[-1] - places[0] + 1 != len(places):
+                return None
+            found.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
+        return found
+
+    def __repr__(self) -> str:
+        return f"padding({numpy_of(self.real if self.lengths is None else self.lengths).tolist()})"
+
+
+class Prefix(Mask):
+    def __init__(self, n: Any) -> None:
+        self.n = n
+        self.batched = len(n) > 1
+
+    def allows(self, at: At) -> Any:
+        return (at.col < at.own(self.n)[stretch(at.b, len(self.n))]) | (at.col <= at.row)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        if len(self.n) not in (1, batch):
+            raise ValueError(f"prefix lengths were given for {len(self.n)} items but the batch has {batch}")
+
+    def __repr__(self) -> str:
+        lengths = numpy_of(self.n).tolist()
+        return f"prefix({lengths[0] if len(lengths) == 1 else lengths})"
+
+
+class Documents(Mask):
+    def __init__(self, ids: Any) -> None:
+        self.ids = ids
+        self.batched = len(ids) > 1
+
+    def allows(self, at: At) -> Any:
+        ids, b = at.own(self.ids), stretch(at.b, len(self.ids))
+        return (at.row >= 0) & (ids[b, at.row.clip(0)] == ids[b, at.col.clip(0)])
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        if len(self.ids) not in (1, batch) or self.ids.shape[1] < m:
+            shape = tuple(self.ids.shape)
+            raise ValueError(f"document ids are {shape} but keys are {(batch, m)}: give one document number per key")
+
+    def size(self) -> tuple[int, int, int]:
+        return self.ids.shape[0], self.ids.shape[1], self.ids.shape[1]
+
+    def __repr__(self) -> str:
+        return f"documents({numpy_of(self.ids).tolist()})"
+
+
+class Queries(Mask):
+    """Padding of the queries: rows of what isn't real attend to nothing. (Made by `cross`.)"""
+
+    def __init__(self, real: Padding) -> None:
+        self.real = real
+        self.batched = real.batched
+
+    def allows(self, at: At) -> Any:
+        turned = At(at.b, at.h, at.j, at.i, row=at.j, col=at.i)
+        return self.real.allows(turned)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        self.real.check(batch, heads, m, n)
+
+    def size(self) -> tuple[int, int, int]:
+        return self.real.size()
+
+    def __repr__(self) -> str:
+        return f"queries({self.real!r})"
+
+
+class Dense(Mask):
+    def __init__(self, allowed: Any) -> None:
+        self.allowed = allowed  # (B or 1, H or 1, N, M)
+        self.batched, self.headed = allowed.shape[0] > 1, allowed.shape[1] > 1
+
+    def allows(self, at: At) -> Any:
+        allowed = at.own(self.allowed)
+        indices = zip((at.b, at.h, at.i, at.j), allowed.shape, strict=True)
+        return allowed[tuple(stretch(index, size) for index, size in indices)]
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        for given, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
+            if given not in (1, size):
+                raise ValueError(
+                    f"mask is {_short(self.allowed.shape)} but scores are {(batch, heads, n, m)} (batch, heads, "
+                    "queries, keys): give (N, M), (B, N, M) or (B, H, N, M); for one True/False per key use "
+                    "masks.padding(mask); True = may attend"
+                )
+
+    def size(self) -> tuple[int, int, int]:
+        return self.allowed.shape[0], self.allowed.shape[2], self.allowed.shape[3]
+
+    def __repr__(self) -> str:
+        return f"dense({'×'.join(map(str, self.allowed.shape))}, {float(numpy_of(self.allowed).mean()):.0%} allowed)"
+
+
+class Placed(Mask):
+    def __init__(self, rule: Mask, queries: Any, keys: Any) -> None:
+        self.rule, self.queries, self.keys = rule, rows_of(queries), None if keys is None else rows_of(keys)
+        self.batched = rule.batched or len(self.queries) > 1 or (self.keys is not None and len(self.keys) > 1)
+        self.headed = rule.headed
+
+    def allows(self, at: At) -> Any:
+        def position(table: Any, index: Any) -> Any:
+            table = at.own(table)
+            return table[stretch(at.b, len(table)), index]
+
+        row = position(self.queries, at.i)
+        col = at.col if self.keys is None else position(self.keys, at.j)
+        return self.rule.allows(At(at.b, at.h, at.i, at.j, row=row, col=col)) & (col >= 0)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        if self.queries.shape[1] != n or len(self.queries) not in (1, batch):
+            raise ValueError(f"positions are {tuple(self.queries.shape)} but queries are {(batch, n)}: give one each")
+
+    def __repr__(self) -> str:
+        return f"{self.rule!r}.placed({numpy_of(self.queries).tolist()})"
+
+
+class Several(Mask):
+    sign = ""
+
+    def __init__(self, rules: tuple[Mask, ...]) -> None:
+        self.rules = rules
+        self.batched, self.headed = any(r.batched for r in rules), any(r.headed for r in rules)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        for rule in self.rules:
+            rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int]:
+        own = [rule.size() for rule in self.rules if rule.size() != (1, 8, 8)] or [(1, 8, 8)]
+        return max(own)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Several) or type(self) is not type(other):
+            return NotImplemented
+        mine, theirs = self.rules, other.rules
+        return len(mine) == len(theirs) and all(any(a == b for b in theirs) for a in mine)
+
+    __hash__ = Mask.__hash__
+
+    def __repr__(self) -> str:
+        return f" {self.sign} ".join(f"({r!r})" if isinstance(r, Several) else repr(r) for r in self.rules)
+
+
+class And(Several):
+    sign = "&"
+
+    def allows(self, at: At) -> Any:
+        allowed = self.rules[0].allows(at)
+        for rule in self.rules[1:]:
+            allowed = allowed & rule.allows(at)
+        return allowed
+
+    def terms(self) -> tuple[Mask, ...]:
+        return self.rules
+
+
+class Or(Several):
+    sign = "|"
+
+    def allows(self, at: At) -> Any:
+        allowed = self.rules[0].allows(at)
+        for rule in self.rules[1:]:
+            allowed = allowed | rule.allows(at)
+        return allowed
+
+
+class Not(Mask):
+    def __init__(self, rule: Mask) -> None:
+        self.rule = rule
+        self.batched, self.headed = rule.batched, rule.headed
+
+    def allows(self, at: At) -> Any:
+        return ~self.rule.allows(at)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        self.rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int]:
+        return self.rule.size()
+
+    def __repr__(self) -> str:
+        return f"~({self.rule!r})" if isinstance(self.rule, Several) else f"~{self.rule!r}"
+
+
+def combine(kind: type[Several], a: Mask, b: Mask) -> Mask:
+    if not isinstance(b, Mask):
+        raise TypeError(f"a mask combines with masks, not with {type(b).__name__}; write masks.dense(tensor)")
+    neutral = kind is And  # everything & x is x; everything | x is everything
+    if isinstance(a, Full):
+        return b if neutral else a
+    if isinstance(b, Full):
+        return a if neutral else b
+    rules: list[Mask] = []
+    for part in (a, b):
+        for rule in part.rules if isinstance(part, kind) else (part,):
+            if not any(rule == known for known in rules):
+                rules.append(rule)
+    return rules[0] if len(rules) == 1 else kind(tuple(rules))
+
+
+def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
+    n, m = allowed.shape
+    if max(n, m) <= most:
+        return [" ".join("■" if a else "·" for a in row) for row in allowed]
+    rows, cols = np.array_split(np.arange(n), min(n, most)), np.array_split(np.arange(m), min(m, most))
+    shares = [[allowed[r[0] : r[-1] + 1, c[0] : c[-1] + 1].mean() for c in cols] for r in rows]
+    return [" ".join("·" if s == 0 else "■" if s == 1 else "░▒▓"[min(int(s * 3), 2)] for s in row) for row in shares]
+
+
+def values_of(given: Any) -> Any:
+    """A tensor as it is; anything else as a NumPy array."""
+    return given if hasattr(given, "detach") else np.asarray(given)
+
+
+def rows_of(given: Any) -> Any:
+    values = values_of(given)
+    return values[None] if values.ndim == 1 else values
+
+
+def numpy_of(values: Any) -> Any:
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+
+
+def is_bool(values: Any) -> bool:
+    return str(values.dtype) in ("bool", "torch.bool")
+
+
+def is_integer(values: Any) -> bool:
+    return "int" in str(values.dtype)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if hasattr(a, "shape") and hasattr(b, "shape"):
+        return a.shape == b.shape and bool((numpy_of(a) == numpy_of(b)).all())
+    return type(a) is type(b) and bool(a == b)
+
+
+def _short(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(shape)
+    return sizes[2:] if sizes[:2] == (1, 1) else sizes

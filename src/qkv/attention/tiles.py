@@ -1,0 +1,108 @@
+"""The same softmax block by block: why flash attention never needs the n×n matrix.
+
+Three things are carried from block to block for each query: the largest score so far, the sum of e^(score − largest),
+and the sum of e^(score − largest)·v. When a larger score turns up, what was summed shrinks by e^(old − new).
+At the end one divides. The result is softmax(QKᵀ/√d)V exactly, with only `block` columns alive at a time.
+
+N queries, M keys, D head width.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .. import grid
+from ..words import say
+from . import masks
+from .steps import Array, Steps, from_qkv
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """What is known after one block of keys."""
+
+    keys: slice
+    largest: Array  # (N,)   running maximum, −inf while nothing was allowed
+    total: Array  # (N,)   running Σ e^(score − largest)
+    output: Array  # (N, D) running Σ e^(score − largest)·v, not yet divided
+    shrink: Array  # (N,)   what the earlier sums were multiplied by
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tiles:
+    """The blocks in order, the finished output and the plain computation it equals."""
+
+    tiles: tuple[Tile, ...]
+    output: Array  # (N, D)
+    plain: Steps
+    block: int
+
+    @property
+    def difference(self) -> float:
+        """The largest difference between this output and the plain one's."""
+        return float(np.abs(self.output - self.plain.heads).max(initial=0.0))
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def __repr__(self) -> str:
+        return f"<Tiles: {len(self.tiles)} blocks of {self.block} keys, difference {self.difference:.1e}>"
+
+    def show(self, row: int = -1, *, name: str | None = None, lang: str | None = None, digits: int = 3) -> str:
+        """One query's running maximum, sum and output after each block; by default the last query's."""
+        row = range(len(self.output))[row]
+        name = f"q{row}" if name is None else name
+        lines = [say("tiles.title", lang, block=self.block), say("tiles.row", lang, word=name)]
+        before = -np.inf
+        for tile in self.tiles:
+            new = tile.largest[row]
+            key = "tiles.block.empty" if new == -np.inf else "tiles.block.first" if before == -np.inf else "tiles.block"
+            span = dict(low=tile.keys.start, high=tile.keys.stop - 1, old=grid.number(before), new=grid.number(new))
+            lines += ["", "  " + say(key, lang, **span, shrink=float(tile.shrink[row]))]
+            lines.append(f"    {say('tiles.sum', lang)} {grid.number(tile.total[row], digits)}")
+            values = grid.numbers(tile.output[None, row], [say("tiles.output", lang)], digits=digits)
+            lines.append("    " + values)
+            before = new
+        return "\n".join([*lines, "", "  " + say("tiles.end", lang, difference=self.difference)])
+
+
+def tiles(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    block: int = 2,
+    mask: "masks.Mask | ArrayLike | None" = None,
+    scale: float | None = None,
+) -> Tiles:
+    """Attention of one head, q (N, D) over k and v (M, D), `block` keys at a time.
+
+    >>> q, k, v = np.eye(3), np.eye(3), np.eye(3)
+    >>> t = tiles(q, k, v, block=2)
+    >>> len(t.tiles), t.difference < 1e-15
+    (2, True)
+    """
+    if block < 1:
+        raise ValueError(f"a block of {block} keys holds nothing; give 1 or more")
+    q, k, v = (np.asarray(t, dtype=np.float64) for t in (q, k, v))
+    if q.ndim != 2:
+        raise ValueError(f"tiles shows one head: q is {q.shape}, it needs (N, D)")
+    plain = from_qkv(q, k, v, mask, scale)
+    n, m = len(q), len(k)
+    rule = masks.resolve(mask)
+
+    largest, total, output = np.full(n, -np.inf), np.zeros(n), np.zeros((n, v.shape[1]))
+    seen = []
+    for start in range(0, m, block):
+        keys = slice(start, min(start + block, m))
+        scores = q @ k[keys].T * plain.scale  # (N, block)
+        scores = np.where(rule.array(n, m, cols=keys)[0, 0], scores, -np.inf)
+        new = np.maximum(largest, scores.max(-1))
+        floor = np.where(np.isneginf(new), 0.0, new)  # −inf − −inf is NaN: a row that saw nothing stays at 0
+        shrink = np.exp(largest - floor)
+        raised = np.exp(scores - floor[:, None])  # (N, block)
+        largest, total = new, total * shrink + raised.sum(-1)
+        output = output * shrink[:, None] + raised @ v[keys]  # (N, D)
+        seen.append(Tile(keys, largest, total, output, shrink))
+    divided = np.divide(output, total[:, None], out=np.zeros_like(output), where=total[:, None] > 0)
+    return Tiles(tuple(seen), divided, plain, block)

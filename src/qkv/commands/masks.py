@@ -1,0 +1,60 @@
+"""qkv masks: draw who may look at whom."""
+
+import argparse
+import json
+
+from ..attention import masks
+from ..words import Problem, both, say
+
+EXAMPLES = [
+    "qkv masks causal",
+    "qkv masks causal window:3 --n 12",
+    'qkv masks "window:2,2 & ~window:0,0"',
+    "qkv masks prefix:4",
+    "qkv masks padding:3,5 --n 5",
+    "qkv masks causal --n 3 --keys 8",
+]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    listed = ", ".join(masks.WORDS.values())
+    parser.add_argument(
+        "mask",
+        nargs="+",
+        help=both(
+            f"one or more of {listed}; each is drawn, then all combined by & (within one, & | ~ work too)",
+            f"一个或几个：{listed}；先各画一个，再画它们的 &（一个里面也可以写 & | ~）",
+        ),
+    )
+    parser.add_argument("--n", type=int, default=8, help=both("number of queries", "查询的个数"))
+    parser.add_argument("--keys", type=int, help=both("number of keys, if not the same", "键的个数（不同于查询时）"))
+    parser.add_argument("--json", action="store_true", help=both("as JSON instead of a drawing", "输出 JSON 而不是图"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw each mask and, where there are several, what all of them allow."""
+    n, m = options.n, options.n if options.keys is None else options.keys
+    for option, value in (("--n", n), ("--keys", m)):
+        if not 1 <= value <= 4096:
+            raise Problem("problem.number", option=option, value=value, wanted="1 … 4096")
+    rules = [masks.parse(text) for text in options.mask]
+    if len(rules) > 1:
+        whole = rules[0]
+        for rule in rules[1:]:
+            whole = whole & rule
+        rules.append(whole)
+    if options.json:
+        print(json.dumps([_plain(rule, n, m) for rule in rules], ensure_ascii=False))
+        return
+    for rule in rules:
+        batch = rule.size()[0] if rule.batched else 1
+        allowed = rule.array(n, m, batch=batch)
+        print(f"{rule!r}\n")
+        print(rule.draw(n, m, batch=batch))
+        print("\n" + say("masks.legend", allowed=int(allowed.sum()), total=allowed.size) + "\n")
+
+
+def _plain(rule: masks.Mask, n: int, m: int) -> dict[str, object]:
+    batch = rule.size()[0] if rule.batched else 1
+    return {"mask": repr(rule), "allowed": rule.array(n, m, batch=batch)[:, 0].tolist()}

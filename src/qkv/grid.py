@@ -1,0 +1,96 @@
+"""Numbers and marks laid out in columns for a terminal, where 汉字 are two cells wide.
+
+>>> print(numbers([[0.5, 0.25], [1, 0]], rows=["我", "it"], columns=["a", "b"]))
+         a      b
+我  0.500  0.250
+it  1.000  0.000
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def width(text: str) -> int:
+    """How many terminal cells a text takes: wide East Asian characters two, combining marks none."""
+    return sum(
+        0
+        if unicodedata.combining(c) or unicodedata.category(c) == "Cf"
+        else 2
+        if unicodedata.east_asian_width(c) in "WF"
+        else 1
+        for c in text
+    )
+
+
+def right(text: str, cells: int) -> str:
+    """The text moved right to fill that many cells."""
+    return " " * (cells - width(text)) + text
+
+
+def left(text: str, cells: int) -> str:
+    """The text followed by blanks up to that many cells."""
+    return text + " " * (cells - width(text))
+
+
+def clip(text: str, cells: int) -> str:
+    """The text cut to that many cells, a cut shown as …"""
+    if width(text) <= cells:
+        return text
+    while width(text) > cells - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """One number as a person writes it: −∞ for what a mask hides, a real minus sign, exponents only when needed."""
+    if np.isneginf(value):
+        return "−∞"
+    size = abs(value)
+    text = f"{value:.{digits}f}" if size < 1e5 and (size == 0 or size >= 0.5 * 10.0**-digits) else f"{value:.1e}"
+    return text.replace("-", "−")
+
+
+def numbers(
+    matrix: object,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    digits: int = 3,
+    most: int = 12,
+) -> str:
+    """A matrix with labelled rows and columns; past `most` of either, the middle is left out and shown as …"""
+    table = np.asarray(matrix, dtype=np.float64)
+    n, m = table.shape
+    shown_rows, shown_columns = _kept(n, most), _kept(m, most)
+    row_names = [str(i) for i in range(n)] if rows is None else [clip(r, 14) for r in rows]
+    column_names = None if columns is None else [clip(c, 14) for c in columns]
+
+    cells = [
+        ["…" if j is None else number(table[i, j], digits) for j in shown_columns] for i in shown_rows if i is not None
+    ]
+    head = [] if column_names is None else ["…" if j is None else column_names[j] for j in shown_columns]
+    wide = [
+        max((width(line[c]) for line in [*cells, *([head] if head else [])]), default=1)
+        for c in range(len(shown_columns))
+    ]
+    margin = max((width(row_names[i]) for i in shown_rows if i is not None), default=0)
+
+    lines = (
+        [] if not head else [" " * margin + "".join("  " + right(name, w) for name, w in zip(head, wide, strict=True))]
+    )
+    body = iter(cells)
+    for i in shown_rows:
+        if i is None:
+            lines.append(right("…", margin))
+        else:
+            lines.append(
+                left(row_names[i], margin) + "".join("  " + right(c, w) for c, w in zip(next(body), wide, strict=True))
+            )
+    return "\n".join(lines)
+
+
+def _kept(n: int, most: int) -> list[int | None]:
+    if n <= most:
+        return list(range(n))
+    return [*range(most - most // 3 - 1), None, *range(n - most // 3, n)]

@@ -1,0 +1,142 @@
+"""The oracle itself, against arithmetic done by hand or by another library."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv import masks, steps
+from qkv.attention import from_qkv
+from qkv.attention.steps import sinusoid, softmax
+
+rng = np.random.default_rng(0)
+
+
+@given(
+    batch=st.integers(1, 3),
+    n_head=st.sampled_from([1, 2, 3]),
+    n=st.integers(1, 6),
+    m=st.integers(1, 6),
+    cross=st.booleans(),
+    scale=st.sampled_from([None, 1.0, 0.3]),
+)
+def test_equals_torch_projections_and_sdpa(batch, n_head, n, m, cross, scale):
+    width = 6 * n_head
+    x, memory = rng.normal(size=(batch, n, width)), rng.normal(size=(batch, m, width))
+    w_q, w_k, w_v, w_o = rng.normal(size=(4, width, width))
+    done = steps(x, w_q, w_k, w_v, w_o, n_head=n_head, scale=scale, memory=memory if cross else None)
+
+    source = torch.from_numpy(memory if cross else x)
+
+    def heads(t, w):
+        return (t @ torch.from_numpy(w)).unflatten(-1, (n_head, -1)).transpose(1, 2)
+
+    out = F.scaled_dot_product_attention(
+        heads(torch.from_numpy(x), w_q), heads(source, w_k), heads(source, w_v), scale=scale
+    )
+    expected = out.transpose(1, 2).flatten(2) @ torch.from_numpy(w_o)
+    np.testing.assert_allclose(done.output, expected.numpy(), atol=1e-12, rtol=1e-12)
+
+
+def test_heads_read_their_own_slice_of_the_projection():
+    x, (w_q, w_k, w_v) = rng.normal(size=(5, 12)), rng.normal(size=(3, 12, 12))
+    whole = steps(x, w_q, w_k, w_v, n_head=3)
+    for h in range(3):
+        part = slice(4 * h, 4 * h + 4)
+        one = steps(x, w_q[:, part], w_k[:, part], w_v[:, part])
+        np.testing.assert_allclose(whole.heads[h], one.output, atol=1e-14)
+        np.testing.assert_allclose(whole.output[:, part], one.output, atol=1e-14)
+
+
+def test_three_steps_by_hand():
+    done = steps([[1.0, 2.0], [3.0, 4.0]], scale=1)
+    assert done.scores.tolist() == [[5, 11], [11, 25]]
+    share = 1 / (1 + np.exp(-6))
+    np.testing.assert_allclose(done.weights[0], [1 - share, share], atol=1e-15)
+    np.testing.assert_allclose(done.output[0], [1 + 2 * share, 2 + 2 * share], atol=1e-14)
+
+
+def test_softmax_keeps_huge_numbers_and_empty_rows():
+    assert softmax(np.array([[1e308, 1e308], [-np.inf, -np.inf]])).tolist() == [[0.5, 0.5], [0, 0]]
+    assert softmax(np.zeros((2, 0))).shape == (2, 0)
+
+
+def test_sinks_take_a_share_and_give_nothing():
+    done = from_qkv(np.zeros((1, 2, 1, 4)), np.zeros((1, 2, 3, 4)), np.ones((1, 2, 3, 4)), sinks=[0.0, np.log(3.0)])
+    np.testing.assert_allclose(done.weights[0, :, 0], [[0.25] * 3, [1 / 6] * 3])
+
+
+def test_softcap_and_bias():
+    q = np.array([[2.0]])
+    done = from_qkv(q, [[1.0], [3.0]], [[1.0], [0.0]], scale=1, bias=[[0.0, -1.0]], softcap=4.0)
+    np.testing.assert_allclose(done.scaled, 4 * np.tanh(np.array([[2.0, 5.0]]) / 4))
+
+
+def test_grouped_heads_interleave():
+    q, k, v = rng.normal(size=(1, 4, 3, 2)), rng.normal(size=(1, 2, 3, 2)), rng.normal(size=(1, 2, 3, 2))
+    whole = from_qkv(q, k, v)
+    for head, group in enumerate([0, 0, 1, 1]):
+        np.testing.assert_allclose(whole.heads[0, head], from_qkv(q[0, head], k[0, group], v[0, group]).output)
+
+
+def test_masked_row_is_zero_and_says_so():
+    done = steps(np.eye(3), mask=np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]]) == 1, names=["a", "b", "c"])
+    assert done.weights[1].tolist() == [0, 0, 0] and done.output[1].tolist() == [0, 0, 0]
+    assert "b may attend to nothing" in done.show(lang="en") and "b 什么都不能看" in done.show(lang="zh")
+
+
+def test_prints_every_number_it_computed():
+    done = steps(rng.normal(size=(3, 4)), mask=masks.causal(), names=["我", "爱", "你"])
+    text = done.show(lang="zh")
+    for table in (done.scores, done.scaled, done.weights, done.output):
+        for value in table.ravel():
+            assert f"{value:.3f}".replace("-", "−") in text or abs(value) < 5e-4
+    assert "−∞" in text and "(3, 3)" in text
+
+
+def test_word_is_the_sum_of_its_terms():
+    done = steps(rng.normal(size=(3, 2)), names=["a", "b", "c"])
+    last = done.word(2, lang="en").splitlines()[-1].replace("−", "-").split()
+    assert last[0] == "sum" and [float(x) for x in last[2:]] == pytest.approx(done.output[2].tolist(), abs=5e-4)
+
+
+def test_json_has_no_infinity_and_all_shapes():
+    plain = json.loads(steps(np.eye(2), mask=masks.causal()).to_json())
+    assert plain["masked"][0][1] is None and plain["shapes"]["weights"] == [2, 2]
+    assert plain["weights"][0] == [1.0, 0.0]
+
+
+def test_sinusoid_table():
+    table = sinusoid(50, 6)
+    np.testing.assert_allclose(table[:, 0::2] ** 2 + table[:, 1::2] ** 2, 1.0)
+    assert table[7, 2] == pytest.approx(np.sin(7 / 10000 ** (2 / 6)))
+    np.testing.assert_allclose(sinusoid(3, 5, offset=4), sinusoid(7, 5)[4:])
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: steps(np.eye(3), np.ones((4, 2))), "w_q is (4, 2) but the vectors are 3 wide"),
+        (lambda: steps(np.eye(3), n_head=2), "doesn't divide into 2 heads"),
+        (lambda: steps([[1, 2], [3]]), "rows of equal length"),
+        (lambda: steps([1.0, 2.0]), "x has 1 axes"),
+        (lambda: steps([[np.nan, 1.0]]), "x holds nan at (0, 0)"),
+        (lambda: from_qkv(np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 3))), "q is 3 wide but k is 4"),
+        (lambda: from_qkv(np.ones((2, 3)), np.ones((4, 3)), np.ones((5, 3))), "4 keys but 5 values"),
+        (lambda: from_qkv(np.ones((2, 2, 3)), np.ones((1, 2, 3)), np.ones((1, 2, 3))), "batches differ"),
+        (lambda: from_qkv(np.ones((1, 3, 2, 2)), np.ones((1, 2, 2, 2)), np.ones((1, 2, 2, 2))), "3 query heads"),
+        (lambda: from_qkv(np.ones((2, 3)), np.ones((1, 2, 3)), np.ones((2, 3))), "same number of axes"),
+        (lambda: steps(np.eye(3), mask=np.ones((3, 3))), "True (may attend) and False"),
+        (lambda: steps(np.eye(3), mask=np.ones((2, 3)) == 1), "mask is (2, 3) but scores are (1, 1, 3, 3)"),
+        (lambda: steps(np.eye(3), names=["a"]), "1 names were given for 3 tokens"),
+    ],
+    ids=lambda p: p if isinstance(p, str) else "",
+)
+def test_mistakes_are_told(call, says):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert says in str(error.value)

@@ -1,0 +1,183 @@
+"""What the READMEs show is what the program prints.
+
+How a README is read, section by section (from one heading to the next):
+
+- a ```console block holds `$ qkv …` lines, each followed by its output; a line `…` stands for lines left out;
+- a ```python block runs by itself, and what it prints is the ```text block of its section, before or after it;
+- other blocks (sh, bat, a tree) are not run.
+
+`python tests/test_readme.py` writes the outputs of today into both files; look at the difference before keeping it.
+"""
+
+import contextlib
+import difflib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+READMES = ["README.md", "README.zh-CN.md"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GAP = "…"
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def sections(text: str) -> list[str]:
+    """The text cut before each heading; `#` inside a block is a comment and no heading."""
+    cuts, inside = [0], False
+    for line in re.finditer(r"^.*$", text, re.MULTILINE):
+        inside ^= line[0].startswith("```")
+        if line[0].startswith("#") and not inside:
+            cuts.append(line.start())
+    return [text[a:b] for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)]
+
+
+def run_command(line: str) -> str:
+    """What `qkv …` prints where nobody chose a language."""
+    name, *arguments = shlex.split(line)
+    assert name == "qkv", f"only qkv is run here: {line}"
+    chosen = ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE")
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    environment |= {"LANG": "C.UTF-8", "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", "from qkv.cli import main; raise SystemExit(main())", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=120)
+    assert done.returncode == 0, done.stderr
+    return tidy(done.stdout)
+
+
+def run_python(code: str) -> str:
+    """What the lines print; in this process, which has torch already."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README", "exec"), {"__name__": "__main__"})
+    return tidy(printed.getvalue())
+
+
+def tidy(output: str) -> str:
+    """Without blanks at the ends of lines and empty lines at the end, which an editor may take out."""
+    return "\n".join(line.rstrip() for line in output.rstrip().split("\n"))
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """A console block as pairs (what is typed after `$ `, what is shown below it)."""
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+    assert not parts[0], f"a console block begins with `$ qkv …`, this one with {parts[0]!r}"
+    return [(line, tidy(shown)) for line, shown in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+def stretches(shown: str) -> list[list[str]]:
+    """The lines between the gaps."""
+    found: list[list[str]] = [[]]
+    for line in shown.split("\n"):
+        if line == GAP:
+            found.append([])
+        else:
+            found[-1].append(line)
+    return found
+
+
+def alike(a: list[str], b: list[str]) -> tuple[bool, float]:
+    """Whether two stretches are the same, and if not, how near they are."""
+    return a == b, sum(difflib.SequenceMatcher(None, x, y).quick_ratio() for x, y in zip(a, b, strict=True))
+
+
+def fill(shown: str, output: str) -> str:
+    """What is shown, as it reads in today's output: each stretch where it fits best after the one before it."""
+    if GAP not in shown.split("\n"):
+        return output
+    lines, at, kept = output.split("\n"), 0, []
+    parts = stretches(shown)
+    for i, part in enumerate(parts):
+        places = range(at, len(lines) - len(part) + 1)
+        if i == 0:
+            places = range(1)  # no gap before it: it opens the output
+        elif i == len(parts) - 1 and part:
+            places = range(len(lines) - len(part), len(lines) - len(part) + 1)
+        best = max(places, default=at, key=lambda k: alike(part, lines[k : k + len(part)]))
+        kept.append("\n".join(lines[best : best + len(part)]))
+        at = best + len(part) if part else at
+    return f"\n{GAP}\n".join(kept).strip("\n")
+
+
+def blocks(section: str, language: str) -> list[str]:
+    return [body for kind, body in BLOCK.findall(section) if kind == language]
+
+
+CONSOLE = [
+    pytest.param(line, shown, id=f"{name}: {line}")
+    for name in READMES
+    for block in blocks(read(name), "console")
+    for line, shown in commands(block)
+]
+PYTHON = [
+    pytest.param(code, blocks(section, "text"), id=f"{name}: {section.splitlines()[0].strip('# ')}")
+    for name in READMES
+    for section in sections(read(name))
+    for code in blocks(section, "python")
+]
+
+
+@pytest.mark.parametrize(("line", "shown"), CONSOLE)
+def test_a_command_prints_what_is_shown(line: str, shown: str) -> None:
+    assert fill(shown, run_command(line)) == shown
+
+
+@pytest.mark.parametrize(("code", "shown"), PYTHON)
+def test_python_prints_what_is_shown(code: str, shown: list[str]) -> None:
+    assert [run_python(code)] == [tidy(text) for text in shown]
+
+
+def test_both_have_the_same_blocks() -> None:
+    kinds = [[kind for kind, _ in BLOCK.findall(read(name))] for name in READMES]
+    assert kinds[0] == kinds[1]
+    assert kinds[0].count("python") == 3 and kinds[0].count("console") >= 2
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_file_that_is_named_exists(name: str) -> None:
+    text = read(name)
+    named = re.findall(r"`((?:tests|benchmarks|examples|src)/[\w./-]+)`", text) + re.findall(r"\]\(([\w./-]+)\)", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_tree_names_every_file_of_its_folders(name: str) -> None:
+    (tree,) = blocks(read(name), "")
+    shown: dict[str, list[str]] = {}
+    for entry in re.findall(r"^ +([\w.]+/?) ", tree, re.MULTILINE):
+        if entry.endswith("/"):
+            folder = shown.setdefault(entry, [])
+        else:
+            folder.append(entry)
+    for where, files in shown.items():
+        there = {path.name for path in (ROOT / "src" / "qkv" / where).glob("[!_]*.py")}
+        assert set(files) == there and len(files) == len(there)
+
+
+def rewrite(name: str) -> None:
+    """Put today's outputs in place of those shown."""
+
+    def console(block: str) -> str:
+        return "".join(f"$ {line}\n{fill(shown, run_command(line))}\n" for line, shown in commands(block))
+
+    def section(text: str) -> str:
+        printed = "".join(run_python(code) + "\n" for code in blocks(text, "python"))
+        made = {"console": console, "text": lambda _: printed}
+        return BLOCK.sub(lambda m: f"```{m[1]}\n{made.get(m[1], str)(m[2])}```", text)
+
+    text = "".join(section(part) for part in sections(read(name)))
+    (ROOT / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for readme in READMES:
+        rewrite(readme)

@@ -1,0 +1,235 @@
+"""Make .venv from requirements.lock when it is missing or out of date; otherwise return at once.
+
+    python tools/setup.py [--quiet]        --quiet says nothing when there is nothing to do
+
+Standard library only. Whatever can go wrong ends in a sentence and exit code 2.
+"""
+
+import sys
+
+# Before all else, so that an old Python gets this sentence and not a SyntaxError further down.
+if sys.version_info < (3, 11):
+    sys.stderr.write("qkv needs Python 3.11 or newer and this is %d.%d; try e.g. python3.12\n" % sys.version_info[:2])
+    sys.exit(2)
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections import deque
+from importlib import util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+LOCK = ROOT / "requirements.lock"
+STAMP = VENV / "qkv-setup.json"  # written last: a .venv without it was interrupted
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+VERSION = ".".join(map(str, sys.version_info[:3]))
+OLDEST_TORCH = (2, 6)
+
+
+class Failed(Exception):
+    """Something the person at the keyboard has to know, as a sentence."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def wanted():
+    """What a finished .venv for this lock, project file, Python and folder has in its stamp."""
+    files = hashlib.sha256(LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes())
+    return {"files": files.hexdigest(), "python": VERSION, "home": sys.base_prefix, "folder": str(VENV)}
+
+
+def read_stamp():
+    try:
+        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    torch_gone = stamp.get("torch") and not os.path.exists(stamp["torch"])
+    return {} if torch_gone or not PYTHON.exists() else stamp
+
+
+def read_lock():
+    """Two lists of pins: torch with what only torch needs (the first block with pins), and the rest."""
+    blocks = []
+    for block in LOCK.read_text(encoding="utf-8").split("\n\n"):
+        pins = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith("#")]
+        blocks += [pins] if pins else []
+    return blocks[0], [pin for block in blocks[1:] for pin in block]
+
+
+def version_here(name):
+    """The version of a package that the Python running this has, or None."""
+    from importlib import metadata  # here, as it would slow down the run with nothing to do
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def find_torch():
+    """The folder and version of a torch that this Python has, that is new enough and that starts, or None."""
+    spec, version = util.find_spec("torch"), version_here("torch")
+    if spec is None or spec.origin is None or version is None:
+        return None
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST_TORCH or subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
+        return None
+    return Path(spec.origin).parent, version
+
+
+def make_venv(torch_folder):
+    """A new .venv; with `torch_folder` it also sees the packages of the Python that runs this."""
+    import sysconfig
+    import venv
+
+    say(f"making .venv with Python {VERSION}")
+    in_venv = sys.prefix != sys.base_prefix
+    builder = venv.EnvBuilder(
+        system_site_packages=bool(torch_folder) and not in_venv, clear=True, symlinks=os.name != "nt", with_pip=True
+    )
+    try:
+        builder.create(VENV)
+    except subprocess.CalledProcessError as error:
+        raise Failed(f"Python could not put pip into .venv ({error}). Is its venv module complete?") from None
+    if torch_folder and in_venv:
+        # A venv made from a venv sees only the Python below both, so point to the outer one's packages.
+        site = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
+        outer = {str(torch_folder.parent), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (site / "outer-venv.pth").write_text("\n".join(sorted(outer)) + "\n", encoding="utf-8")
+
+
+def short(line):
+    """pip's line in a few words, or None for a line that nobody waits for."""
+    got = re.match(r"\s*Downloading (?:\S*/)?([^-/\s]+)-([^-\s]+)\S* \(([\d.]+) ([MG]B)\)", line)
+    if got:
+        name, version, size, unit = got.groups()
+        version = version.split("+")[0].removesuffix(".tar.gz")
+        return f"downloading {name} {version} ({float(size):.{0 if unit == 'MB' else 1}f} {unit})"
+    if line.startswith("Installing collected packages: "):
+        names = line.split(": ", 1)[1].split(", ")
+        # pip lists what others need first, so the asked-for ones stand at the end.
+        return f"installing {names[-1]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return None
+
+
+def advice(output):
+    if "No space left" in output:
+        return "The disk is full: make room, then run this again."
+    if "Retrying" in output or "from versions: none" in output or "timed out" in output:
+        return "No package index answered: check the network (or proxy, or pip's settings), then run this again."
+    if "No matching distribution" in output:
+        return f"There is no such package for Python {VERSION} on this system: try another Python, e.g. python3.12."
+    return "Put right what pip says above, then run this again."
+
+
+def pip(*arguments):
+    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
+    # A personal `user = true` setting would make pip refuse to work in a venv.
+    environment = {**os.environ, "PIP_USER": "0", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    lines = deque(maxlen=200)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, encoding="utf-8", errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                news = short(lines[-1])
+                if news:
+                    say("  " + news)
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+    if process.returncode:
+        last = "\n".join("  pip: " + line[:200] for line in list(lines)[-5:] if line)
+        raise Failed(f"{last}\npip could not install what qkv needs. {advice(' '.join(lines))}")
+
+
+def torch_works():
+    check = "import torch, numpy; assert torch.from_numpy(numpy.ones(2)).sum().numpy() == 2"
+    return subprocess.run([str(PYTHON), "-c", check], capture_output=True).returncode == 0
+
+
+def install(torch, fresh):
+    """Bring .venv to what the lock says; `torch` is the (folder, version) to use in place of the locked one."""
+    with_torch, rest = read_lock()
+    if fresh:
+        make_venv(torch and torch[0])
+    if torch:
+        rest = [pin for pin in with_torch[1:] if version_here(pin.split("==")[0]) is None] + rest
+    else:
+        if fresh:
+            say(f"fetching torch {with_torch[0].split('==')[1]}, the largest part (this can take minutes)")
+        pip(*with_torch)
+        rest = with_torch + rest
+    say("fetching the other packages of requirements.lock")
+    pip(*rest)
+    say("installing qkv from this folder")
+    pip("--no-deps", "--no-build-isolation", "--editable", ".")
+    return torch_works()
+
+
+def set_up(stamp, target):
+    for module in ("venv", "ensurepip"):
+        if util.find_spec(module) is None:
+            package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+            raise Failed(
+                f"This Python has no {module} module, which makes .venv. "
+                f"On Debian or Ubuntu: sudo apt install {package}; then run this again."
+            )
+    # A finished .venv of the same Python and folder is only brought up to date, which spares reinstalling torch.
+    fresh = any(stamp.get(key) != target[key] for key in ("python", "home", "folder"))
+    STAMP.unlink(missing_ok=True)
+    torch = None
+    if not fresh:
+        say("requirements.lock or pyproject.toml has changed: bringing .venv up to date")
+        torch = stamp["torch"] and (Path(stamp["torch"]), "")
+    else:
+        torch = find_torch()
+        if torch:
+            say(f"using the torch {torch[1]} that this Python has already")
+    works = install(torch, fresh)
+    if torch and not works:
+        say("that torch does not work from .venv: starting again with one of its own")
+        torch = None
+        works = install(None, True)
+    if not works:
+        raise Failed(f"Everything is installed but torch does not start; see why with: {PYTHON} -c 'import torch'")
+    target["torch"] = str(torch[0]) if torch else ""
+    STAMP.write_text(json.dumps(target, indent=1), encoding="utf-8")
+
+
+def main():
+    quiet = "--quiet" in sys.argv[1:]
+    stamp, target = read_stamp(), wanted()
+    done = {**stamp, **target} == stamp
+    if not done:
+        if Path(sys.prefix).resolve() == VENV.resolve():
+            # Run by .venv's own Python, which is about to be replaced: hand over to the one it was made from.
+            return subprocess.call([sys._base_executable, __file__, *sys.argv[1:]])
+        set_up(stamp, target)
+    if not (done and quiet):
+        command = (BIN / "qkv").relative_to(ROOT)
+        say(f'.venv is ready. To begin, type: {command} steps "The cat sat on the mat"')
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nstopped; .venv is not complete, and the next run makes it anew", file=sys.stderr)
+        sys.exit(130)
+    except Failed as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        print(f"could not make .venv: {error}. Close what uses it, or delete it, and try again.", file=sys.stderr)
+    sys.exit(2)
