@@ -1,0 +1,34 @@
+"""Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch."""
+
+from .corpus import Corpus
+from .dates import date_pair, date_tokenizer
+from .masking import mlm
+from .pairs import PairBatch, Pairs, PairStream, read_pairs, split_pairs
+from .sequences import sequence_pairs, sequences
+from .shards import prepare
+from .tokenizer import BPE, Bytes, Characters, Tokenizer, load
+from .tokens import Tokens
+from .vocabulary import choose, train_tokenizer
+
+__all__ = [
+    "BPE",
+    "Bytes",
+    "Characters",
+    "Corpus",
+    "PairBatch",
+    "PairStream",
+    "Pairs",
+    "Tokenizer",
+    "Tokens",
+    "choose",
+    "date_pair",
+    "date_tokenizer",
+    "load",
+    "mlm",
+    "prepare",
+    "read_pairs",
+    "sequence_pairs",
+    "sequences",
+    "split_pairs",
+    "train_tokenizer",
+]

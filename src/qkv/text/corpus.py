@@ -1,0 +1,245 @@
+"""A corpus: UTF-8 text files read as a stream of blocks, never whole, and split into train and validation.
+
+The split is by text, not by window: the last tenth of the text is kept for validation, so no validation sentence
+was half seen in training. With several documents the cut moves to the nearest end of a document where that leaves
+a sensible share; else it falls on the start of a line.
+"""
+
+import codecs
+import difflib
+import glob
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+BLOCK = 1 << 20  # bytes read at a time: what keeps memory flat
+SUFFIXES = (".txt", ".text", ".md")
+Position = tuple[int, int]  # (document, byte in its file)
+
+# Where byte-level BPE always starts a new piece: at the first white space after something else. Text that is cut
+# there gets the same tokens as text that is not.
+SAFE = re.compile(r"(?<=\S)[ \n]")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file: its text is the bytes from `start` (after a byte order mark) to `size`."""
+
+    path: Path
+    start: int
+    size: int
+
+
+class Block(NamedTuple):
+    """Some text of one document, and the bytes of the file it is."""
+
+    document: int
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents in a fixed order. Iterating gives their text in blocks, as often as wanted."""
+
+    documents: tuple[Document, ...]
+
+    @classmethod
+    def of(cls, *sources: str | Path) -> "Corpus":
+        """The corpus of files, folders (their .txt, .text and .md files) or globs such as "books/**/*.py"."""
+        paths = [path for source in sources for path in _files(source)]
+        documents = tuple(document for document in map(_look, paths) if document.size > document.start)
+        if not documents:
+            what = ", ".join(str(source) for source in sources) or "the corpus"
+            raise ValueError(f"{what} is empty: a corpus needs text to learn from, a few thousand characters at least")
+        return cls(documents)
+
+    @property
+    def size(self) -> int:
+        """Bytes of text."""
+        return sum(document.size - document.start for document in self.documents)
+
+    def sizes_before(self) -> list[int]:
+        """Bytes of text before each document, and at last all of them."""
+        return list(accumulate((document.size - document.start for document in self.documents), initial=0))
+
+    @property
+    def start(self) -> Position:
+        return 0, self.documents[0].start
+
+    @property
+    def end(self) -> Position:
+        return len(self.documents) - 1, self.documents[-1].size
+
+    def __iter__(self) -> Iterator[str]:
+        return (block.text for block in self.blocks(self.start, self.end))
+
+    def blocks(self, start: Position, end: Position) -> Iterator[Block]:
+        """The text between two positions. A block's end depends on its start alone, so reading can go on anywhere."""
+        for number in range(start[0], end[0] + 1):
+            document = self.documents[number]
+            first = start[1] if number == start[0] else document.start
+            last = end[1] if number == end[0] else document.size
+            yield from _read(number, document.path, first, last)
+
+    def cut(self, validation: float = 0.1) -> Position:
+        """Where validation begins: after (1 − validation) of the text, moved to the end of a document or of a line."""
+        if not 0 <= validation < 1:
+            raise ValueError(f"validation={validation} must be a share of the text, 0 (none) up to but below 1")
+        if validation == 0:
+            return self.end
+        wanted = self.size * (1 - validation)
+        before = self.sizes_before()
+        # Whole documents, if the nearest end of one leaves at least half and at most twice the wanted share.
+        border = min(range(len(before)), key=lambda number: abs(before[number] - wanted))
+        if validation / 2 <= 1 - before[border] / self.size <= min(2 * validation, (1 + validation) / 2):
+            return border, self.documents[border].start
+        number = max(number for number, size in enumerate(before[:-1]) if size <= wanted)
+        document = self.documents[number]
+        return self.normal(number, _line_start(document, document.start + int(wanted - before[number])))
+
+    def normal(self, number: int, byte: int) -> Position:
+        """A position, where the end of a document is written as the start of the next."""
+        if byte == self.documents[number].size and number + 1 < len(self.documents):
+            return number + 1, self.documents[number + 1].start
+        return number, byte
+
+    def sha256(self) -> str:
+        """The hash of what the documents say, whatever their names: the same text is the same corpus."""
+        digest = hashlib.sha256()
+        for document in self.documents:
+            digest.update(f"{document.size - document.start}\n".encode())
+            with document.path.open("rb") as file:
+                file.seek(document.start)
+                while raw := file.read(BLOCK):
+                    digest.update(raw)
+        return digest.hexdigest()
+
+
+def pieces(text: str, size: int = 4096) -> list[str]:
+    """A text in pieces of about `size` characters, cut where the tokens stay the same: work for all cores.
+
+    >>> pieces("to be or not to be", size=4)
+    ['to be', ' or not', ' to be']
+    """
+    cuts = [0]
+    while found := SAFE.search(text, cuts[-1] + size):
+        cuts.append(found.start())
+    return [text[first:last] for first, last in zip(cuts, [*cuts[1:], len(text)], strict=True) if last > first]
+
+
+def _read(number: int, path: Path, start: int, end: int) -> Iterator[Block]:
+    with path.open("rb") as file:
+        file.seek(start)
+        raw = b""
+        while start < end:
+            raw += file.read(min(BLOCK, end - start) - len(raw))
+            last = start + len(raw) == end
+            try:
+                text, used = codecs.utf_8_decode(raw, "strict", last)
+            except UnicodeDecodeError as error:
+                raise ValueError(_not_utf8(path, raw, start, error)) from None
+            if not used:
+                raise ValueError(f"{path} became shorter while it was read: leave it alone and start again")
+            if not last:
+                text = text[: _last_safe(text)]
+                used = len(text.encode())
+            yield Block(number, start, start + used, text)
+            raw, start = raw[used:], start + used
+
+
+def _last_safe(text: str) -> int:
+    """The last safe cut near the end of a block; text with no white space is cut between any two characters."""
+    near = max(0, len(text) - 4096)
+    return max((found.start() for found in SAFE.finditer(text, near)), default=len(text))
+
+
+def _line_start(document: Document, at: int) -> int:
+    """The first start of a line at or after a byte, or of a character where the line would reach the end."""
+    with document.path.open("rb") as file:
+        before = max(at - 1, 0)
+        file.seek(before)
+        raw = file.read(1 << 16)
+    line = before + raw.find(b"\n") + 1
+    if b"\n" in raw and line < document.size:
+        return line
+    following = raw[at - before :][:4]
+    return at + next((i for i, byte in enumerate(following) if byte & 0xC0 != 0x80), len(following))
+
+
+def _files(source: str | Path) -> list[Path]:
+    path = Path(source).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        visible = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file, path))
+        texts = [file for file in visible if file.suffix.lower() in SUFFIXES]
+        if not texts:
+            found = ", ".join(sorted({file.suffix or file.name for file in visible})) or "nothing"
+            raise FileNotFoundError(
+                f"the folder {path} has no {', '.join(SUFFIXES)} files (it has {found}): "
+                f'for other files give a glob in quotes, such as "{path}/**/*.py"'
+            )
+        return texts
+    if any(letter in str(source) for letter in "*?["):
+        matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+        files = [match for match in matches if match.is_file()]
+        if not files:
+            raise FileNotFoundError(f"no file matches {source}: ** means any folders, * any name")
+        return files
+    raise FileNotFoundError(_missing(path))
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _missing(path: Path) -> str:
+    said = f"there is no file or folder {path}"
+    folder = path.parent
+    if not folder.is_dir():
+        return f"{said}: there is no folder {folder} either"
+    near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=3, cutoff=0.5)
+    return f"{said}: did you mean {' or '.join(near)}?" if near else f"{said}: {folder} has nothing of a similar name"
+
+
+def _look(path: Path) -> Document:
+    """Find out that a file is text before anything is built on it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(8192)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{path} is UTF-16, not UTF-8: {_convert(path, 'UTF-16')}")
+    if b"\0" in head:
+        raise ValueError(
+            f"{path} is not text (byte {head.index(0)} is zero, as in programs and pictures): give plain text files"
+        )
+    return Document(path, len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0, size)
+
+
+def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> str:
+    said = f"{path} is not UTF-8: byte {start + error.start} is {raw[error.start]:#04x}"
+    around = raw[max(0, error.start - 200) : error.start + 200]
+    for encoding in ("GB18030", "BIG5"):
+        # A sample may begin or end inside a character, so one wrong byte at either end proves nothing.
+        if any(_reads(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
+            return f"{said}, but it reads as {encoding}: {_convert(path, encoding)}"
+    return f"{said}: if you know its encoding, {_convert(path, 'LATIN1')}"
+
+
+def _reads(raw: bytes, encoding: str) -> bool:
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    beyond_ascii = [letter for letter in text if letter > "\x7f"]
+    return sum("\u4e00" <= letter <= "\u9fff" for letter in beyond_ascii) > len(beyond_ascii) / 2
+
+
+def _convert(path: Path, encoding: str) -> str:
+    return f"convert it with  iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}-utf8{path.suffix}"

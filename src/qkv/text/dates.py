@@ -1,0 +1,130 @@
+"""Dates to translate: a real sequence-to-sequence task that needs no file and fits a laptop.
+
+Many written forms in English and Chinese of the same day, none that could be read as two days (03/04/26 is not
+here). Unseen dates are split off by the date itself, so a date that a test asks was never seen in any form.
+"""
+
+from collections.abc import Callable
+from datetime import date
+from functools import lru_cache
+
+import numpy as np
+
+from .dice import mix
+from .tokenizer import Characters
+
+FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
+MONTHS = "January February March April May June July August September October November December".split()
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth twentieth"
+).split()
+ORDINALS += [f"twenty-{word}" for word in ORDINALS[:9]] + ["thirtieth", "thirty-first"]
+DIGITS = "〇一二三四五六七八九"
+FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
+
+
+def _nth(day: int) -> str:
+    """
+    >>> _nth(1), _nth(12), _nth(23)
+    ('1st', '12th', '23rd')
+    """
+    return f"{day}{'th' if 10 < day < 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10, 'th')}"
+
+
+def _hanzi(number: int) -> str:
+    """
+    >>> _hanzi(5), _hanzi(15), _hanzi(20), _hanzi(31)
+    ('五', '十五', '二十', '三十一')
+    """
+    tens, ones = divmod(number, 10)
+    return ("" if tens == 0 else "十" if tens == 1 else DIGITS[tens] + "十") + (DIGITS[ones] if ones else "")
+
+
+def _hanzi_year(year: int) -> str:
+    return "".join(DIGITS[int(digit)] for digit in str(year))
+
+
+def _month(d: date) -> str:
+    return MONTHS[d.month - 1]
+
+
+def _weekday(d: date) -> str:
+    return WEEKDAYS[d.weekday()]
+
+
+def _chinese(d: date) -> str:
+    return f"{d.year}年{d.month}月{d.day}日"
+
+
+def _chinese_words(d: date) -> str:
+    return f"{_hanzi_year(d.year)}年{_hanzi(d.month)}月{_hanzi(d.day)}日"
+
+
+FORMS: tuple[Callable[[date], str], ...] = (
+    lambda d: f"{d.day} {_month(d)} {d.year}",
+    lambda d: f"{d.day} {_month(d)[:3]} {d.year}",
+    lambda d: f"{d.day} {_month(d)[:3].lower()} {d.year}",
+    lambda d: f"{d.day}-{_month(d)[:3]}-{d.year}",
+    lambda d: f"{_month(d)} {d.day}, {d.year}",
+    lambda d: f"{_month(d).upper()} {d.day} {d.year}",
+    lambda d: f"{_month(d)[:3]}. {d.day}, {d.year}",
+    lambda d: f"{_month(d)} {_nth(d.day)}, {d.year}",
+    lambda d: f"{_nth(d.day)} of {_month(d)} {d.year}",
+    lambda d: f"the {ORDINALS[d.day - 1]} of {_month(d)} {d.year}",
+    lambda d: f"{_weekday(d)}, {d.day} {_month(d)} {d.year}",
+    lambda d: f"{_weekday(d)} the {_nth(d.day)} of {_month(d)} {d.year}",
+    lambda d: f"{_weekday(d)[:3]} {d.day} {_month(d)[:3]} {d.year}",
+    lambda d: f"{d.year} {_month(d)} {d.day}",
+    lambda d: f"{d.year}/{d.month}/{d.day}",
+    lambda d: f"{d.year}.{d.month:02d}.{d.day:02d}",
+    lambda d: f"{d.year}{d.month:02d}{d.day:02d}",
+    _chinese,
+    lambda d: f"{d.year} 年 {d.month} 月 {d.day} 日",
+    lambda d: f"{d.year}年{d.month}月{d.day}号",
+    lambda d: f"公元{d.year}年{d.month:02d}月{d.day:02d}日",
+    lambda d: _chinese(d).translate(FULL_WIDTH),
+    lambda d: f"{_chinese(d)}，星期{'一二三四五六日'[d.weekday()]}",
+    _chinese_words,
+    lambda d: _chinese_words(d).replace("〇", "零"),
+    lambda d: f"{_chinese_words(d)[:-1]}号，周{'一二三四五六日'[d.weekday()]}",
+)
+TARGETS: dict[str, Callable[[date], str]] = {"iso": date.isoformat, "en": FORMS[0], "zh": _chinese}
+
+
+def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") -> tuple[str, str]:
+    """A date in some form and in the target form (iso, en or zh): a pure function of (seed, index).
+
+    Where the target is not ISO, the source may be ISO too: translation goes both ways.
+
+    >>> date_pair(0, 27), date_pair(0, 4)
+    (('一九三八年十一月十二日', '1938-11-12'), ('7th of May 1995', '1995-05-07'))
+    """
+    if target not in TARGETS:
+        raise ValueError(f"dates are not translated to {target!r}: choose from {', '.join(TARGETS)}")
+    number = mix(seed, index)
+    forms = FORMS if target == "iso" else (*FORMS, date.isoformat)
+    number, form = divmod(number, len(forms))
+    days = _days(split)
+    day = date.fromordinal(days[number % len(days)])
+    return forms[form](day), TARGETS[target](day)
+
+
+def date_tokenizer() -> Characters:
+    """Characters that write every form of every date; an unknown character becomes `unk`."""
+    days = [date.fromordinal(FIRST.toordinal() + 73 * i) for i in range(1000)] + [
+        date(2000, m, 1) for m in range(1, 13)
+    ]
+    texts = [form(day) for day in days for form in (*FORMS, date.isoformat)]
+    return Characters.make(texts, special=("pad", "bos", "eos", "unk"))
+
+
+@lru_cache
+def _days(split: str) -> list[int]:
+    """The ordinals of a split: a scrambled tenth of all days is unseen, spread over all months and years."""
+    if split not in ("train", "unseen"):
+        raise ValueError(f"there is no split {split!r}: choose train or unseen")
+    days = np.arange(FIRST.toordinal(), LAST.toordinal() + 1, dtype=np.uint64)
+    unseen = (days * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(10) == 0
+    return days[unseen if split == "unseen" else ~unseen].tolist()

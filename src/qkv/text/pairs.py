@@ -1,0 +1,172 @@
+"""Sentence pairs for translation: read from TSV, grouped by length, padded, by (seed, step).
+
+Legend: B batch, N source tokens, M target tokens, both up to the longest of the batch.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from .dice import dice
+from .tokenizer import Tokenizer
+
+POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay mixed
+Text = tuple[str, str]
+
+
+class PairBatch(NamedTuple):
+    """Padded ids (int64). The decoder reads `target_in` = bos y… and should say `target_out` = y… eos."""
+
+    source: np.ndarray  # (B, N)
+    source_lengths: np.ndarray  # (B,)
+    target_in: np.ndarray  # (B, M)
+    target_out: np.ndarray  # (B, M)
+    target_lengths: np.ndarray  # (B,)
+
+
+def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text]:
+    """The (source, target) sentences of a UTF-8 file with a pair per line, separated by a TAB.
+
+    `columns` says where they are, counted from 0: (1, 0) is the other direction. Blank lines are skipped.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: a pairs file has one pair per line, source TAB target")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8 text") from None
+    pairs = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            pairs.append(_pair(line.rstrip("\r"), columns, f"line {number} of {path}"))
+    if not pairs:
+        raise ValueError(f"{path} has no pairs: put one on each line, source TAB target")
+    return pairs
+
+
+def _pair(line: str, columns: tuple[int, int], where: str) -> Text:
+    cells = [cell.strip() for cell in line.split("\t")]
+    for name, column in zip(("source", "target"), columns, strict=True):
+        if column >= len(cells):
+            hint = "; it has no TAB, only other separators" if len(cells) == 1 and any(c in line for c in ",;|") else ""
+            raise ValueError(
+                f"{where} has no {name} column: column {column + 1} is wanted, {len(cells)} "
+                f"{'is' if len(cells) == 1 else 'are'} there ({line[:40]!r}){hint}; write source TAB target"
+            )
+        if not cells[column]:
+            raise ValueError(f"{where} has an empty {name}: fill column {column + 1} or remove the line")
+    return cells[columns[0]], cells[columns[1]]
+
+
+def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Text], list[Text]]:
+    """(train, validation), by source sentence: one with several translations is wholly on one side.
+
+    Which side depends on the sentence alone, not on its place in the file.
+    """
+    sources = sorted({source for source, _ in pairs}, key=lambda source: hashlib.sha256(source.encode()).digest())
+    held = set(sources[: round(len(sources) * validation)])
+    return [pair for pair in pairs if pair[0] not in held], [pair for pair in pairs if pair[0] in held]
+
+
+class Pairs:
+    """Encoded sentence pairs that come in batches of similar length.
+
+    In each epoch the pairs are shuffled, sorted by length within pools, cut into batches, and the batches shuffled:
+    every pair once (some twice, to fill the last batch), little padding, and all of it a pure function of (seed, step).
+    """
+
+    def __init__(self, pairs: Sequence[Text], tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> None:
+        if not pairs:
+            raise ValueError("there are no pairs to learn from: give at least one (source, target)")
+        self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer or tokenizer
+        pad_pairs([], [], self.tokenizer, self.target_tokenizer)  # refuses a tokenizer that lacks what pairs need
+        self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
+        self.targets = self.target_tokenizer.encode_batch([target for _, target in pairs])
+        self.lengths = np.array([len(s) + len(t) for s, t in zip(self.sources, self.targets, strict=True)])
+        # Which pairs a batch takes is remembered for one epoch: the same answer, sooner.
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def batch(self, seed: int, step: int, batch: int) -> PairBatch:
+        """Batch number `step`; steps run on from epoch to epoch."""
+        epoch, number = divmod(step, -(-len(self) // batch))
+        return self._take(self._epoch(seed, epoch, batch)[number])
+
+    def batches(self, batch: int) -> Iterator[PairBatch]:
+        """Every pair once, in order of length: for evaluation."""
+        order = np.argsort(self.lengths, kind="stable")
+        return (self._take(order[first : first + batch]) for first in range(0, len(order), batch))
+
+    def _shuffled(self, seed: int, epoch: int, batch: int) -> np.ndarray:
+        throw = dice(seed, epoch, stream=2)
+        count = -(-len(self) // batch)
+        order = np.resize(throw.permutation(len(self)), count * batch)  # the last batch is filled from the first
+        pools = [order[first : first + POOL * batch] for first in range(0, len(order), POOL * batch)]
+        order = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
+        return order.reshape(count, batch)[throw.permutation(count)]
+
+    def _take(self, chosen: np.ndarray) -> PairBatch:
+        ids = chosen.tolist()
+        return pad_pairs(
+            [self.sources[i] for i in ids], [self.targets[i] for i in ids], self.tokenizer, self.target_tokenizer
+        )
+
+
+class PairStream:
+    """Pairs that are made as they are needed: `make(seed, index)` gives the text of each, there is no end."""
+
+    def __init__(self, make: Callable[[int, int], Text], tokenizer: Tokenizer) -> None:
+        pad_pairs([], [], tokenizer, tokenizer)  # refuses a tokenizer that lacks what pairs need
+        self.make, self.tokenizer = make, tokenizer
+
+    def batch(self, seed: int, step: int, batch: int) -> PairBatch:
+        """Pairs step·batch … (step + 1)·batch − 1 of the stream that `seed` gives."""
+        pairs = [self.make(seed, index) for index in range(step * batch, (step + 1) * batch)]
+        sources, targets = (self.tokenizer.encode_batch(texts) for texts in zip(*pairs, strict=True))
+        return pad_pairs(sources, targets, self.tokenizer, self.tokenizer)
+
+
+def pad_pairs(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+) -> PairBatch:
+    """Rows of ids as padded arrays with their lengths; eos closes the source too, so that none is empty."""
+    source_pad, source_eos = special(tokenizer, "pad", "eos")
+    target_pad, bos, eos = special(target_tokenizer, "pad", "bos", "eos")
+    source, source_lengths = pad([[*ids, source_eos] for ids in sources], source_pad)
+    target_in, target_lengths = pad([[bos, *ids] for ids in targets], target_pad)
+    target_out, _ = pad([[*ids, eos] for ids in targets], target_pad)
+    return PairBatch(source, source_lengths, target_in, target_out, target_lengths)
+
+
+def pad(rows: Sequence[Sequence[int]], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of different length as one array filled up with `pad`, and their lengths.
+
+    >>> pad([[1, 2, 3], [4]], 0)[0].tolist()
+    [[1, 2, 3], [4, 0, 0]]
+    """
+    lengths = np.array([len(row) for row in rows])
+    array = np.full((len(rows), int(lengths.max(initial=0))), pad, dtype=np.int64)
+    array[np.arange(array.shape[1]) < lengths[:, None]] = [i for row in rows for i in row]
+    return array, lengths
+
+
+def special(tokenizer: Tokenizer, *roles: str) -> list[int]:
+    """The ids of special tokens that sentence pairs cannot do without."""
+    ids = {role: getattr(tokenizer, role) for role in roles}
+    missing = [role for role, i in ids.items() if i is None]
+    if missing:
+        raise ValueError(
+            f"the tokenizer has no {' and no '.join(missing)} token, which sentence pairs need: "
+            'make it with special=("pad", "bos", "eos", "unk")'
+        )
+    return list(ids.values())

@@ -1,0 +1,117 @@
+"""Turning a corpus into shards of tokens on disk: a stream, so the corpus may be larger than memory.
+
+A shard is written aside, flushed to the disk, renamed, and only then named in index.json, itself written the same
+way. So whatever the moment a process is killed, what the index names is whole, and work goes on after it.
+"""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .corpus import Block, Corpus, Position, pieces
+from .tokenizer import Tokenizer
+from .tokens import FORMAT, Tokens, read_index
+
+Progress = Callable[[int, int], None]
+SHARD = 1 << 24  # tokens in a shard: a kill costs some seconds of work
+
+
+def prepare(
+    source: str | Path | Corpus,
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    validation: float = 0.1,
+    shard: int = SHARD,
+    progress: Progress | None = None,
+) -> Tokens:
+    """Write the tokens of a corpus to a folder and open them; done already, or half done, it does only the rest.
+
+    Documents are joined by the `eos` token where the tokenizer has one. `progress(done, total)` counts bytes of text.
+    """
+    corpus = source if isinstance(source, Corpus) else Corpus.of(source)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    cut = corpus.cut(validation)
+    identity = {
+        "format": FORMAT,
+        "source": {"sha256": corpus.sha256(), "bytes": corpus.size, "documents": len(corpus.documents)},
+        "tokenizer": {"sha256": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(), "vocab": tokenizer.vocab},
+        "dtype": "uint16" if tokenizer.vocab <= 1 << 16 else "uint32",
+        "validation_from": list(cut),
+        "tokens_per_shard": shard,
+    }
+    found = read_index(folder)
+    if found is None or any(found.get(key) != value for key, value in identity.items()):
+        found = {**identity, "complete": False, "at": list(corpus.start), "shards": []}
+        _write_index(folder, found)
+    if not found["complete"]:
+        try:
+            _fill(folder, found, corpus, tokenizer, cut, progress or (lambda done, total: None))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise ValueError(
+                f"the disk of {folder} is full: what is written stays; free some space and prepare again to go on"
+            ) from error
+    return Tokens.open(folder)
+
+
+def _fill(
+    folder: Path, index: dict[str, Any], corpus: Corpus, tokenizer: Tokenizer, cut: Position, progress: Progress
+) -> None:
+    before = corpus.sizes_before()
+    for split, first, last in (("train", corpus.start, cut), ("validation", cut, corpus.end)):
+        while (at := max(tuple(index["at"]), first)) < last:
+            name = f"{split}-{sum(shard['split'] == split for shard in index['shards']):05d}.bin"
+            count = 0
+            with aside(folder / name) as file:
+                for block in corpus.blocks(at, last):
+                    begun = corpus.documents[block.document].start
+                    ids = _encode(block, tokenizer, joined=block.document > first[0] and block.start == begun)
+                    file.write(ids.astype(index["dtype"]).tobytes())
+                    count += len(ids)
+                    progress(before[block.document] + block.end - begun, corpus.size)
+                    if count >= index["tokens_per_shard"]:
+                        break
+            index["at"] = list(corpus.normal(block.document, block.end))
+            index["shards"].append({"file": name, "split": split, "tokens": count})
+            _write_index(folder, index)
+    named = {shard["file"] for shard in index["shards"]}
+    for left in (*folder.glob("train-*.bin*"), *folder.glob("validation-*.bin*")):
+        if left.name not in named:
+            left.unlink()
+    index["complete"] = True
+    _write_index(folder, index)
+
+
+def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
+    ids = tokenizer.encode_array(pieces(block.text))
+    return np.concatenate([[tokenizer.eos], ids]) if joined and tokenizer.eos is not None else ids
+
+
+def _write_index(folder: Path, index: dict[str, Any]) -> None:
+    with aside(folder / "index.json") as file:
+        file.write((json.dumps(index, indent=2) + "\n").encode())
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there wholly or not at all: written beside its place, flushed to the disk, then renamed."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    if os.name == "posix":  # the new name is in the folder, so the folder has to reach the disk as well
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)

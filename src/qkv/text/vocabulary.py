@@ -1,0 +1,109 @@
+"""Learning a tokenizer from a corpus, and choosing the kind that suits its size."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from tokenizers import models, pre_tokenizers, trainers
+
+from .tokenizer import BPE, Bytes, Characters, Tokenizer, add_special, byte_level
+
+KINDS = ("characters", "bytes", "bpe")
+SMALL = 4_000_000  # characters of text below which a learned vocabulary has too few examples per piece
+ENOUGH = 200_000_000  # characters of text after which BPE learns nothing new worth the memory
+EVERYDAY = ("pad", "bos", "eos", "mask")
+
+
+class Choice(NamedTuple):
+    """A kind of tokenizer, its vocabulary (None = as it comes), and why."""
+
+    kind: str
+    vocab: int | None
+    why: str
+
+
+def choose(texts: Iterable[str]) -> Choice:
+    """The kind of tokenizer that suits a corpus, with the reason in a sentence.
+
+    >>> choose(["to be or not to be"]).kind
+    'characters'
+    """
+    size, alphabet = 0, set[str]()
+    for text in texts:
+        size += len(text)
+        if size <= SMALL:
+            alphabet.update(text)
+    if size > SMALL:
+        # A power of two such that a token has some thousand occurrences to learn from.
+        vocab = max(2048, min(32768, 1 << (size // 3000).bit_length()))
+        return Choice("bpe", vocab, f"bpe with {vocab} pieces: {_counted(size)} are enough to learn whole words from")
+    if len(alphabet) > 1000 and len(alphabet) > size / 50:
+        rare = f"{len(alphabet)} different ones in {_counted(size)} are too rare to learn one by one"
+        return Choice("bytes", None, f"bytes rather than characters: {rare}")
+    why = f"characters, {len(alphabet)} different ones: {_counted(size)} are too few to learn whole words from"
+    return Choice("characters", None, why)
+
+
+def train_tokenizer(
+    kind: str,
+    texts: Iterable[str],
+    *,
+    vocab: int | None = None,
+    special: Iterable[str] = EVERYDAY,
+) -> Tokenizer:
+    """Learn a tokenizer of a kind (characters, bytes, bpe, or auto) from texts; same texts, same tokenizer.
+
+    `vocab` counts the special tokens too and is for bpe (8,192 if not given). `special` names the special tokens by
+    role; without "unk", characters that were not in `texts` are refused later. The choice made by "auto" is in `.why`.
+
+    >>> tokenizer = train_tokenizer("characters", ["人工智能", "artificial"])
+    >>> tokenizer.decode(tokenizer.encode("人 art".replace(" ", "")))
+    '人art'
+    """
+    why = f"{kind}, as asked"
+    if kind == "auto":
+        if isinstance(texts, Iterator):
+            raise ValueError('"auto" reads the text twice: give a list or a Corpus, not an iterator that is used up')
+        kind, chosen, why = choose(texts)
+        vocab = (vocab or chosen) if kind == "bpe" else None
+    if kind not in KINDS:
+        raise ValueError(f"there is no tokenizer {kind!r}: choose from {', '.join(KINDS)}, or auto")
+    if vocab is not None and kind != "bpe":
+        raise ValueError(f"vocab={vocab} is for bpe: the vocabulary of {kind} comes from the {kind} themselves")
+    if kind == "bytes":
+        return Bytes.make(special, why)
+    if kind == "characters":
+        return Characters.make(texts, special, why)
+    return _train_bpe(texts, 8192 if vocab is None else vocab, list(special), why)
+
+
+def _train_bpe(texts: Iterable[str], vocab: int, special: list[str], why: str) -> BPE:
+    least = 256 + len(special)
+    if vocab < least:
+        raise ValueError(
+            f"vocab={vocab} is too small for bpe: 256 bytes and {len(special)} special tokens need {least}"
+        )
+    texts = iter(texts)
+    first = next(texts, None)
+    if first is None:
+        raise ValueError("there is no text to learn from: bpe counts which pieces are frequent in it")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab - len(special),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    library = byte_level(models.BPE())
+    library.train_from_iterator(_at_most(ENOUGH, chain([first], texts)), trainer)
+    return BPE(library, add_special(library, special), why)
+
+
+def _at_most(limit: int, texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if limit <= 0:
+            return
+        limit -= len(text)
+        yield text
+
+
+def _counted(size: int) -> str:
+    return f"{size:,} characters" if size < 1_000_000 else f"{size / 1e6:.1f} million characters"
