@@ -8,6 +8,19 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
 
+# What is announced, in English or, where the system speaks it, in Chinese.
+LANGUAGE := $(if $(filter zh% ZH%,$(firstword $(QKV_LANG) $(LC_ALL) $(LC_MESSAGES) $(LANG))),zh,en)
+RUN_en := the steps of attention on "The cat sat on the mat", each word looking back only, and the row of "mat":
+RUN_zh := 对 "The cat sat on the mat" 逐步计算注意力，每个词只能看自己和前文；最后是 "mat" 这一行：
+TEST_en := running the tests
+TEST_zh := 正在运行测试
+TEST_ALL_en := running all tests, slow ones too
+TEST_ALL_zh := 正在运行全部测试，包括较慢的
+BENCH_en := benchmark
+BENCH_zh := 测速
+LINT_en := checking format, style and types
+LINT_zh := 正在检查格式、风格和类型
+
 # One thread per test process: two processes with all threads each only get in each other's way.
 # The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
 # Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
@@ -18,26 +31,26 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: setup ## show attention computed step by step on a sentence
-	@echo 'the steps of attention on "The cat sat on the mat", each word looking back only, and the row of "mat":'
+	@echo '$(RUN_$(LANGUAGE))'
 	@$(BIN)/qkv steps "The cat sat on the mat" --mask causal --word mat
 
 test: setup ## run the tests and the examples in docstrings
-	@echo "running the tests"
+	@echo "$(TEST_$(LANGUAGE))"
 	@$(TEST)
 
 test-all: setup ## the same with the slow tests too
-	@echo "running all tests, slow ones too"
+	@echo "$(TEST_ALL_$(LANGUAGE))"
 	@$(TEST) -m ""
 
 # Files that begin with _ are helpers.
 bench: setup ## measure speed against peers, one benchmark after another
 	@for file in benchmarks/[!_]*.py; do \
-		echo "benchmark $$file"; \
+		echo "$(BENCH_$(LANGUAGE)) $$file"; \
 		$(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit 1; \
 	done
 
 lint: setup ## check format, style and types
-	@echo "checking format, style and types"
+	@echo "$(LINT_$(LANGUAGE))"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

@@ -1,16 +1,27 @@
 """The command line as a person meets it: what it prints, in both languages, and what it says to mistakes."""
 
+import errno
 import json
 import os
+import re
+import shlex
+import shutil
+import signal
+import string
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qkv import steps
+from qkv import __version__, steps
 from qkv.cli import VERBS, main
+from qkv.commands.steps import tokens
 from qkv.words import SENTENCES
+
+ROOT = Path(__file__).resolve().parent.parent
+OFFLINE = ["steps", "masks"]  # verbs whose example needs no model and no download
 
 
 def run(*arguments, **environment):
@@ -47,9 +58,9 @@ def test_bare_qkv_lists_the_verbs_with_an_example_each():
 
 
 def test_help_is_quick_because_nothing_heavy_is_imported():
-    script = "import sys; sys.argv = ['qkv', '--help']; from qkv.cli import main; main(); print(*sys.modules)"
+    script = "import sys; sys.argv = ['qkv', '--help']; from qkv.cli import main; main(); print('', *sys.modules)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert not {"torch", "numpy", "rich", "transformers"} & set(out.split())
+    assert not {"torch", "numpy", "rich", "transformers"} & set(out.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -59,12 +70,11 @@ def test_every_verb_explains_itself_in_both_languages(verb):
     assert code == 0 and "usage:" in english and "examples:" in english
     assert "用法：" in chinese and "例子：" in chinese and "选项" in chinese
     assert "usage" not in chinese and "show this help" not in chinese
+    assert "选项：\n" in chinese and not re.search("[\u4e00-\u9fff]:", chinese)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", OFFLINE)
 def test_the_example_of_every_verb_runs(verb, call):
-    import shlex
-
     code, out, err = call(*shlex.split(VERBS[verb][0])[1:])
     assert code == 0 and out and not err
 
@@ -75,6 +85,30 @@ def test_the_example_of_every_verb_runs(verb, call):
 def test_language_from_the_environment(setting):
     assert "一步一步" in run(**setting)[1]
     assert "step by step" in run("--lang", "en", **setting)[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--lang", "zh", "--version"], ["--version"], ["--lang=en", "--version"], ["--version", "--lang", "zh"]],
+    ids=" ".join,
+)
+def test_version(arguments, call):
+    assert call(*arguments)[:2] == (0, f"qkv {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--lang", "zh", "steps", "a"],
+        ["steps", "--lang", "zh", "a"],
+        ["steps", "a", "--lang=zh"],
+        ["--lang=zh_CN", "steps", "a"],
+    ],
+    ids=" ".join,
+)
+def test_lang_may_stand_anywhere(arguments, call):
+    code, out, _ = call(*arguments)
+    assert code == 0 and "一步一步" in out
 
 
 def test_chinese_survives_an_ascii_terminal():
@@ -100,7 +134,21 @@ def test_steps_prints_what_the_library_computes(call):
 def test_steps_says_that_its_vectors_are_drawn_and_repeats_itself(call):
     first = call("steps", "a b", "--seed", 3)
     assert first == call("steps", "a b", "--seed", 3) != call("steps", "a b", "--seed", 4)
-    assert "drawn at random from seed 3" in first[1]
+    assert "W_q, W_k, W_v are drawn at random from seed 3" in first[1]
+    assert "W_q, W_k, W_v, W_o are drawn" in call("steps", "a b", "--heads", 2)[1]
+
+
+def test_every_number_can_be_checked_from_what_is_shown(call):
+    """From x and the matrices to the output, with nothing but what --json gives."""
+    made = json.loads(call("steps", "a b c", "--heads", 2, "--memory", "d e", "--json")[1])
+    x, memory, w_q, w_k, w_v, w_o = (np.array(made[name]) for name in ("x", "memory", "w_q", "w_k", "w_v", "w_o"))
+    outputs = []
+    for columns in (slice(0, 4), slice(4, 8)):
+        raised = np.exp(x @ w_q[:, columns] @ (memory @ w_k[:, columns]).T / 2)
+        outputs.append(raised / raised.sum(-1, keepdims=True) @ memory @ w_v[:, columns])
+    np.testing.assert_allclose(np.hstack(outputs) @ w_o, made["output"])
+    text = call("steps", "a b c")[1]
+    assert all(f"{title}  (" in text for title in ("x", "W_q", "W_k", "W_v", "Q", "K", "V"))
 
 
 def test_the_same_word_has_the_same_vector_until_positions_come(call):
@@ -136,6 +184,43 @@ def test_word_and_tiles(call):
     assert call("steps", "a b a", "--word", "a")[1].count("The row of a") == 2
 
 
+def test_word_and_tiles_in_json(call):
+    made = json.loads(call("steps", "a b a", "--word", "a", "--tiles", 2, "--heads", 2, "--head", 1, "--json")[1])
+    assert [each["row"] for each in made["word"]["rows"]] == [0, 2] and made["word"]["word"] == "a"
+    np.testing.assert_allclose(np.sum(made["word"]["rows"][1]["terms"], axis=0), made["heads"][1][2])
+    assert made["tiles"]["block"] == 2 and made["tiles"]["head"] == 1
+    np.testing.assert_allclose(made["tiles"]["output"], made["heads"][1])
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("दिल्ली", ["दिल्ली"]),
+        ("मैं दिल्ली में", ["मैं", "दिल्ली", "में"]),
+        ("cafe\u0301", ["caf\u00e9"]),
+        ("un cafe\u0301!", ["un", "caf\u00e9", "!"]),
+        ("g\u0303a b", ["g\u0303a", "b"]),
+        ("สวัสดี ครับ", ["สวัสดี", "ครับ"]),
+        ("don't", ["don't"]),
+        ("well-known 'quotes'", ["well-known", "'", "quotes", "'"]),
+        ("我爱GPT！", ["我", "爱", "GPT", "！"]),
+        ("が\u3099", ["が\u3099"]),
+        ("[CLS] a [PAD]", ["[CLS]", "a", "[PAD]"]),
+        ("我[PAD]", ["我", "[PAD]"]),
+        (" \t ", []),
+    ],
+    ids=lambda p: p if isinstance(p, str) else "",
+)
+def test_marks_stay_with_their_letter(text, pieces):
+    assert tokens(text) == pieces
+
+
+def test_a_word_is_found_however_its_accent_is_written(call):
+    code, out, _ = call("steps", "un cafe\u0301", "--word", "cafe\u0301")
+    assert code == 0 and "The row of caf\u00e9" in out
+    assert call("steps", "un cafe\u0301", "--word", "caf\u00e9")[0] == 0
+
+
 @pytest.mark.parametrize("kind", ["json", "npz"])
 def test_own_matrices(kind, call, tmp_path):
     rng = np.random.default_rng(0)
@@ -160,6 +245,26 @@ def test_own_word_vectors(call, tmp_path):
     np.testing.assert_allclose(made["output"], expected.output)
 
 
+@pytest.mark.parametrize("name", ["bom.json", "BIG.JSON"])
+def test_files_as_windows_writes_them(name, call, tmp_path):
+    (tmp_path / name).write_text('{"x": [[1, 0], [0, 1]]}', encoding="utf-8-sig" if name == "bom.json" else "utf-8")
+    assert call("steps", "--file", tmp_path / name)[0] == 0
+
+
+@pytest.mark.parametrize("mask", ["[[1, 0], [1, 1]]", "[[true, false], [true, true]]", "[[1.0, 0], [true, 1]]"])
+def test_a_mask_in_a_file_may_be_ones_and_zeros(mask, call, tmp_path):
+    (tmp_path / "m.json").write_text(f'{{"x": [[1, 0], [0, 1]], "mask": {mask}}}')
+    made = json.loads(call("steps", "--file", tmp_path / "m.json", "--json")[1])
+    assert made["weights"][0] == [1, 0] and made["masked"][0][1] is None
+
+
+def test_the_example_file_is_what_it_seems(call):
+    code, out, _ = call("steps", "--file", ROOT / "examples" / "matrices.json", "--json")
+    given, made = json.loads((ROOT / "examples" / "matrices.json").read_text(encoding="utf-8")), json.loads(out)
+    assert code == 0 and made["queries"] == given["names"]
+    np.testing.assert_allclose(np.array(given["x"]) @ given["w_q"], made["q"])
+
+
 def broken(tmp_path):
     files = {
         "missing.json": None,
@@ -177,9 +282,38 @@ def broken(tmp_path):
         "names.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "names": ["a", "b"]}',
         "shape.json": b'{"q": [[1, 2]], "k": [[1]], "v": [[1]]}',
         "data.csv": b"1,2",
+        "width.json": b'{"x": [[]]}',
+        "widths.json": b'{"q": [[]], "k": [[]], "v": [[]]}',
+        "rows.npz": {"x": np.zeros((0, 3))},
+        "batch.npz": {"q": np.zeros((0, 2, 3)), "k": np.zeros((0, 2, 3)), "v": np.zeros((0, 2, 3))},
+        "batches.json": b'{"q": [[[1]]], "k": [[[1]], [[1]]], "v": [[[1]], [[1]]]}',
+        "values.json": b'{"q": [[1]], "k": [[1]], "v": [[1], [1]]}',
+        "memory.json": b'{"x": [[[1]]], "memory": [[1]]}',
+        "number.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "names": 5}',
+        "string.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "names": "a"}',
+        "nested.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "names": [["a"]]}',
+        "large.json": b'{"x": [[1' + b"0" * 400 + b"]]}",
+        "long.json": b'{"x": [[1' + b"0" * 5000 + b"]]}",
+        "huge.json": b'{"x": [[1e308, 1e308]]}',
+        "wq.json": b'{"x": [[1]], "wq": [[2]]}',
+        "mixed.json": b'{"x": [[1]], "q": [[1]], "k": [[1]], "v": [[1]]}',
+        "ragged mask.json": b'{"x": [[1]], "mask": [[1], [1, 0]]}',
+        "null mask.json": b'{"x": [[1]], "mask": [[null]]}',
+        "flat mask.json": b'{"x": [[1]], "mask": [1]}',
+        "complex.npz": {"x": np.array([[1j]])},
+        "words.npz": {"x": np.array([["a"]])},
+        "null.json": b'{"x": null}',
     }
+    np.savez_compressed(tmp_path / "whole.npz", x=np.arange(2000.0).reshape(20, 100))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    files["method.npz"] = whole.replace(b"\x08\x00\x00\x00!\x00", b"\x63\x00\x00\x00!\x00")  # an unknown compression
+    files["short.npz"] = whole[: len(whole) // 2]
+    files["secret.npz"] = whole.replace(b"\x2d\x00\x00\x00\x08", b"\x2d\x00\x01\x00\x08")
+    files |= {f"at {i}.npz": whole[:i] + bytes([whole[i] ^ 0x5A]) + whole[i + 1 :] for i in range(60, len(whole), 97)}
     for name, content in files.items():
-        if content is not None:
+        if isinstance(content, dict):
+            np.savez(tmp_path / name, **content)
+        elif content is not None:
             (tmp_path / name).write_bytes(content)
     return files
 
@@ -190,6 +324,27 @@ def test_a_bad_file_gets_a_sentence_and_exit_2(call, tmp_path):
             code, out, err = call("steps", "--file", tmp_path / name, "--lang", lang)
             assert (code, out) == (2, ""), name
             assert err.startswith("qkv") and "Traceback" not in err and len(err.strip().splitlines()) == 1, (name, err)
+            assert "bug of qkv" not in err and "自身的错误" not in err
+            assert lang == "en" or ("只有英文" not in err and re.search("[一-鿿]", err)), err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"x": [[1]], "wq": [[2]]}', "holds wq, which is not used. Did you mean w_q?"),
+        (b'{"x": [[1]], "W_q": [[2]]}', "Did you mean w_q?"),
+        (b'{"q": [[1]], "k": [[1]], "v": [[1]], "rotary": 1}', "may hold q, k, v, mask, names, memory_names"),
+        (b'{"x": [[1e308, 1e308]]}', "scores at (0, 0, 0, 0) is inf"),
+        (b'{"x": [[1],\n [2]', "not JSON at line 2, column 5"),
+        (b'{"x": [[1]], "names": 5}', "names is 5: give a list"),
+        (b'{"x": [[1]], "mask": [[0.5]]}', "the mask holds 0.5"),
+    ],
+    ids=lambda p: p if isinstance(p, str) else "",
+)
+def test_what_is_wrong_with_a_file(content, says, call, tmp_path):
+    (tmp_path / "m.json").write_bytes(content)
+    code, _, err = call("steps", "--file", tmp_path / "m.json")
+    assert code == 2 and says in err
 
 
 def test_a_pickle_is_not_opened(call, tmp_path):
@@ -214,16 +369,37 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps", "a b", "--tiles", "0"], "--tiles is 0"),
         (["steps", "a b", "--mask", "casual"], "Did you mean causal?"),
         (["steps", "a b", "--mask", "padding:1,2"], "given for 2 items"),
+        (["steps", "a b", "--mask", ""], "the name of a mask is missing"),
+        (["steps", "a b", "--mask", "causal &"], "the name of a mask is missing"),
+        (["steps", "a b", "--mask", "~~casual"], "Did you mean causal?"),
+        (["steps", "a b", "--word", "zzz", "--json"], "zzz is not in the text"),
+        (["steps", "a b", "--word", ""], '"" is not in the text'),
+        (["steps", "a b", "--tiles", "0", "--json"], "--tiles is 0"),
+        (["steps", "a b", "--heads", "5000"], "--heads is 5000: give 1 … 1024"),
+        (["steps", "a\udcff"], "not UTF-8, at character 2"),
+        (["steps", "a", "--memory", "\udcff"], "not UTF-8"),
+        (["steps", "--file", ""], 'there is no file ""'),
+        (["steps", "--file", "x.json", "--seed", "0"], "--seed draws vectors for a text"),
         (["steps", "--file", "x.json", "--dim", "3"], "--dim goes with a text"),
         (["masks", "causal", "--n", "0"], "--n is 0"),
         (["masks", "windw:3"], "Did you mean window?"),
-        (["masks", "window:a"], "doesn't read as a mask"),
+        (["masks", "window:a"], "doesn't read as a mask: write window:LEFT[,RIGHT]"),
+        (["masks", "window:99999999999999999999"], "doesn't read as a mask"),
+        (["masks", ""], "the name of a mask is missing; there are causal"),
+        ([""], 'there is no verb ""'),
+        (["-x", "--lang", "en"], "-x needs a verb"),
+        (["--lang", "fr", "steps", "a"], "there is no language fr: give --lang en or zh"),
+        (["--lang=fr"], "there is no language fr"),
+        (["--lang="], 'there is no language ""'),
+        (["--lang"], "--lang needs a language after it: en or zh"),
+        (["steps", "a", "--lang"], "--lang needs a language after it"),
+        (["steps", "a", "--json=1"], "ignored explicit argument"),
         (["step"], "there is no verb step"),
         (["--fast"], "--fast needs a verb"),
         (["steps", "a", "--fast"], "unrecognized arguments: --fast"),
         (["steps", "a", "--dim", "x"], "invalid int value"),
         (["masks"], "required: mask"),
-        (["steps", "a", "--lang", "fr"], "invalid choice"),
+        (["steps", "a", "--lang", "fr"], "there is no language fr"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
@@ -232,18 +408,76 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
     assert code == 2 and says in err and "Traceback" not in err and out == ""
 
 
-def test_mistakes_speak_chinese_too(call):
-    for arguments in (
-        ["steps"],
-        ["steps", "a", "--word", "b"],
-        ["masks", "casual"],
-        ["masks", "causal", "--n", "0"],
-        ["step"],
-    ):
-        code, _, err = call(*arguments, "--lang", "zh")
-        assert code == 2 and any("\u4e00" <= c <= "\u9fff" for c in err), arguments
-    code, _, err = run("steps", "a", "--fast", "--lang", "zh")
-    assert code == 2 and "不认识的参数：--fast" in err
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["steps"], "请给一段文本或 --file"),
+        (["steps", "a", "--word", "b"], "文中没有 b"),
+        (["steps", "a", "--heads", "3", "--dim", "4"], "不能平分给 3 个头"),
+        (["steps", "a", "--heads", "0"], "--heads 是 0：应为 1, 2, 3, …"),
+        (["steps", "a\udcff"], "不是 UTF-8"),
+        (["steps", "a", "--json=3"], "参数 --json：不带值，去掉 '3'"),
+        (["steps", "a", "--fast"], "不认识的参数：--fast"),
+        (["steps", "a", "--dim"], "参数 --dim：后面要有一个值"),
+        (["steps", "a", "--dim", "x"], "不是有效的数（int）：'x'"),
+        (["masks", "casual"], "是不是想写 causal？"),
+        (["masks", "zzz"], "没有叫 zzz 的掩码；有的是 causal、full、window:LEFT[,RIGHT]、"),
+        (["masks", "window:a"], "请写成 window:LEFT[,RIGHT]"),
+        (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
+        (["masks"], "缺少参数：mask"),
+        (["step"], "没有 step 这个命令；有的是 steps、masks、"),
+        (["-x"], "-x 前面要有命令"),
+    ],
+    ids=lambda p: " ".join(p) if isinstance(p, list) else "",
+)
+def test_mistakes_speak_chinese_too(call, arguments, says):
+    code, _, err = call(*arguments, "--lang", "zh")
+    assert code == 2 and says in err and "只有英文" not in err
+
+
+def test_a_number_of_axes_is_told_in_chinese(call, tmp_path):
+    (tmp_path / "m.json").write_text('{"x": [1]}')
+    assert "应有 2 或 3 个" in call("steps", "--file", tmp_path / "m.json", "--lang", "zh")[2]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, call, monkeypatch):
+    def fail(options):
+        raise ZeroDivisionError("float division by zero\nand more")
+
+    monkeypatch.setattr("qkv.commands.steps.run", fail)
+    code, out, err = call("steps", "a", "--lang", lang)
+    assert (code, out) == (1, "") and len(err.splitlines()) == 1 and "Traceback" not in err
+    assert {"en": "a bug of qkv", "zh": "qkv 自身的错误"}[lang] in err
+    assert "ZeroDivisionError: float division by zero" in err and "QKV_DEBUG=1" in err
+    monkeypatch.setenv("QKV_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["steps", "a"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("lang", "says"), [("en", "qkv: the disk is full\n"), ("zh", "qkv：磁盘已满\n")])
+def test_a_full_disk_is_told(lang, says):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "qkv", "steps", "a b", "--lang", lang]
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # so that it shows at the end only
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, env=env)
+    assert done.returncode == 2 and done.stderr.decode() == says
+
+
+def test_a_file_that_may_not_be_read(call, tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (tmp_path / "m.json").write_text("{}")
+    monkeypatch.setattr(Path, "read_text", refuse)  # permissions themselves would not stop an administrator
+    code, _, err = call("steps", "--file", tmp_path / "m.json", "--lang", "zh")
+    assert code == 2 and err == f"qkv：没有权限：{tmp_path / 'm.json'}\n"
+
+
+def test_masks_may_be_turned_round_as_often_as_one_likes(call):
+    code, out, _ = call("masks", "~" * 5001 + "causal", "--n", 2)
+    assert code == 0 and "~causal()" in out and "· ■\n· ·" in out
 
 
 def test_masks_draws_each_and_all(call):
@@ -253,17 +487,60 @@ def test_masks_draws_each_and_all(call):
     assert made[0]["allowed"] == [[[True, False]] * 2, [[True, True]] * 2]
 
 
+LONG = " ".join(f"word{i}" for i in range(80))  # as JSON far more than the 64 kB that a pipe holds
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_reader_that_leaves_is_no_error():
-    done = subprocess.run(
-        f"{sys.executable} -m qkv steps 'a b c' | head -1", shell=True, capture_output=True, text=True
-    )
-    assert done.stderr == "" and done.stdout
+    pipe = f"{shlex.quote(sys.executable)} -m qkv steps '{LONG}' --json | head -c 100; echo \" ${{PIPESTATUS[0]}}\""
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60)
+    assert done.stderr == "" and len(done.stdout) == 103 and done.stdout.endswith(" 0\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
+@pytest.mark.parametrize(("lang", "says"), [("en", "stopped"), ("zh", "已停止")])
+def test_ctrl_c_stops_it_without_a_traceback(lang, says):
+    command = [sys.executable, "-m", "qkv", "steps", LONG, "--json", "--lang", lang]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(1)  # it has begun, and waits, since nobody reads on
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.decode().split() == [says]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
+def test_ctrl_c_stops_it_while_it_computes():
+    begun = "import numpy as np; np.random.default_rng = (lambda f: lambda s: (print('begun', flush=True), f(s))[1])(np.random.default_rng)"
+    text = " ".join(f"w{i}" for i in range(6000))
+    script = f"{begun}; from qkv.cli import main; raise SystemExit(main(['steps', {text!r}, '--dim', '4096']))"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.decode().split() == ["stopped"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_run_is_announced_in_the_language_of_the_system():
+    for lang, says in (("zh_CN.UTF-8", "逐步计算注意力"), ("en_US.UTF-8", "the steps of attention")):
+        env = {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_MESSAGES", "QKV_LANG")} | {"LANG": lang}
+        done = subprocess.run(["make", "-n", "run"], cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
+        assert done.returncode == 0 and says in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("lang", "says"), [("zh_CN.UTF-8", "下载 torch 2.6.0（30 MB）"), ("C", "downloading torch 2.6.0 (30 MB)")]
+)
+def test_set_up_speaks_the_language_of_the_system(lang, says):
+    script = "import setup; print(setup.short('  Downloading torch-2.6.0-cp311-none-any.whl (30.1 MB)'))"
+    env = {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_MESSAGES", "QKV_LANG")}
+    env |= {"LANG": lang, "PYTHONPATH": str(ROOT / "tools"), "PYTHONUTF8": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, encoding="utf-8")
+    assert done.stdout.strip() == says, done.stderr
 
 
 @pytest.mark.parametrize("key", SENTENCES)
 def test_every_sentence_exists_in_both_languages_with_the_same_blanks(key):
-    import string
-
     english, chinese = SENTENCES[key]
     blanks = [sorted({name for _, name, *_ in string.Formatter().parse(text) if name}) for text in (english, chinese)]
     assert blanks[0] == blanks[1]

@@ -3,6 +3,7 @@
 How a README is read, section by section (from one heading to the next):
 
 - a ```console block holds `$ qkv …` lines, each followed by its output; a line `…` stands for lines left out;
+- a ```json block is examples/matrices.json, which a command of its section reads;
 - a ```python block runs by itself, and what it prints is the ```text block of its section, before or after it;
 - other blocks (sh, bat, a tree) are not run.
 
@@ -136,6 +137,17 @@ def test_python_prints_what_is_shown(code: str, shown: list[str]) -> None:
     assert [run_python(code)] == [tidy(text) for text in shown]
 
 
+@pytest.mark.parametrize("name", READMES)
+def test_the_file_that_is_shown_is_the_file_that_is_read(name: str) -> None:
+    assert blocks(read(name), "json") == [read("examples/matrices.json")]
+    assert "qkv steps --file examples/matrices.json" in read(name)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_says_where_the_command_is(name: str) -> None:
+    assert "`.venv/bin/qkv`" in read(name) and "source .venv/bin/activate" in read(name)
+
+
 def test_both_have_the_same_blocks() -> None:
     kinds = [[kind for kind, _ in BLOCK.findall(read(name))] for name in READMES]
     assert kinds[0] == kinds[1]
@@ -171,7 +183,7 @@ def rewrite(name: str) -> None:
 
     def section(text: str) -> str:
         printed = "".join(run_python(code) + "\n" for code in blocks(text, "python"))
-        made = {"console": console, "text": lambda _: printed}
+        made = {"console": console, "text": lambda _: printed, "json": lambda _: read("examples/matrices.json")}
         return BLOCK.sub(lambda m: f"```{m[1]}\n{made.get(m[1], str)(m[2])}```", text)
 
     text = "".join(section(part) for part in sections(read(name)))

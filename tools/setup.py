@@ -2,7 +2,8 @@
 
     python tools/setup.py [--quiet]        --quiet says nothing when there is nothing to do
 
-Standard library only. Whatever can go wrong ends in a sentence and exit code 2.
+Standard library only. Whatever can go wrong ends in a sentence and exit code 2. It speaks the language of the system,
+English or Chinese (QKV_LANG, LC_ALL, LC_MESSAGES, LANG).
 """
 
 import sys
@@ -29,14 +30,43 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 VERSION = ".".join(map(str, sys.version_info[:3]))
 OLDEST_TORCH = (2, 6)
+LANGUAGE = next(filter(None, map(os.environ.get, ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANG"))), "en")
+CHINESE = {
+    "making .venv with Python {version}": "正在用 Python {version} 建立 .venv",
+    "fetching torch {version}, the largest part (this can take minutes)": "正在下载 torch {version}，这是最大的一部分（可能要几分钟）",
+    "fetching the other packages of requirements.lock": "正在下载 requirements.lock 里的其他包",
+    "installing qkv from this folder": "正在从本文件夹安装 qkv",
+    "downloading {name} {version} ({size} {unit})": "下载 {name} {version}（{size} {unit}）",
+    "installing {name}": "安装 {name}",
+    "installing {name} and {n} more": "安装 {name} 和另外 {n} 个包",
+    "using the torch {version} that this Python has already": "这个 Python 已经装有 torch {version}，直接使用",
+    "requirements.lock or pyproject.toml has changed: bringing .venv up to date": "requirements.lock 或 pyproject.toml 有改动：正在更新 .venv",
+    "that torch does not work from .venv: starting again with one of its own": "那个 torch 在 .venv 里不能用：重新安装一个",
+    '.venv is ready. To begin, type: {command} steps "The cat sat on the mat"': '.venv 已就绪。开始使用：{command} steps "我 爱 北京"',
+    "Python could not put pip into .venv ({error}). Is its venv module complete?": "无法在 .venv 里安装 pip（{error}）。Python 的 venv 模块完整吗？",
+    "The disk is full: make room, then run this again.": "磁盘已满：请腾出空间后再运行。",
+    "No package index answered: check the network (or proxy, or pip's settings), then run this again.": "连不上软件包仓库：请检查网络（或代理、pip 的设置）后再运行。",
+    "There is no such package for Python {version} on this system: try another Python, e.g. python3.12.": "没有适合本系统 Python {version} 的包：请换一个 Python，例如 python3.12。",
+    "Put right what pip says above, then run this again.": "请按上面 pip 的提示处理后再运行。",
+    "pip could not install what qkv needs. {advice}": "pip 无法安装 qkv 需要的包。{advice}",
+    "This Python has no {module} module, which makes .venv. On Debian or Ubuntu: sudo apt install {package}; then run this again.": "这个 Python 没有建立 .venv 所需的 {module} 模块。在 Debian 或 Ubuntu 上：sudo apt install {package}，然后再运行。",
+    "Everything is installed but torch does not start; see why with: {python} -c 'import torch'": "都装好了，但 torch 无法启动；查看原因：{python} -c 'import torch'",
+    "stopped; .venv is not complete, and the next run makes it anew": "已停止；.venv 还不完整，下次运行会重新建立",
+    "could not make .venv: {error}. Close what uses it, or delete it, and try again.": "无法建立 .venv：{error}。请关闭正在使用它的程序，或删除它，然后重试。",
+}
 
 
 class Failed(Exception):
     """Something the person at the keyboard has to know, as a sentence."""
 
 
-def say(text):
-    print(text, flush=True)
+def told(english, **values):
+    """The sentence in the language of the system, filled in."""
+    return (CHINESE[english] if LANGUAGE.lower().startswith("zh") else english).format(**values)
+
+
+def say(english, indent="", **values):
+    print(indent + told(english, **values), flush=True)
 
 
 def wanted():
@@ -89,7 +119,7 @@ def make_venv(torch_folder):
     import sysconfig
     import venv
 
-    say(f"making .venv with Python {VERSION}")
+    say("making .venv with Python {version}", version=VERSION)
     in_venv = sys.prefix != sys.base_prefix
     builder = venv.EnvBuilder(
         system_site_packages=bool(torch_folder) and not in_venv, clear=True, symlinks=os.name != "nt", with_pip=True
@@ -97,7 +127,8 @@ def make_venv(torch_folder):
     try:
         builder.create(VENV)
     except subprocess.CalledProcessError as error:
-        raise Failed(f"Python could not put pip into .venv ({error}). Is its venv module complete?") from None
+        problem = "Python could not put pip into .venv ({error}). Is its venv module complete?"
+        raise Failed(told(problem, error=error)) from None
     if torch_folder and in_venv:
         # A venv made from a venv sees only the Python below both, so point to the outer one's packages.
         site = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
@@ -111,22 +142,28 @@ def short(line):
     if got:
         name, version, size, unit = got.groups()
         version = version.split("+")[0].removesuffix(".tar.gz")
-        return f"downloading {name} {version} ({float(size):.{0 if unit == 'MB' else 1}f} {unit})"
+        size = f"{float(size):.{0 if unit == 'MB' else 1}f}"
+        return told("downloading {name} {version} ({size} {unit})", name=name, version=version, size=size, unit=unit)
     if line.startswith("Installing collected packages: "):
         names = line.split(": ", 1)[1].split(", ")
         # pip lists what others need first, so the asked-for ones stand at the end.
-        return f"installing {names[-1]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        if len(names) == 1:
+            return told("installing {name}", name=names[0])
+        return told("installing {name} and {n} more", name=names[-1], n=len(names) - 1)
     return None
 
 
 def advice(output):
     if "No space left" in output:
-        return "The disk is full: make room, then run this again."
+        return told("The disk is full: make room, then run this again.")
     if "Retrying" in output or "from versions: none" in output or "timed out" in output:
-        return "No package index answered: check the network (or proxy, or pip's settings), then run this again."
+        return told("No package index answered: check the network (or proxy, or pip's settings), then run this again.")
     if "No matching distribution" in output:
-        return f"There is no such package for Python {VERSION} on this system: try another Python, e.g. python3.12."
-    return "Put right what pip says above, then run this again."
+        return told(
+            "There is no such package for Python {version} on this system: try another Python, e.g. python3.12.",
+            version=VERSION,
+        )
+    return told("Put right what pip says above, then run this again.")
 
 
 def pip(*arguments):
@@ -143,14 +180,15 @@ def pip(*arguments):
                 lines.append(line.rstrip())
                 news = short(lines[-1])
                 if news:
-                    say("  " + news)
+                    print("  " + news, flush=True)
         except KeyboardInterrupt:
             process.terminate()
             process.wait()
             raise
     if process.returncode:
         last = "\n".join("  pip: " + line[:200] for line in list(lines)[-5:] if line)
-        raise Failed(f"{last}\npip could not install what qkv needs. {advice(' '.join(lines))}")
+        problem = told("pip could not install what qkv needs. {advice}", advice=advice(" ".join(lines)))
+        raise Failed(f"{last}\n{problem}")
 
 
 def torch_works():
@@ -167,7 +205,8 @@ def install(torch, fresh):
         rest = [pin for pin in with_torch[1:] if version_here(pin.split("==")[0]) is None] + rest
     else:
         if fresh:
-            say(f"fetching torch {with_torch[0].split('==')[1]}, the largest part (this can take minutes)")
+            version = with_torch[0].split("==")[1]
+            say("fetching torch {version}, the largest part (this can take minutes)", version=version)
         pip(*with_torch)
         rest = with_torch + rest
     say("fetching the other packages of requirements.lock")
@@ -181,10 +220,11 @@ def set_up(stamp, target):
     for module in ("venv", "ensurepip"):
         if util.find_spec(module) is None:
             package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-            raise Failed(
-                f"This Python has no {module} module, which makes .venv. "
-                f"On Debian or Ubuntu: sudo apt install {package}; then run this again."
+            problem = (
+                "This Python has no {module} module, which makes .venv. "
+                "On Debian or Ubuntu: sudo apt install {package}; then run this again."
             )
+            raise Failed(told(problem, module=module, package=package))
     # A finished .venv of the same Python and folder is only brought up to date, which spares reinstalling torch.
     fresh = any(stamp.get(key) != target[key] for key in ("python", "home", "folder"))
     STAMP.unlink(missing_ok=True)
@@ -195,14 +235,15 @@ def set_up(stamp, target):
     else:
         torch = find_torch()
         if torch:
-            say(f"using the torch {torch[1]} that this Python has already")
+            say("using the torch {version} that this Python has already", version=torch[1])
     works = install(torch, fresh)
     if torch and not works:
         say("that torch does not work from .venv: starting again with one of its own")
         torch = None
         works = install(None, True)
     if not works:
-        raise Failed(f"Everything is installed but torch does not start; see why with: {PYTHON} -c 'import torch'")
+        problem = "Everything is installed but torch does not start; see why with: {python} -c 'import torch'"
+        raise Failed(told(problem, python=PYTHON))
     target["torch"] = str(torch[0]) if torch else ""
     STAMP.write_text(json.dumps(target, indent=1), encoding="utf-8")
 
@@ -218,7 +259,7 @@ def main():
         set_up(stamp, target)
     if not (done and quiet):
         command = (BIN / "qkv").relative_to(ROOT)
-        say(f'.venv is ready. To begin, type: {command} steps "The cat sat on the mat"')
+        say('.venv is ready. To begin, type: {command} steps "The cat sat on the mat"', command=command)
     return 0
 
 
@@ -226,10 +267,11 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("\nstopped; .venv is not complete, and the next run makes it anew", file=sys.stderr)
+        print("\n" + told("stopped; .venv is not complete, and the next run makes it anew"), file=sys.stderr)
         sys.exit(130)
     except Failed as error:
         print(error, file=sys.stderr)
     except OSError as error:
-        print(f"could not make .venv: {error}. Close what uses it, or delete it, and try again.", file=sys.stderr)
+        problem = "could not make .venv: {error}. Close what uses it, or delete it, and try again."
+        print(told(problem, error=error), file=sys.stderr)
     sys.exit(2)

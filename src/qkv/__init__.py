@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .attention.attend import attend, record
     from .attention.heads import MultiHeadAttention, SelfAttention
     from .attention.steps import steps
+    from .model.config import Config
+    from .model.transformer import Transformer
 
 _HOME = {
     "attend": "attention.attend",
@@ -26,9 +28,11 @@ _HOME = {
     "steps": "attention.steps",
     "SelfAttention": "attention.heads",
     "MultiHeadAttention": "attention.heads",
+    "Config": "model.config",
+    "Transformer": "model.transformer",
 }
 
-__all__ = ["MultiHeadAttention", "SelfAttention", "attend", "masks", "record", "steps"]
+__all__ = ["Config", "MultiHeadAttention", "SelfAttention", "Transformer", "attend", "masks", "record", "steps"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,10 @@ argparse, because its few words can all be said in Chinese, and `qkv --help` ans
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -18,85 +20,145 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "steps": (
         'qkv steps "我 爱 北京"',
         "attention computed step by step, with true numbers",
-        "一步一步计算注意力，每个数都是真的",
+        "一步一步计算注意力，每个数都是实际算出来的",
     ),
     "masks": (
         "qkv masks causal window:3 --n 12",
         "draw who may look at whom",
         "画出谁可以看谁",
     ),
+    "train": (
+        "qkv train lm --text mybook.txt",
+        "train a GPT, a BERT or a translator on your own text",
+        "用自己的文本训练 GPT、BERT 或翻译模型",
+    ),
+    "generate": (
+        'qkv generate "ROMEO:" --model runs/lm-shakespeare',
+        "let a trained GPT go on with a text",
+        "让训练好的 GPT 续写",
+    ),
+    "fill": (
+        'qkv fill "the [MASK] sat" --model runs/mlm-mybook',
+        "let a trained BERT guess hidden words",
+        "让训练好的 BERT 猜被遮住的词",
+    ),
+    "translate": (
+        'qkv translate "15 Nov 2026" --demo',
+        "translate with a trained encoder-decoder",
+        "用训练好的编码器-解码器翻译",
+    ),
+    "export": (
+        "qkv export runs/lm-mybook --to hf",
+        "write a model as a folder that transformers loads",
+        "把模型写成 transformers 能读取的文件夹",
+    ),
+    "data": (
+        "qkv data get shakespeare",
+        "data sets by name, and text into tokens",
+        "按名字取数据集，把文本变成词元",
+    ),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    lang = words.from_arguments(list(arguments))
-    os.environ["QKV_LANG"] = lang  # so that everything this command prints speaks it
-    _teach_argparse(lang)
+    """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
     _print_unicode()
+    _teach_argparse()
     try:
-        return _run(arguments)
+        code = _run(_with_language(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()  # so that a full disk or a reader that left shows here, not after the last line
+        return code
     except BrokenPipeError:  # `qkv … | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
     except KeyboardInterrupt:
         print(both("\nstopped", "\n已停止"), file=sys.stderr)
         return 130
     except words.Problem as problem:
-        print(words.say("problem", sentence=problem.say()), file=sys.stderr)
-    except (ValueError, OSError, MemoryError) as error:
-        sentence = str(error) or type(error).__name__
-        if isinstance(error, MemoryError):
-            sentence = both(
-                "not enough memory for this; try less text or fewer dimensions", "内存不够：请减少文本或维度"
-            )
-            print(words.say("problem", sentence=sentence), file=sys.stderr)
-        else:
-            print(words.say("problem.english", sentence=sentence), file=sys.stderr)
+        sentence = problem.say()
+    except MemoryError:
+        sentence = words.say("problem.memory.full")
+    except OSError as error:
+        _forget_output()
+        sentence = _refused(error)
+    except ValueError as error:
+        print(words.say("problem.english", sentence=str(error) or type(error).__name__), file=sys.stderr)
+        return 2
+    except Exception as error:
+        if os.environ.get("QKV_DEBUG"):
+            raise
+        told = f"{type(error).__name__}: {error}".split("\n")[0]
+        print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
+        return 1
+    print(words.say("problem", sentence=sentence), file=sys.stderr)
     return 2
 
 
-def _run(arguments: Sequence[str]) -> int:
-    verb = next((word for word in arguments if not word.startswith("-")), None) if arguments else None
-    if arguments and arguments[0] == "--version":
+def _with_language(arguments: Sequence[str]) -> list[str]:
+    """The arguments without --lang, which may stand anywhere, and is obeyed from here on, in --help too."""
+    rest: list[str] = []
+    asked = None
+    coming = iter(arguments)
+    for word in coming:
+        if word == "--":
+            rest += [word, *coming]
+        elif word == "--lang":
+            asked = next(coming, None)
+            if asked is None:
+                raise words.Problem("problem.lang.none", languages=words.one_of(words.LANGUAGES))
+        elif word.startswith("--lang="):
+            asked = word.removeprefix("--lang=")
+        else:
+            rest.append(word)
+    os.environ["QKV_LANG"] = words.language(asked)
+    return rest
+
+
+def _run(arguments: list[str]) -> int:
+    first, *rest = arguments or ["--help"]
+    if first == "--version":
         print(f"qkv {__version__}")
         return 0
-    rest = [word for word in arguments if word != verb] if verb is None else list(arguments)
-    if rest[:1] == ["--lang"]:  # before the verb it is allowed too
-        rest = rest[2:]
-        verb = next((word for word in rest if not word.startswith("-")), None)
-    elif rest and rest[0].startswith("--lang="):
-        rest = rest[1:]
-    if verb is None or (rest and rest[0] in ("-h", "--help")):
-        unknown = [word for word in rest if word not in ("-h", "--help")]
-        if verb is None and unknown:
-            raise words.Problem("problem.option", option=unknown[0])
+    if first in ("-h", "--help"):
         print(_overview())
         return 0
-    if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        raise words.Problem("problem.verb", verb=verb, verbs=", ".join(VERBS), near=f"qkv {near[0]}" if near else "qkv")
-    command = importlib.import_module(f"qkv.commands.{verb}")
+    if first.startswith("-"):
+        raise words.Problem("problem.option", option=first)
+    if first not in VERBS:
+        near = difflib.get_close_matches(first, VERBS, n=1)
+        see = f"qkv {near[0]}" if near else "qkv"
+        raise words.Problem("problem.verb", verb=first or '""', verbs=words.all_of(VERBS), near=see)
+    command = importlib.import_module(f"qkv.commands.{first}")
+    parser = _parser(first, command.EXAMPLES)
+    command.arguments(parser)
+    # For --help alone: it was taken out before.
+    parser.add_argument("--lang", choices=words.LANGUAGES, help=both("language of the output", "输出的语言"))
+    return command.run(parser.parse_args(rest)) or 0
+
+
+def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
     _, english, chinese = VERBS[verb]
-    parser = argparse.ArgumentParser(
+    return _Parser(
         prog=f"qkv {verb}",
         description=both(english, chinese),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join([both("examples:", "例子："), *("  " + line for line in command.EXAMPLES)]),
+        epilog="\n".join([both("examples:", "例子："), *("  " + line for line in examples)]),
         allow_abbrev=False,
     )
-    command.arguments(parser)
-    parser.add_argument("--lang", choices=["en", "zh"], help=both("language of the output", "输出的语言"))
-    rest.remove(verb)
-    return command.run(parser.parse_args(rest)) or 0
+
+
+class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        """argparse writes an ASCII colon behind its headings; Chinese has its own."""
+        headings = "|".join(ARGPARSE[name] for name in ("positional arguments", "options"))
+        return re.sub(rf"^({headings}):$", r"\1：", super().format_help(), flags=re.MULTILINE)
 
 
 def _overview() -> str:
     lines = [
         both(
             "qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into.",
-            "qkv：从 softmax(QKᵀ/√d)V 到可以看进去的 Transformer。",
+            "qkv：从 softmax(QKᵀ/√d)V 到能看到内部的 Transformer。",
         ),
         "",
     ]
@@ -111,24 +173,44 @@ def _overview() -> str:
     lines.append(
         both(
             "More on a verb: qkv VERB --help    中文: --lang zh",
-            "某个动词的说明：qkv 动词 --help    English: --lang en",
+            "某个命令的说明：qkv 命令 --help    English: --lang en",
         )
     )
     return "\n".join(lines)
 
 
 def _print_unicode() -> None:
-    """Windows consoles and LANG=C write ASCII by default; √, ■ and 汉字 need UTF-8."""
+    """Windows consoles and LANG=C write ASCII by default; √, ■ and 汉字 need UTF-8, and stray bytes must not stop it."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
-            stream.reconfigure(encoding="utf-8", errors="replace")
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _teach_argparse(lang: str) -> None:
+def _forget_output() -> None:
+    """If nothing can be written any more, drop what is left: else Python tries again at the end, and complains."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refused(error: OSError) -> str:
+    """What the system refused, in a sentence: a full disk, a missing permission, …"""
+    key = f"os.{errno.errorcode.get(error.errno or 0)}"
+    if key not in words.SENTENCES:
+        reason = error.strerror or str(error) or type(error).__name__
+        return both(reason, f"系统报告：{reason}")
+    return words.say(key) + ("" if error.filename is None else both(": ", "：") + str(error.filename))
+
+
+def _teach_argparse() -> None:
     """argparse looks its few words up with gettext: give it ours. (Only in this process, which is ours.)"""
-    known = ARGPARSE if lang == "zh" else {}
-    argparse._ = lambda message: known.get(message, message)  # type: ignore[attr-defined]
-    argparse.ngettext = lambda one, many, n: known.get(one, one if n == 1 else many)  # type: ignore[attr-defined]
+
+    def known(message: str) -> str:
+        return ARGPARSE.get(message, message) if words.language() == "zh" else message
+
+    argparse._ = known  # type: ignore[attr-defined]
+    argparse.ngettext = lambda one, many, n: known(one) if known(one) != one or n == 1 else many  # type: ignore[attr-defined]
 
 
 ARGPARSE = {
@@ -142,6 +224,11 @@ ARGPARSE = {
     "expected at least one argument": "后面至少要有一个值",
     "the following arguments are required: %s": "缺少参数：%s",
     "argument %(argument_name)s: %(message)s": "参数 %(argument_name)s：%(message)s",
+    "expected at most one argument": "后面最多有一个值",
+    "expected %s argument": "后面要有 %s 个值",
+    "ignored explicit argument %r": "不带值，去掉 %r",
+    "one of the arguments %s is required": "这些参数要有一个：%s",
+    "ambiguous option: %(option)s could match %(matches)s": "%(option)s 不明确，可能是 %(matches)s",
     "invalid choice: %(value)r (choose from %(choices)s)": "不能是 %(value)r（可选：%(choices)s）",
     "invalid %(type)s value: %(value)r": "不是有效的数（%(type)s）：%(value)r",
     "not allowed with argument %s": "不能与 %s 同用",

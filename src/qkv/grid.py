@@ -15,11 +15,7 @@ import numpy as np
 def width(text: str) -> int:
     """How many terminal cells a text takes: wide East Asian characters two, combining marks none."""
     return sum(
-        0
-        if unicodedata.combining(c) or unicodedata.category(c) == "Cf"
-        else 2
-        if unicodedata.east_asian_width(c) in "WF"
-        else 1
+        0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
 
@@ -48,6 +44,7 @@ def number(value: float, digits: int = 3) -> str:
     if np.isneginf(value):
         return "−∞"
     size = abs(value)
+    value = value if size else 0.0  # −0 is 0
     text = f"{value:.{digits}f}" if size < 1e5 and (size == 0 or size >= 0.5 * 10.0**-digits) else f"{value:.1e}"
     return text.replace("-", "−")
 

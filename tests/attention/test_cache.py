@@ -110,16 +110,87 @@ def test_cross_attention_computes_its_memory_once():
 
 
 @torch.no_grad()
+def test_cross_attention_keeps_its_memory_in_a_static_cache_too():
+    mha = MultiHeadAttention(WIDTH, 6, memory_width=10).eval()
+    memory, x = torch.randn(2, 7, 10), torch.randn(2, 4, WIDTH)
+    whole = mha(x, memory)
+    cache = KVCache(2, 6, 12, 4, static=True)
+    parts = [mha(token, memory, cache=cache) for token in x.split(1, 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="holds a memory of 7 tokens, not 5"):
+        mha(x, memory[:, :5], cache=cache)
+    with pytest.raises(ValueError, match="not one that forgets"):
+        mha(x, memory, cache=WindowCache(2, 6, 3, 4))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("static", [False, True])
+def test_what_was_recorded_does_not_change_when_the_cache_goes_on(static):
+    from qkv import record
+
+    mha = attention("rotary")
+    x = torch.randn(B, N, WIDTH, dtype=torch.float64)
+    cache = room(None, static)
+    cache.expect([5, 2, 3])
+    with record() as calls:
+        mha(x[:, :5], cache=cache)
+    before = calls[0].weights().clone()
+    mha(x[:, 5:7], cache=cache)
+    torch.testing.assert_close(calls[0].weights(), before)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("static", [False, True])
+def test_documents_and_bool_padding_with_a_cache(static):
+    mha = attention("rotary")
+    x = torch.randn(B, N, WIDTH, dtype=torch.float64)
+    ids = torch.arange(N) // 4
+    real = torch.ones(B, N, dtype=torch.bool)
+    real[1, :3] = False
+    for rule in (masks.causal() & masks.documents(ids), masks.causal() & masks.padding(real)):
+        whole = mha(x, mask=rule)
+        cache = room(None, static)
+        first = masks.causal() & (masks.documents(ids) if "documents" in repr(rule) else masks.padding(real[:, :N]))
+        parts = []
+        for start in range(0, N, 5):
+            seen = min(start + 5, N)
+            now = (
+                first
+                if static
+                else masks.causal()
+                & (masks.documents(ids[:seen]) if "documents" in repr(rule) else masks.padding(real[:, :seen]))
+            )
+            parts.append(mha(x[:, start:seen], mask=now, cache=cache))
+        torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-12, rtol=1e-12)
+
+
+@torch.no_grad()
+def test_a_cache_under_autocast():
+    mha = MultiHeadAttention(WIDTH, 6, 2, position="rotary", window=4).eval()
+    x = torch.randn(B, N, WIDTH)
+    with torch.autocast("cpu", torch.bfloat16):
+        whole = mha(x, mask=masks.causal())
+        for cache in (KVCache(B, 2, N, 4), KVCache(B, 2, N, 4, static=True), WindowCache(B, 2, 4, 4)):
+            parts = [mha(part, mask=masks.causal(), cache=cache) for part in x.split(3, 1)]
+            torch.testing.assert_close(torch.cat(parts, 1), whole, atol=0.03, rtol=0.03)
+
+
+@torch.no_grad()
 def test_reordered_items_continue_what_they_took_over():
     mha = attention("rotary")
     x = torch.randn(B, N, WIDTH, dtype=torch.float64)
-    order = torch.tensor([2, 0, 0])
-    for cache in (room(None), room(None, static=True)):
-        mha(x[:, :-1], mask=masks.causal(), cache=cache)
-        cache.reorder(order)
-        last = mha(x[:, -1:], mask=masks.causal(), cache=cache)
-        mixed = torch.cat([x[order, :-1], x[:, -1:]], 1)
-        torch.testing.assert_close(last, mha(mixed, mask=masks.causal())[:, -1:], atol=1e-12, rtol=1e-12)
+    order, lengths = torch.tensor([2, 0, 0]), [9, 4, 12]
+    for window in (None, 4):
+        mha = attention("rotary", window)
+        for cache in (room(window), room(window, static=True)):
+            cache.expect(lengths)
+            mha(x[:, :-1], mask=masks.causal(), cache=cache)
+            cache.reorder(order)
+            last = mha(x[:, -1:], mask=masks.causal(), cache=cache)
+            for b, taken in enumerate(order.tolist()):
+                alone = torch.cat([x[taken : taken + 1, : lengths[taken]], x[b : b + 1, -1:]], 1)
+                expected = mha(alone, mask=masks.causal())[0, -1]
+                torch.testing.assert_close(last[b, 0], expected, atol=1e-12, rtol=1e-12)
 
 
 @torch.no_grad()
@@ -127,6 +198,9 @@ def test_reset_starts_over():
     mha = attention("rotary")
     x = torch.randn(B, N, WIDTH, dtype=torch.float64)
     for cache in (room(None), room(None, static=True), room(40)):
+        cache.expect([9, 4, N])  # reset must forget that, too
+        mha(x, mask=masks.causal(), cache=cache)
+        cache.reset()
         first = mha(x, mask=masks.causal(), cache=cache)
         cache.reset()
         torch.testing.assert_close(mha(x, mask=masks.causal(), cache=cache), first, atol=1e-12, rtol=1e-12)
@@ -140,6 +214,9 @@ def test_a_full_cache_says_so():
         cache.append(k, k)
     with pytest.raises(ValueError, match=r"keys are \(2, 1, 1, 2\)"):
         cache.append(torch.zeros(2, 1, 1, 2), torch.zeros(2, 1, 1, 2))
+    with pytest.raises(ValueError, match=r"expect \[9\] tokens, but 1 came"):
+        cache.expect([9])
+        cache.append(k[:, :, :1], k[:, :, :1])
     static = KVCache(1, 1, 4, 2, static=True)
     static.append(k, k)
     with pytest.raises(ValueError, match="room for 4 tokens"):

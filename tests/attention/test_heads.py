@@ -9,7 +9,7 @@ from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from qkv import MultiHeadAttention, SelfAttention, masks, record, steps
-from qkv.attention import Rotary
+from qkv.attention import Rotary, Sinusoidal
 
 
 def grads(output, leaves):
@@ -162,6 +162,53 @@ def test_window_is_on_top_of_any_mask():
     same(both(x), plain(x, mask=masks.window(1, 1)), 1e-6)
 
 
+def test_scale_softcap_and_qk_norm_reach_the_scores():
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    plain = MultiHeadAttention(12, 3).double()
+    for options in ({"scale": 0.1}, {"softcap": 0.5}, {"qk_norm": "layer"}, {"qk_norm": "rms"}):
+        other = MultiHeadAttention(12, 3, **options).double()
+        other.load_state_dict(plain.state_dict(), strict=False)
+        with record() as calls:
+            other(x)
+        q, k, v = calls[0].q, calls[0].k, calls[0].v
+        split = plain.q(x).unflatten(-1, (3, 4)).transpose(1, 2)
+        norm = {"layer": nn.LayerNorm(4).double(), "rms": nn.RMSNorm(4, eps=1e-6).double()}.get(
+            options.get("qk_norm"), lambda t: t
+        )
+        same(q, norm(split))
+        scores = q @ k.transpose(-1, -2) * options.get("scale", 0.5)
+        if "softcap" in options:
+            scores = 0.5 * torch.tanh(scores / 0.5)
+        same(other(x), plain.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)))
+
+
+def test_gradients_of_parameters_equal_torchs():
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True).double()
+    ours = MultiHeadAttention.from_torch(theirs)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    theirs(x, x, x, need_weights=False)[0].square().sum().backward()
+    ours(x).square().sum().backward()
+    same(torch.cat([p.weight.grad for p in (ours.q, ours.k, ours.v)]), theirs.in_proj_weight.grad, 1e-10)
+    same(torch.cat([p.bias.grad for p in (ours.q, ours.k, ours.v)]), theirs.in_proj_bias.grad, 1e-10)
+    same(ours.out.weight.grad, theirs.out_proj.weight.grad, 1e-10)
+
+
+def test_copies_pickles_and_moves():
+    import copy
+    import io
+
+    mha = MultiHeadAttention(12, 3, position="rotary", window=2)
+    x = torch.randn(2, 5, 12)
+    expected = mha(x)
+    assert torch.equal(copy.deepcopy(mha)(x), expected)
+    file = io.BytesIO()
+    torch.save(mha, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), expected)
+    assert mha.double()(x.double()).dtype == torch.float64
+    assert mha.to("meta")(x.to("meta"), weights=True)[1].shape == (2, 3, 5, 5)
+
+
 def test_dropout_only_while_training():
     mha = MultiHeadAttention(12, 3, dropout=0.5)
     x = torch.randn(2, 9, 12)
@@ -199,6 +246,7 @@ def test_recorded_q_is_after_positions_and_k_is_not_repeated():
         (lambda: MultiHeadAttention(12, 4, 3), "4 heads don't divide over 3"),
         (lambda: MultiHeadAttention(12, 3, position="rotery"), "did you mean 'rotary'?"),
         (lambda: MultiHeadAttention(12, 3, qk_norm="batch"), "not one of rms, layer"),
+        (lambda: MultiHeadAttention(12, 3, position=Sinusoidal(12)), "added to the word vectors before it"),
         (lambda: MultiHeadAttention(12, 3, bias="out"), "give True, False or 'qkv'"),
         (lambda: MultiHeadAttention(12, 3)(torch.zeros(2, 5, 13)), "x is (2, 5, 13): it needs (batch, tokens, 12)"),
         (lambda: MultiHeadAttention(12, 3)(torch.zeros(5, 12)), "it needs (batch, tokens, 12)"),

@@ -87,3 +87,19 @@ def test_items_of_different_lengths():
     later = ours(x[:, 5:], masks.causal(), cache=cache)
     alone = ours(torch.cat([x[1:, :2], x[1:, 5:]], 1), masks.causal())
     torch.testing.assert_close(later[1:], alone[:, 2:], atol=1e-12, rtol=1e-12)
+
+
+def test_dropout_scale_name_and_the_wrong_cache():
+    from qkv import record
+    from qkv.attention import WindowCache
+
+    ours = LatentAttention(20, 3, **SIZES, dropout=0.5, scale=0.7, name="decoder.0")
+    x = torch.randn(2, 9, 20)
+    assert not torch.equal(ours(x), ours(x))
+    ours.eval()
+    assert torch.equal(ours(x), ours(x))
+    with record() as calls:
+        ours(x)
+    assert calls[0].scale == 0.7 and calls[0].name == "decoder.0"
+    with pytest.raises(ValueError, match="new_cache"):
+        ours(x, cache=WindowCache(2, 1, 4, 14))

@@ -112,6 +112,28 @@ def test_draws_itself():
     assert len(big) == 10 and big[0].startswith("▒") and big[9].startswith("■") and big[0].endswith("·")
 
 
+def test_every_mask_prints():
+    assert str(masks.prefix([1, 2])).count("\n\n") == 1
+    assert str(masks.dense(np.ones((2, 3, 4, 5), dtype=bool))).count("\n\n") == 5
+    assert str(masks.causal().placed(torch.tensor([[2, 3]]))) == "■ ■ ■ ·\n■ ■ ■ ■"
+    assert str(masks.documents([0, 0, 1]) & masks.padding([1, 2])).split("\n")[0] == "■ · ·"
+
+
+def test_rows_count_from_the_end_too():
+    np.testing.assert_array_equal(masks.causal().array(4, rows=[-1]), masks.causal().array(4, rows=[3]))
+    with pytest.raises(ValueError, match="no row or column 9 of 4"):
+        masks.causal().array(4, rows=[9])
+
+
+def test_negative_lengths_hide_everything():
+    assert not masks.padding([-1]).array(3).any()
+
+
+def test_float_key_padding_of_torch():
+    floats = torch.tensor([[0.0, 0.0, -torch.inf]])
+    np.testing.assert_array_equal(masks.from_torch_mha(key_padding_mask=floats).array(3), masks.padding([2]).array(3))
+
+
 def test_reads_torchs_own_masks():
     blocked = torch.ones(4, 4, dtype=torch.bool).triu(1)
     padded = torch.tensor([[False, False, True, True], [False, False, False, False]])
@@ -147,6 +169,9 @@ def test_placed_is_the_rule_at_those_positions():
         (lambda: masks.padding([1, 2]).array(3, batch=3), "given for 2 items but the batch has 3"),
         (lambda: masks.padding(np.ones((2, 5)) == 1).array(6, batch=2), "mask is (2, 5) but keys are (2, 6)"),
         (lambda: masks.window(-1), "0 or more"),
+        (lambda: masks.window(2.5), "0 or more"),
+        (lambda: masks.from_torch_mha(key_padding_mask=torch.tensor([[1, 0]])), "True for padding"),
+        (lambda: masks.from_torch_mha(key_padding_mask=torch.tensor([[1.0, 0.0]])), "0 (real) and −inf"),
         (lambda: masks.documents([0, 1]).array(3), "one document number per key"),
         (lambda: masks.from_additive(torch.tensor([[0.0, -2.0]])), "that is a bias"),
         (lambda: masks.parse("casual"), "Did you mean causal?"),

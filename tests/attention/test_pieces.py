@@ -15,7 +15,7 @@ from .cases import oracle
 @st.composite
 def simple_masks(draw):
     """Bands and padding, which have pieces: (mask, batch, N, M)."""
-    batch, n, m = draw(st.integers(1, 3)), draw(st.integers(1, 13)), draw(st.integers(1, 13))
+    batch, n, m = draw(st.integers(1, 3)), draw(st.integers(1, 22)), draw(st.integers(1, 22))
     edge = st.none() | st.integers(0, m + 1)
     rule = draw(st.sampled_from([masks.full(), masks.causal()])) & masks.window(draw(edge), draw(edge))
     if draw(st.booleans()):

@@ -119,6 +119,22 @@ def test_rotary_table_survives_inference_mode():
     assert torch.isfinite(x.grad).all()
 
 
+def test_sinusoidal_by_positions_equals_the_table_and_has_a_base():
+    x = torch.zeros(2, 3, 7, dtype=torch.float64)
+    at = torch.tensor([[4, 5, 6], [0, 9, 2]])
+    table = torch.from_numpy(sinusoid(10, 7, base=500.0))
+    torch.testing.assert_close(Sinusoidal(7, base=500.0)(x, at), table[at], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(Sinusoidal(7, base=500.0)(x, 4)[0], table[4:7])
+    assert Sinusoidal(7)(x.to("meta")).shape == x.shape
+
+
+def test_yarn_stretch_multiplies_cos_and_sin():
+    x = torch.randn(1, 1, 3, 8, dtype=torch.float64)
+    scaling = {"kind": "yarn", "factor": 4.0, "original": 64}
+    one, two = (Rotary(8, scaling={**scaling, "stretch": s}) for s in (1.0, 2.0))
+    torch.testing.assert_close(two(x, 5), 2 * one(x, 5))
+
+
 def test_sinusoidal_is_the_papers_table():
     torch.testing.assert_close(
         Sinusoidal(10)(torch.zeros(1, 30, 10).double()), torch.from_numpy(sinusoid(30, 10))[None]
@@ -170,6 +186,7 @@ def test_relative_bias_learns():
         (lambda: Rotary(7), "must be even"),
         (lambda: Rotary(8, scaling={"kind": "yrn", "factor": 2}), "not one of linear, ntk, yarn, llama3"),
         (lambda: Rotary(8, scaling={"kind": "yarn", "factor": 2}), "needs original"),
+        (lambda: Rotary(8, scaling={"kind": "linear", "factor": 2, "fast": 1}), "has no fast"),
         (lambda: Learned(4, 2)(torch.zeros(1, 5, 2)), "only 4 were learned"),
         (lambda: Rotary(4)(torch.zeros(1, 1, 3, 4), torch.arange(2)), "one per token"),
     ],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qkv import masks, steps
 from qkv.attention import from_qkv
 from qkv.attention.steps import sinusoid, softmax
+from qkv.words import Problem
 
 rng = np.random.default_rng(0)
 
@@ -70,10 +71,115 @@ def test_sinks_take_a_share_and_give_nothing():
     np.testing.assert_allclose(done.weights[0, :, 0], [[0.25] * 3, [1 / 6] * 3])
 
 
-def test_softcap_and_bias():
+def test_softcap_comes_first_and_the_bias_after():
     q = np.array([[2.0]])
     done = from_qkv(q, [[1.0], [3.0]], [[1.0], [0.0]], scale=1, bias=[[0.0, -1.0]], softcap=4.0)
-    np.testing.assert_allclose(done.scaled, 4 * np.tanh(np.array([[2.0, 5.0]]) / 4))
+    np.testing.assert_allclose(done.scaled, 4 * np.tanh(np.array([[2.0, 6.0]]) / 4) + [[0.0, -1.0]])
+    text = done.show(lang="en")
+    assert "2  scaled = 4·tanh((scores/√d)/4) + bias  (1, 2)" in text
+    assert "between −4 and 4" in text and "the bias is added" in text
+    plain = json.loads(done.to_json())
+    assert plain["bias"] == [[0.0, -1.0]] and plain["softcap"] == 4.0
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("shape", [(), (2,), (1, 2)], ids=str)
+def test_minus_infinity_in_a_bias_hides_as_a_mask_does(shape, softcap):
+    q, k, v = (rng.normal(size=(*shape, n, 4)) for n in (3, 5, 5))
+    allowed = rng.random((3, 5)) < 0.5
+    allowed[1] = False
+    hidden = from_qkv(q, k, v, bias=np.where(allowed, 0.0, -np.inf), softcap=softcap)
+    masked = from_qkv(q, k, v, allowed, softcap=softcap)
+    for name in ("masked", "weights", "output"):
+        assert np.array_equal(getattr(hidden, name), getattr(masked, name)), name
+    assert (hidden.weights[..., 1, :] == 0).all() and (hidden.weights[..., ~allowed] == 0).all()
+    assert None in json.loads(hidden.to_json())["bias"][1]
+
+
+def test_a_bias_per_item_is_read_as_a_mask_per_item_is():
+    q, k, v = (rng.normal(size=(2, n, 4)) for n in (3, 2, 2))
+    bias = rng.normal(size=(2, 3, 2))
+    whole = from_qkv(q, k, v, bias=bias)
+    for item in range(2):
+        np.testing.assert_allclose(whole.weights[item], from_qkv(q[item], k[item], v[item], bias=bias[item]).weights)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: steps(np.full((2, 2), 1e200)), "scores at (0, 0, 0, 0) is inf, beyond what float64 holds"),
+        (lambda: steps([[1e308, 1e308]], [[1.0], [1.0]]), "q at (0, 0) is inf"),
+        (lambda: steps([[1e160, -1e160]], scale=1e200), "scores at"),
+        (lambda: steps([[1e100]], scale=1e200), "scaled at (0, 0, 0, 0) is inf"),
+        (lambda: steps([[1.0]], w_o=[[1e308], [1e308]]), "w_o is (2, 1)"),
+        (lambda: steps([[1.0]], scale=np.nan), "scale is nan: give a finite number"),
+        (lambda: steps([[1.0]], scale=np.inf), "scale is inf"),
+        (lambda: from_qkv(*[[[1.0]]] * 3, bias=[[np.nan]]), "bias holds nan at (0, 0)"),
+        (lambda: from_qkv(*[[[1.0]]] * 3, bias=[[np.inf]]), "bias holds inf at (0, 0)"),
+        (lambda: from_qkv(*[[[1.0]]] * 3, bias=[[1.0, 2.0]]), "bias is (1, 2) but scores are (1, 1, 1, 1)"),
+        (lambda: from_qkv(*[[[1.0]]] * 3, softcap=0), "softcap is 0: give a positive number"),
+        (lambda: from_qkv(*[[[1.0]]] * 3, softcap=np.nan), "softcap is nan"),
+        (
+            lambda: from_qkv(*[np.ones((1, 2, 1, 1))] * 3, sinks=[0.0]),
+            "sinks are (1,): give one finite number per head",
+        ),
+        (lambda: from_qkv(*[[[1.0]]] * 3, sinks=[np.nan]), "sinks are [nan]"),
+        (lambda: steps([[10**400]]), "x holds a number beyond what float64 holds"),
+        (lambda: steps([[]]), "x is (1, 0): it needs at least one row and one column"),
+        (lambda: from_qkv([[]], [[]], [[]]), "q is (1, 0)"),
+        (lambda: steps([[1j]]), "x is not a matrix of numbers"),
+        (lambda: steps([[1.0]], memory_names=["a"]), "memory_names were given without memory"),
+    ],
+    ids=lambda p: p if isinstance(p, str) else "",
+)
+def test_the_oracle_never_says_nan_nor_takes_it_for_zero(call, says):
+    with pytest.raises(Problem) as error:
+        call()
+    assert says in str(error.value)
+    assert any("\u4e00" <= c <= "\u9fff" for c in error.value.say("zh"))
+
+
+def test_softmax_lets_nan_be_seen():
+    assert np.isnan(softmax(np.array([[np.nan, 1.0]]))).all()
+    assert softmax(np.array([[-1e308, 1e308]])).tolist() == [[0, 1]]
+
+
+def test_keeps_and_shows_what_q_k_and_v_were_made_from():
+    x, memory, (w_q, w_k, w_v, w_o) = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(4, 4, 4))
+    done = steps(x, w_q, w_k, w_v, w_o, n_head=2, memory=memory, names=["a", "b"])
+    plain = json.loads(done.to_json())
+    made = {
+        name: np.array(plain[name]) for name in ("x", "memory", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "output")
+    }
+    heads = {"q": made["x"] @ made["w_q"], "k": made["memory"] @ made["w_k"], "v": made["memory"] @ made["w_v"]}
+    for name, whole in heads.items():
+        np.testing.assert_allclose(made[name], whole.reshape(-1, 2, 2).swapaxes(0, 1))
+    assert plain["shapes"]["memory"] == [3, 4]
+    text = done.show(lang="en", head=1)
+    shown = [
+        "x  (2, 4)",
+        "memory  (3, 4)",
+        "W_q  (4, 4)  columns 2 to 3, those of head 1",
+        "W_o  (4, 4)",
+        "Q  (2, 2, 2)",
+    ]
+    places = [text.index(title) for title in shown]
+    assert places[0] < places[1] < places[2] < places[4] < places[3]
+    for value in [*x.ravel(), *memory.ravel(), *w_q[:, 2:].ravel(), *w_o.ravel(), *done.output.ravel()]:
+        assert f"{value:.3f}".replace("-", "−") in text or abs(value) < 5e-4
+    assert json.loads(from_qkv(x, x, x).to_json()).keys().isdisjoint({"x", "w_q", "w_o", "bias"})
+
+
+def test_says_which_matrices_were_left_out():
+    assert "Left out: W_q, W_k, W_v; so q = x, k = x, v = x." in steps(np.eye(2)).show(lang="en")
+    cross = steps(np.eye(2), w_q=np.eye(2), memory=np.eye(2)).show(lang="en")
+    assert "Left out: W_k, W_v; so k = memory, v = memory." in cross and "Two texts" in cross
+    assert "没有给出 W_q、W_k、W_v，所以 q = x、k = x、v = x。" in steps(np.eye(2)).show(lang="zh")
+
+
+def test_a_long_matrix_is_shown_with_its_middle_left_out():
+    text = steps(rng.normal(size=(3, 40)), *np.ones((3, 40, 2))).show()
+    assert "…" in text[text.index("x  (3, 40)") : text.index("W_q  (40, 2)")] and len(text.splitlines()) < 110
 
 
 def test_grouped_heads_interleave():

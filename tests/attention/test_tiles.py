@@ -1,5 +1,7 @@
 """Block by block equals all at once."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,7 +42,25 @@ def test_state_after_each_block_is_that_of_the_keys_seen():
 def test_shows_itself_in_both_languages():
     done = tiles(np.eye(3), np.eye(3), np.eye(3), 2, masks.causal())
     assert "running sum" in done.show(lang="en") and "累计和" in done.show(lang="zh")
-    assert "all hidden" in done.show(0, lang="en") or "maximum" in done.show(0, lang="en")
+
+
+def test_a_block_that_is_all_hidden_says_so_also_after_something_was_seen():
+    done = tiles(np.eye(3), np.eye(3), np.eye(3), 1, masks.causal())
+    assert done.show(0, lang="en").count("all hidden by the mask") == 2
+    assert done.show(1, lang="en").count("all hidden by the mask") == 1
+    assert "all hidden" not in done.show(2, lang="en") and "全部被掩码隐藏" in done.show(0, lang="zh")
+
+
+def test_as_plain_lists():
+    done = tiles(np.eye(3), np.eye(3), np.eye(3), 2, ~masks.causal())
+    plain = json.loads(json.dumps(done.to_dict(), allow_nan=False))
+    assert [tile["keys"] for tile in plain["tiles"]] == [[0, 1], [2]]
+    assert plain["tiles"][0]["largest"] == [0.0, None, None] and plain["output"] == done.output.tolist()
+
+
+def test_what_overflows_is_refused():
+    with pytest.raises(ValueError, match="running output at"):
+        tiles([[1.0]], [[1.0], [1.0]], [[1e308], [1e308]], 2)
 
 
 def test_a_block_holds_something():

@@ -10,8 +10,9 @@ D head width.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ class _Edit:
     heads: tuple[int, ...] | None
 
 
-_recorders: list[list[Call]] = []
+_recorders: list[tuple[list[Call], int]] = []  # with the thread that listens
 _edits: list[_Edit] = []
 
 
@@ -103,12 +104,13 @@ def attend(
     kernel: str = "auto",
     name: str | None = None,
 ) -> Any:
-    """softmax(q·kᵀ·scale + bias, where mask allows)·v, by the fastest kernel that can.
+    """softmax(softcap(q·kᵀ·scale) + bias, where mask allows)·v, by the fastest kernel that can.
 
     q is (B, H, N, D); k and v are (B, G, M, D), G a divisor of H, never repeated in memory; v may have a width of its
     own. `mask`: a mask of `qkv.masks` or a bool tensor, True = may attend; a row that may attend to nothing gives 0.
-    `scale` is 1/√D unless given. `bias` is added to the scaled scores. `softcap` bends scores to ±softcap. `sinks` (H,)
-    takes a share of each row and gives nothing. `dropout` is applied as it is given: pass 0 in eval.
+    `scale` is 1/√D unless given. `softcap` bends scaled scores to ±softcap; `bias` is added after that, and where it is
+    −inf the pair is hidden. `sinks` (H,) takes a share of each row and gives nothing. `dropout` is applied as it is
+    given: pass 0 in eval. A NaN in what may be seen is refused (on a CPU, where looking is cheap).
 
     Gives the output (B, H, N, Dv); with `weights=True` the pair (output, weights), the weights exact and before dropout.
 
@@ -118,11 +120,14 @@ def attend(
     [[1.0, 0.0, 0.0], [0.36, 0.64, 0.0], [0.26, 0.26, 0.47]]
     """
     call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is {dropout}: give a share from 0 up to, not including, 1")
     m = k.shape[2]
     road, parts, _ = _road(call, weights, kernel)
     if _recorders:
-        for calls in _recorders:
-            calls.append(call)
+        for calls, thread in _recorders:
+            if thread == threading.get_ident():
+                calls.append(call)
 
     shares = None
     if road == "plain":
@@ -134,7 +139,7 @@ def attend(
         output = pieces.sdpa(q, k, v, _additive(call), scale=call.scale, dropout=dropout)
     if _edits:
         output, shares = _edited(call, output, shares)
-    if not torch.compiler.is_compiling() and output.device.type == "cpu":
+    if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
         _refuse_nan(call, output, whole=m >= 64 and parts is not None and len(parts) == 1)
     return (output, shares.to(q.dtype)) if weights and shares is not None else output
 
@@ -166,7 +171,9 @@ def explain(
 
 @contextmanager
 def record() -> Iterator[list[Call]]:
-    """Collect what every `attend` inside the block receives, in order.
+    """Collect what every `attend` of this thread inside the block receives, in order.
+
+    The tensors are the caller's own: writing into them later (resetting a cache and filling it again) changes them.
 
     >>> q = torch.ones(1, 1, 2, 4)
     >>> with record() as calls:
@@ -175,12 +182,13 @@ def record() -> Iterator[list[Call]]:
     [[[[0.5, 0.5], [0.5, 0.5]]]]
     """
     calls: list[Call] = []
-    _recorders.append(calls)
+    listener = (calls, threading.get_ident())
+    _recorders.append(listener)
     try:
         yield calls
     finally:
         # by identity: two empty lists are equal, and an outer recorder must not be taken for an inner one
-        _recorders[:] = [kept for kept in _recorders if kept is not calls]
+        _recorders[:] = [kept for kept in _recorders if kept is not listener]
 
 
 @contextmanager
@@ -189,7 +197,8 @@ def replace_weights(
 ) -> Iterator[None]:
     """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
 
-    `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives.
+    `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives, without dropout.
+    Several edits of one head apply one after the other.
 
     >>> q = torch.ones(1, 2, 2, 4)
     >>> with replace_weights(torch.zeros_like, heads=[1]):
@@ -209,12 +218,16 @@ def _call(
     k: Tensor,
     v: Tensor,
     mask: masks.Mask | Tensor | None,
-    scale: float | None,
+    scale: Any,
     bias: Tensor | None,
     softcap: float | None,
     sinks: Tensor | None,
     name: str | None,
 ) -> Call:
+    for what, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
+            came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ValueError(f"{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)")
     check_shapes(q.shape, k.shape, v.shape)
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: convert all three to one dtype")
@@ -222,13 +235,19 @@ def _call(
     m = k.shape[2]
     rule = masks.resolve(mask)
     rule.check(batch, heads, n, m)
+    if d == 0:
+        raise ValueError("q and k are 0 wide: a dot product needs at least one number")
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise ValueError("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
+    if bias is not None and not bias.dtype.is_floating_point:
+        raise ValueError(f"bias is {bias.dtype}: it is added to the scores; a mask of True and False goes into mask=")
     if bias is not None and not _fits(bias.shape, (batch, heads, n, m)):
         raise ValueError(
             f"bias is {tuple(bias.shape)} but scores are {(batch, heads, n, m)}: it must broadcast to them"
         )
     if sinks is not None and sinks.shape != (heads,):
         raise ValueError(f"sinks are {tuple(sinks.shape)}: give one number per head, ({heads},)")
-    if softcap is not None and softcap <= 0:
+    if softcap is not None and not softcap > 0:
         raise ValueError(f"softcap is {softcap}: give a positive number, or None for no cap")
     return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
 
@@ -239,6 +258,7 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
         raise ValueError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
+    compiling = torch.compiler.is_compiling()
     needs_plain = None
     if weights:
         needs_plain = "the weights were asked for"
@@ -246,7 +266,7 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
         needs_plain = f"the fused kernel has no {'softcap' if call.softcap is not None else 'sinks'}"
         if kernel == "sdpa":
             raise ValueError(f"kernel='sdpa' can't do this: {needs_plain}; use kernel='auto'")
-    elif n == 0 or m == 0:
+    elif not compiling and 0 in (batch, n, m):
         needs_plain = "there is nothing to compute"
     if kernel == "plain" or needs_plain:
         return "plain", None, lambda: f"because {needs_plain or 'it was asked for'}"
@@ -256,18 +276,19 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
     def written_out() -> str:
         return f"with {call.mask!r} written out as {n}×{m}"
 
-    # Reading lengths means waiting for the device and would break a compiled graph: there the mask is written out.
-    free = call.q.device.type == "cpu" and not torch.compiler.is_compiling()
-    parts = pieces.plan(call.mask, batch, n, m) if free or not call.mask.batched else None
-    if parts is None:
+    # Reading lengths means waiting for the device and would break a compiled graph, and a loop over pieces would be
+    # compiled anew for every length: there a mask that the kernel doesn't know by itself is written out.
+    free = call.q.device.type == "cpu" and not compiling
+    parts = pieces.plan(call.mask, batch, n, m) if free else pieces.at_once(call.mask, n, m)
+    if parts is None or all(p.cols[0] == p.cols[1] for p in parts):
         return "sdpa", None, written_out
     if len(parts) == 1 and parts[0].band is None:
         if parts[0].causal:
             return "sdpa", parts, lambda: "causal: the fused kernel skips the future by itself"
-        skipped = m - (parts[0].cols[1] - parts[0].cols[0])
-        return "sdpa", parts, lambda: f"on the {m - skipped} real keys" if skipped else "without a mask"
+        seen = parts[0].cols[1] - parts[0].cols[0]
+        return "sdpa", parts, lambda: f"on the {seen} real keys" if seen < m else "without a mask"
     share = pieces.work(parts, batch) / (batch * n * m)
-    if not free or share > 0.8 or all(p.cols[0] == p.cols[1] for p in parts):
+    if share > 0.8:
         return "sdpa", None, written_out
     return (
         "sdpa",
@@ -287,35 +308,36 @@ def _additive(call: Call) -> Tensor | None:
 
 
 def _weigh(call: Call, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The plain road, ten lines that read like the formula: exact weights (B, H, N, M), and the same with dropout."""
+    """The plain road, lines that read like the formula: exact weights (B, H, N, M), and the same with dropout."""
     batch, n_head, n, d = call.q.shape
+    groups, m = call.k.shape[1], call.k.shape[2]
     # Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32.
     exact = torch.float32 if call.q.dtype in (torch.float16, torch.bfloat16) else call.q.dtype
-    groups = call.k.shape[1]
-    rows = call.q.reshape(batch, groups, n_head // groups * n, d).to(
-        exact
-    )  # (B, G, H/G·N, D): groups without repeating keys
-    scores = (rows * call.scale) @ call.k.to(exact).transpose(-1, -2)
-    scores = scores.reshape(batch, n_head, n, call.k.shape[2])  # (B, H, N, M)
-    if call.bias is not None:
-        scores = scores + call.bias
+    with _as_given(call.q):
+        rows = call.q.reshape(batch, groups, n_head // groups * n, d).to(exact)  # a group's heads share its keys
+        scores = (rows * call.scale) @ call.k.to(exact).transpose(-1, -2)  # (B, G, H/G·N, M)
+    scores = scores.reshape(batch, n_head, n, m)  # (B, H, N, M)
     if call.softcap is not None:
         scores = call.softcap * torch.tanh(scores / call.softcap)
-    dead = None
-    if not isinstance(call.mask, Full):
-        allowed = call.allowed()
-        scores = scores.masked_fill(~allowed, torch.finfo(exact).min)  # not −inf: a row of −inf has NaN for gradient
-        if torch.compiler.is_compiling() or not allowed.any(-1).all():
-            dead = ~allowed
+    allowed = None if isinstance(call.mask, Full) else call.allowed()
+    if call.bias is not None:
+        scores = scores + call.bias
+        shown = call.bias.detach() != float("-inf")
+        allowed = shown if allowed is None else allowed & shown
+    hidden = None
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(exact).min)  # not −inf: a row of −inf is NaN
+        if scores.device.type != "cpu" or torch.compiler.is_compiling() or not allowed.any(-1).all():
+            hidden = ~allowed  # a row may be all hidden, and then it is uniform now
     if call.sinks is None:
         # A fresh matrix of this size costs three times the softmax itself; without a graph nobody needs the scores.
-        own = scores if scores.device.type == "cpu" and not scores.requires_grad else None
+        own = None if torch.is_grad_enabled() or scores.device.type != "cpu" else scores
         weights = torch.softmax(scores, -1, out=own)
     else:
         sinks = call.sinks.to(exact).reshape(1, -1, 1, 1).expand(batch, -1, n, 1)
         weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
-    if dead is not None:
-        weights = weights.masked_fill(dead, 0.0)
+    if hidden is not None:
+        weights = weights.masked_fill(hidden, 0.0)
     return weights, torch.dropout(weights, dropout, True) if dropout else weights
 
 
@@ -323,10 +345,17 @@ def _mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
     batch, n_head, n, m = weights.shape
     rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
-    return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
+    with _as_given(weights):
+        return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
+
+
+def _as_given(tensor: Tensor) -> Any:
+    """Autocast would bring these products back to half precision; meta tensors have none."""
+    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Let every edit that means this call change its heads' weights, and give the output that follows."""
     n_head, per_kv = call.q.shape[1], call.q.shape[1] // call.k.shape[1]
     for edit in _edits:
         if edit.name is not None and edit.name != call.name:
@@ -334,24 +363,26 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
         heads = range(n_head) if edit.heads is None else edit.heads
         if any(not 0 <= h < n_head for h in heads):
             raise ValueError(f"heads {list(heads)} were to be edited, but there are {n_head}, numbered from 0")
+        if shares is None:
+            shares = _weigh(call)[0]
         index = torch.as_tensor(list(heads), device=output.device)
-        before = _weigh(call.only(heads))[0] if shares is None else shares[:, index]
+        before = shares[:, index]
         after = edit.change(before)
         if after.shape != before.shape:
             raise ValueError(
                 f"an edit gave weights of {tuple(after.shape)}, it got {tuple(before.shape)}: keep the shape"
             )
         output = output.index_copy(1, index, _mix(after, call.v[:, index // per_kv], output.dtype))
-        shares = None if shares is None else shares.index_copy(1, index, after.to(shares.dtype))
+        shares = shares.index_copy(1, index, after.to(shares.dtype))
     return output, shares
 
 
 def _refuse_nan(call: Call, output: Tensor, whole: bool) -> None:
-    """NaN comes out only if something went in: say what, where it is cheap to look.
+    """NaN comes out only if NaN (or infinity) went in: say where, as far as looking is cheap.
 
-    On the whole road a bad number of q or k shows in every column of some row, and one of v in the last row, which sees
-    every key. On others, and with few keys, where the fused kernel takes a row of NaN scores for a hidden one and gives
-    0, everything is looked at.
+    On the whole road a NaN of q or k shows in every column of some row, and one of v in the last row, which sees every
+    key. On others, and with few keys, where the fused kernel takes a row of NaN scores for a hidden one and gives 0,
+    everything is looked at.
     """
     output = output.detach()
     if not whole:

@@ -52,6 +52,7 @@ class KVCache:
         self.capacity, self.static = capacity, static
         self.longest = 0  # the largest of `lengths`, kept as a number so that nothing waits for the device
         self.uniform = True
+        self.memory: int | None = None  # how many keys of a memory it holds, for cross-attention
         self.keys_at: Tensor | None = None  # positions of the keys read, where they aren't simply 0, 1, 2, …
         self._expected: Tensor | None = None
 
@@ -72,6 +73,7 @@ class KVCache:
         if k.shape[0] != len(self.lengths) or k.shape[1] != self.k.shape[1]:
             raise ValueError(f"keys are {tuple(k.shape)} but the cache is {tuple(self.k.shape)} (batch, heads, …)")
         if not torch.compiler.is_compiling():
+            _check_counts(self._expected, n)
             held = int(self.lengths.max()) if self.static else self.longest
             if held + n > self.capacity:
                 raise ValueError(
@@ -79,27 +81,27 @@ class KVCache:
                     "make it larger or shorten the text"
                 )
         if self.uniform and not self.static:
-            self.k[:, :, self.longest : self.longest + n] = k.detach()
+            self.k[:, :, self.longest : self.longest + n] = k.detach()  # in the cache's own dtype
             self.v[:, :, self.longest : self.longest + n] = v.detach()
             self.lengths += n
             self.longest += n
         else:
             position = self.lengths[:, None] + torch.arange(n, device=k.device)  # (B, N)
             index = position[:, None, :, None].expand(-1, k.shape[1], -1, 1)
-            self.k.scatter_(2, index.expand(-1, -1, -1, k.shape[3]), k.detach())
-            self.v.scatter_(2, index.expand(-1, -1, -1, v.shape[3]), v.detach())
+            self.k.scatter_(2, index.expand(-1, -1, -1, k.shape[3]), k.detach().to(self.k.dtype))
+            self.v.scatter_(2, index.expand(-1, -1, -1, v.shape[3]), v.detach().to(self.v.dtype))
             self.lengths += n if self._expected is None else self._expected
             if not self.static:
                 self.longest = int(self.lengths.max())
         self._expected = None
         seen = self.capacity if self.static else self.longest
-        return self.k[:, :, :seen], self.v[:, :, :seen]
+        return self.k[:, :, :seen].to(k.dtype), self.v[:, :, :seen].to(v.dtype)
 
     def place(self, mask: masks.Mask, at: At) -> masks.Mask:
         """The mask for queries at `at` over the keys that `append` gave."""
         if isinstance(at, int):
             return mask
-        return mask.placed(at) & masks.padding(self.lengths)
+        return mask.placed(at) & masks.padding(self.lengths.clone())  # lengths go on growing; a mask must not
 
     def reorder(self, index: Tensor) -> None:
         """Item i continues what item index[i] held (beam search)."""
@@ -108,7 +110,7 @@ class KVCache:
     def reset(self) -> None:
         """Empty it; the room is kept."""
         self.lengths.zero_()
-        self.longest, self.uniform, self._expected = 0, True, None
+        self.longest, self.uniform, self.memory, self._expected = 0, True, None, None
 
 
 class WindowCache:
@@ -142,17 +144,18 @@ class WindowCache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values (B, G, N, D); gives what the new tokens may see, old keys still among it."""
         n, device = k.shape[2], k.device
+        _check_counts(self._expected, n)
         after = self.lengths + (n if self._expected is None else self._expected)
         fresh = self.lengths[:, None] + torch.arange(n, device=device)  # (B, N)
         self.keys_at = torch.cat([self._kept(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
-        keys, values = torch.cat([self.k, k.detach()], 2), torch.cat([self.v, v.detach()], 2)
+        keys, values = torch.cat([self.k.to(k.dtype), k.detach()], 2), torch.cat([self.v.to(v.dtype), v.detach()], 2)
 
         # Slot s holds the newest position p with p % size == s: an old one stays, a new one is taken from `keys`.
         newest = self._kept(after)  # (B, size)
         slot = torch.arange(self.size, device=device)
         source = torch.where(newest >= self.lengths[:, None], self.size + newest - self.lengths[:, None], slot)
         index = source[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
-        self.k, self.v = keys.gather(2, index), values.gather(2, index)
+        self.k, self.v = keys.gather(2, index).to(self.k.dtype), values.gather(2, index).to(self.v.dtype)
         self.lengths, self._expected = after, None
         return keys, values
 
@@ -178,3 +181,8 @@ class WindowCache:
 
 
 Cache = KVCache | WindowCache
+
+
+def _check_counts(counts: Tensor | None, n: int) -> None:
+    if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
+        raise ValueError(f"the cache was told to expect {counts.tolist()} tokens, but {n} came: give 0 … {n} per item")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from . import masks
 from .attend import attend
 from .cache import Cache, KVCache
+from .norms import RMSNorm
 from .positions import ALiBi, Relative, Rotary
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -23,8 +24,8 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "relative": lambda n_head, head_width: Relative(n_head),
 }
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "rms": lambda width: nn.RMSNorm(width, eps=1e-6),
-    "layer": lambda width: nn.LayerNorm(width),
+    "rms": RMSNorm,
+    "layer": nn.LayerNorm,
 }
 
 
@@ -59,7 +60,8 @@ class MultiHeadAttention(nn.Module):
     head_width    D: width / n_head if not given
     bias          True, False, or "qkv": none on the output
     memory_width  the width of `memory`, where keys and values come from another model
-    position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say)
+    position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say); it acts in
+                  self-attention, a memory has no common line of positions with x
     qk_norm       "rms" or "layer": normalise each head's q and k before positions
     window        int or (left, right): on top of any mask, as masks.window
     dropout       on the weights, while training
@@ -114,6 +116,11 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(n_head * head_width, width, bias=bias is True)
         if isinstance(position, str):
             position = choose("position", position, POSITIONS)(n_head, head_width)
+        if position is not None and not isinstance(position, Rotary | ALiBi | Relative):
+            raise ValueError(
+                f"position is a {type(position).__name__}: inside attention there are {', '.join(POSITIONS)}; sinusoidal and "
+                "learned positions are added to the word vectors before it"
+            )
         self.position: Any = position
         self.q_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
         self.k_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
@@ -131,7 +138,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Any:
         """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
 
-        With a cache, x is only the new tokens; for cross-attention the memory's keys are computed once and kept.
+        With a cache, x is only the new tokens, and what it keeps carries no gradient; for cross-attention the memory's
+        keys are computed once and kept.
         """
         _check_input("x", x, self.width)
         rule = masks.resolve(mask)
@@ -146,8 +154,7 @@ class MultiHeadAttention(nn.Module):
         else:
             if self.memory_width != self.width:
                 raise ValueError(f"this attention reads a memory {self.memory_width} wide: pass memory=")
-            k = self._split(self.k(x), self.n_kv_head, self.k_norm)  # (B, G, N, D)
-            v = self._split(self.v(x), self.n_kv_head)
+            k, v = self._keys_values(x)
             at = 0 if cache is None else cache.at(n)
             if isinstance(self.position, Rotary):
                 q, k = self.position(q, at), self.position(k, at)
@@ -181,10 +188,22 @@ class MultiHeadAttention(nn.Module):
 
     def _from_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         _check_input("memory", memory, self.memory_width)
-        if isinstance(cache, KVCache) and cache.longest:
-            return cache.k[:, :, : memory.shape[1]], cache.v[:, :, : memory.shape[1]]
-        k, v = self._split(self.k(memory), self.n_kv_head, self.k_norm), self._split(self.v(memory), self.n_kv_head)
-        return (k, v) if cache is None else cache.append(k, v)
+        if cache is None:
+            return self._keys_values(memory)
+        if not isinstance(cache, KVCache):
+            raise ValueError("a memory is seen whole: cross-attention needs a KVCache, not one that forgets")
+        if cache.memory is None:
+            cache.append(*self._keys_values(memory))
+            cache.memory = memory.shape[1]
+        if cache.memory != memory.shape[1]:
+            raise ValueError(
+                f"this cache holds a memory of {cache.memory} tokens, not {memory.shape[1]}: reset it first"
+            )
+        return cache.k[:, :, : cache.memory].to(memory.dtype), cache.v[:, :, : cache.memory].to(memory.dtype)
+
+    def _keys_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        k = self._split(self.k(source), self.n_kv_head, self.k_norm)  # (B, G, M, D)
+        return k, self._split(self.v(source), self.n_kv_head)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:

@@ -19,6 +19,7 @@ from . import masks
 from .attend import attend
 from .cache import KVCache
 from .heads import _check_input
+from .norms import RMSNorm
 from .positions import Rotary
 
 
@@ -65,11 +66,11 @@ class LatentAttention(nn.Module):
         else:
             self.q = nn.Sequential(
                 nn.Linear(width, q_rank, bias=bias),
-                nn.RMSNorm(q_rank, eps=1e-6),
+                RMSNorm(q_rank),
                 nn.Linear(q_rank, n_head * (head_width + rope_width), bias=False),
             )
         self.compress = nn.Linear(width, rank + rope_width, bias=bias)
-        self.norm = nn.RMSNorm(rank, eps=1e-6)
+        self.norm = RMSNorm(rank)
         self.expand = nn.Linear(rank, n_head * (head_width + self.value_width), bias=False)
         self.out = nn.Linear(n_head * self.value_width, width, bias=bias)
         self.rotary = Rotary(rope_width, base, scaling=scaling, interleaved=True)
@@ -90,6 +91,10 @@ class LatentAttention(nn.Module):
         """x (B, N, C) → (B, N, C); `absorbed` chooses the path, by default absorbed for single tokens with a cache."""
         _check_input("x", x, self.width)
         n = x.shape[1]
+        if cache is not None and not isinstance(cache, KVCache):
+            raise ValueError(
+                f"latent attention keeps latents: make its cache with new_cache(), not {type(cache).__name__}"
+            )
         rule = masks.resolve(mask)
         at = 0 if cache is None else cache.at(n)
 
@@ -115,7 +120,7 @@ class LatentAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         done = attend(q, k, v, rule, scale=self.scale, dropout=dropout, weights=weights, name=self.name)
         output, shares = done if weights else (done, None)
-        if output.shape[-1] != self.value_width or v is latent:
+        if v is latent:
             output = output @ matrix[:, self.head_width :].transpose(-1, -2)  # (B, H, N, R) → (B, H, N, Dv)
         merged = self.out(output.transpose(1, 2).flatten(2))
         return (merged, shares) if weights else merged

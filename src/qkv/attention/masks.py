@@ -22,7 +22,7 @@ B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays an
 import difflib
 from typing import Any
 
-from ..words import Problem, say
+from ..words import Problem, all_of
 from .rules import (
     And,
     Band,
@@ -57,8 +57,8 @@ def window(left: int | None, right: int | None = 0) -> Mask:
 
     A model's `sliding_window=W`, which counts the token itself, is `window(W − 1, 0)`.
     """
-    if (left is not None and left < 0) or (right is not None and right < 0):
-        raise ValueError(f"window({left}, {right}): count keys to each side, 0 or more; None is no limit")
+    if any(side is not None and (not isinstance(side, int) or side < 0) for side in (left, right)):
+        raise Problem("problem.mask.window", left=left, right=right)
     return full() if left is None and right is None else Band(left, right)
 
 
@@ -73,13 +73,10 @@ def padding(real: Any) -> Mask:
     values = values_of(real)
     if values.ndim == 0 or (values.ndim == 1 and not is_bool(values)):
         if is_bool(values) or not is_integer(values):
-            raise ValueError(f"lengths are {values.dtype}: give whole numbers (B,), or True/False per key (B, M)")
+            raise Problem("problem.mask.lengths", dtype=values.dtype)
         return Padding(lengths=values.reshape(-1))
     if not is_bool(values) or values.ndim > 2:
-        raise ValueError(
-            f"padding is {tuple(values.shape)} of {values.dtype}: give lengths (B,), or True/False per key (B, M) with "
-            "True = a real key (if yours holds 1 and 0, write mask == 1)"
-        )
+        raise Problem("problem.mask.padding", shape=tuple(values.shape), dtype=values.dtype)
     return Padding(real=values.reshape(-1, values.shape[-1]))
 
 
@@ -87,7 +84,7 @@ def prefix(n: Any) -> Mask:
     """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item."""
     values = values_of(n).reshape(-1)
     if not is_integer(values):
-        raise ValueError(f"prefix lengths are {values.dtype}: give whole numbers, one or one per item")
+        raise Problem("problem.mask.prefix", dtype=values.dtype)
     return Prefix(values)
 
 
@@ -95,7 +92,7 @@ def documents(ids: Any) -> Mask:
     """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences)."""
     values = values_of(ids)
     if values.ndim not in (1, 2) or not is_integer(values):
-        raise ValueError(f"document ids are {tuple(values.shape)} of {values.dtype}: give whole numbers (M,) or (B, M)")
+        raise Problem("problem.mask.documents", shape=tuple(values.shape), dtype=values.dtype)
     return Documents(rows_of(values))
 
 
@@ -116,12 +113,9 @@ def dense(allowed: Any) -> Mask:
     """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend."""
     values = values_of(allowed)
     if not is_bool(values):
-        raise ValueError(
-            f"mask has dtype {values.dtype}: it needs True (may attend) and False. If yours holds 1 and 0, write "
-            "mask == 1; if it holds 0 and −inf, masks.from_additive(mask); if True means blocked, ~mask"
-        )
+        raise Problem("problem.mask.dtype", dtype=values.dtype)
     if not 2 <= values.ndim <= 4:
-        raise ValueError(f"mask is {tuple(values.shape)}: give (N, M), (B, N, M) or (B, H, N, M)")
+        raise Problem("problem.mask.axes", shape=tuple(values.shape))
     lift = {2: (None, None), 3: (slice(None), None), 4: ()}[values.ndim]
     return Dense(values[lift])
 
@@ -130,12 +124,10 @@ def from_additive(added: Any) -> Mask:
     """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores."""
     values = values_of(added)
     if is_bool(values) or is_integer(values):
-        raise ValueError(f"an additive mask holds floats (0 and −inf), this one is {values.dtype}; use masks.dense")
+        raise Problem("problem.mask.additive", dtype=values.dtype)
     blocked = values <= -1e4
     if not bool(((values == 0) | blocked).all()):
-        raise ValueError(
-            "this additive mask holds numbers other than 0 and −inf: that is a bias; give it as attend(..., bias=...)"
-        )
+        raise Problem("problem.mask.bias")
     return dense(~blocked)
 
 
@@ -153,20 +145,26 @@ def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: 
         values = values_of(attn_mask)
         if values.ndim == 3:
             if not n_head or values.shape[0] % n_head:
-                raise ValueError(f"attn_mask is {tuple(values.shape)}, (B·heads, N, M): give n_head, a divisor of it")
+                raise Problem("problem.mask.heads", shape=tuple(values.shape))
             values = values.reshape(-1, n_head, *values.shape[1:])
         rule = rule & read(values)
     if key_padding_mask is not None:
         values = values_of(key_padding_mask)
-        real = ~values if is_bool(values) else values == 0
-        rule = rule & padding(real)
+        if is_integer(values):
+            raise ValueError(
+                "key_padding_mask holds whole numbers: PyTorch wants True for padding; write mask == 1 or == 0"
+            )
+        hidden = values if is_bool(values) else values <= -1e4
+        if not is_bool(values) and not bool(((values == 0) | hidden).all()):
+            raise ValueError("a float key_padding_mask holds 0 (real) and −inf (padding); this one holds other numbers")
+        rule = rule & padding(~hidden)
     return rule
 
 
 WORDS = {
     "causal": "causal",
     "full": "full",
-    "window": "window:LEFT or window:LEFT,RIGHT",
+    "window": "window:LEFT[,RIGHT]",
     "padding": "padding:LENGTH,…",
     "prefix": "prefix:N",
     "documents": "documents:0,0,1,1,…",
@@ -189,41 +187,29 @@ def parse(text: str, real: Any = None) -> Mask:
                 rule = combine(kind, rule, parse(part, real))
             return rule
     word = text.strip()
-    if word.startswith("~"):
-        return ~parse(word[1:], real)
+    bare = word.lstrip("~ ")
+    if word != bare:
+        rule = parse(bare, real)
+        return ~rule if word.count("~") % 2 else rule
     name, _, rest = word.partition(":")
     if word == "padding" and real is not None:
         return padding([real])
     if name not in WORDS:
         near = difflib.get_close_matches(name, WORDS, n=1)
-        raise UnknownMask(name, near[0] if near else None)
+        key = "problem.mask.near" if near else "problem.mask.word" if name else "problem.mask.empty"
+        raise Problem(key, name=name, near="".join(near), words=all_of(WORDS.values()))
     least, most = {"causal": (0, 0), "full": (0, 0), "window": (1, 2), "prefix": (1, 1)}.get(name, (1, 10**6))
     try:
         given = [int(part) for part in rest.split(",")] if rest else []
     except ValueError:
         given = [-1]
-    if not least <= len(given) <= most or min(given, default=0) < 0:
+    if not least <= len(given) <= most or not all(0 <= number < 2**31 for number in given):
         raise Problem("problem.mask.form", word=word, form=WORDS[name])
     if name == "documents":
         return documents(given)
     if name == "padding":
         return padding(given)
     return {"causal": causal, "full": full, "window": window, "prefix": prefix}[name](*given)  # type: ignore[operator]
-
-
-class UnknownMask(Problem):
-    """A word that names no mask, with the nearest that does."""
-
-    def __init__(self, name: str, near: str | None) -> None:
-        self.near = near
-        super().__init__("problem.mask.word", name=name, words=", ".join(WORDS.values()), hint="")
-
-    def say(self, lang: str | None = None) -> str:
-        """The same in that language."""
-        return super().say(lang) + (say("problem.near", lang, near=self.near) if self.near else "")
-
-    def __str__(self) -> str:
-        return self.say("en")
 
 
 def resolve(mask: Any) -> Mask:

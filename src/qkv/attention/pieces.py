@@ -62,6 +62,16 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Piece] | None:
     return pieces
 
 
+def at_once(mask: Mask, n: int, m: int) -> list[Piece] | None:
+    """The one piece of a mask that the kernel knows by itself, whatever the sizes: everything, or a causal square."""
+    match mask:
+        case Full():
+            return [Piece(None, (0, n), (0, m))]
+        case Band(left=None, right=0) if n == m:
+            return [Piece(None, (0, n), (0, m), causal=True)]
+    return None
+
+
 def _band(item: int | None, n: int, m: int, start: int, stop: int, left: int | None, right: int | None) -> list[Piece]:
     """All n rows, in order, over keys start … stop within a band around each query's position."""
     if left is None and right is None:
@@ -177,8 +187,9 @@ def sdpa(
         )
         output = output.reshape(batch, heads, 1, -1)
     else:
+        grouped = {"enable_gqa": True} if heads != groups else {}
         output = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=heads != groups
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, **grouped
         )
     return output if value_width == output.shape[3] else output[..., :value_width]
 

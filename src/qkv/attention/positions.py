@@ -41,11 +41,14 @@ class Sinusoidal(nn.Module):
         self._table = torch.zeros(0, width, dtype=torch.float64)
 
     def forward(self, x: Tensor, at: At = 0) -> Tensor:
-        index = places(at, x.shape[-2], x.device)
-        last = at + x.shape[-2] if isinstance(at, int) else int(index.max()) + 1 if index.numel() else 0
-        if last > len(self._table):
-            self._table = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
-        return x + self._table[index.cpu()].to(x)
+        if isinstance(at, int):
+            last = at + x.shape[-2]
+            if last > len(self._table):
+                self._table = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
+            return x + self._table[at:last].to(x)
+        frequencies = self.base ** -(torch.arange(0, self.width, 2, device=x.device) / self.width)
+        angles = places(at, x.shape[-2])[..., None] * frequencies  # (B, N, ⌈C/2⌉)
+        return x + torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.width].to(x)
 
 
 class Learned(nn.Module):
@@ -101,8 +104,7 @@ class Rotary(nn.Module):
             a, b = turn[..., 0::2], turn[..., 1::2]
             turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
         else:
-            a, b = turn.chunk(2, -1)
-            turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+            turned = turn_halves(turn, cos, sin)
         return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
 
     def table(self, at: At, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,6 +129,36 @@ class Rotary(nn.Module):
         return (angles.cos() * self.stretch).to(like.dtype), (angles.sin() * self.stretch).to(like.dtype)
 
 
+def turn_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (i, i + D/2) of x (…, D) by its angle: [a, b] → [a·cos − b·sin, b·cos + a·sin]."""
+    if torch.compiler.is_compiling():
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return _Turned.apply(x, cos, sin)
+
+
+class _Turned(torch.autograd.Function):
+    """The same written into one tensor; backward is the turn the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _Turned.turn(x, cos, sin, 1.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        cos, sin = ctx.saved_tensors
+        return _Turned.turn(gradient, cos, sin, -1.0), None, None
+
+    @staticmethod
+    def turn(x: Tensor, cos: Tensor, sin: Tensor, way: float) -> Tensor:
+        made = torch.empty_like(x)
+        (a, b), (c, d) = x.chunk(2, -1), made.chunk(2, -1)
+        torch.mul(a, cos, out=c).addcmul_(b, sin, value=-way)
+        torch.mul(b, cos, out=d).addcmul_(a, sin, value=way)
+        return made
+
+
 def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None = None) -> tuple[np.ndarray, float]:
     """The angle per position of each pair, and the factor that YaRN multiplies cos and sin with (else 1)."""
     exponents = np.arange(0, width, 2) / width
@@ -139,6 +171,11 @@ def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None =
         raise ValueError(f"rotary scaling {kind!r} is not one of {', '.join(known)}")
     if missing := [key for key in ("factor", *known[kind]) if key not in scaling]:
         raise ValueError(f"rotary scaling {kind!r} needs {', '.join(missing)}")
+    optional = {"yarn": ("fast", "slow", "stretch")}.get(kind, ())
+    if strange := sorted(set(scaling) - {"kind", "factor", *known[kind], *optional}):
+        raise ValueError(
+            f"rotary scaling {kind!r} has no {', '.join(strange)}; it takes {', '.join(('factor', *known[kind], *optional))}"
+        )
     factor = float(scaling["factor"])
     if kind == "linear":
         return plain / factor, 1.0

@@ -8,12 +8,15 @@ B batch, H heads, N queries, M keys. Works on NumPy arrays without importing tor
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..words import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -58,9 +61,9 @@ class Mask:
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         """Refuse sizes that don't fit what the mask was made from."""
 
-    def size(self) -> tuple[int, int, int]:
-        """(batch, N, M) to draw when nobody says; a rule without a size of its own is drawn at 8×8."""
-        return 1, 8, 8
+    def size(self) -> tuple[int, int, int, int]:
+        """(batch, heads, N, M) to draw when nobody says; a rule without a size of its own is drawn at 8×8."""
+        return 1, 1, 8, 8
 
     def array(
         self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, rows: Span = None, cols: Span = None
@@ -99,8 +102,13 @@ class Mask:
         def axis(size: int, span: Span, dim: int) -> Any:
             if isinstance(span, slice):
                 index = xp.arange(*span.indices(size), **device)
+            elif span is None:
+                index = xp.arange(size, **device)
             else:
-                index = xp.arange(size, **device) if span is None else xp.asarray(span, **device)
+                places = [int(i) for i in span]
+                if wrong := [i for i in places if not -size <= i < size]:
+                    raise ValueError(f"there is no row or column {wrong[0]} of {size}")
+                index = xp.asarray([i % size for i in places], **device)
             return index.reshape([-1 if d == dim else 1 for d in range(4)])
 
         i, j = axis(n, rows, 2), axis(m, cols, 3)
@@ -133,14 +141,17 @@ class Mask:
         return hash(type(self).__name__)
 
     def __str__(self) -> str:
-        batch, n, m = self.size()
-        return self.draw(n, m, batch=batch)
+        batch, heads, n, m = self.size()
+        return self.draw(n, m, batch=batch, heads=heads)
 
-    def draw(self, n: int, m: int | None = None, *, batch: int = 1, most: int = 48) -> str:
-        """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded."""
+    def draw(self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, most: int = 48) -> str:
+        """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded.
+
+        Items of a batch, and heads, where they differ, are drawn one below the other.
+        """
         m = n if m is None else m
-        allowed = np.broadcast_to(self.array(n, m, batch=batch), (batch, 1, n, m))[:, 0]  # (B, N, M)
-        return "\n\n".join("\n".join(_marks(item, most)) for item in allowed)
+        allowed = np.broadcast_to(self.array(n, m, batch=batch, heads=heads), (batch, heads, n, m))
+        return "\n\n".join("\n".join(_marks(each, most)) for item in allowed for each in item)
 
 
 class Full(Mask):
@@ -181,23 +192,24 @@ class Padding(Mask):
     def allows(self, at: At) -> Any:
         if self.lengths is not None:
             return (at.i >= 0) & (at.col < at.own(self.lengths)[stretch(at.b, len(self.lengths))])
-        return (at.i >= 0) & at.own(self.real)[stretch(at.b, len(self.real)), at.col]
+        size = self.real.shape[1]  # a static cache has room, and so columns, beyond what was told
+        return (
+            (at.i >= 0) & (at.col < size) & at.own(self.real)[stretch(at.b, len(self.real)), at.col.clip(0, size - 1)]
+        )
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         given = len(self.real if self.lengths is None else self.lengths)
-        if given not in (1, batch):
-            raise ValueError(f"padding was given for {given} items but the batch has {batch}: give one entry per item")
+        if given != 1 and given != batch:  # `in` would not guard a length that a compiler keeps open
+            raise Problem("problem.rule.items", what="padding", given=given, batch=batch)
         if self.real is not None and self.real.shape[1] != m:
             shape = tuple(self.real.shape)
-            raise ValueError(
-                f"mask is {shape} but keys are {(batch, m)}: give one True/False per key; True = may attend"
-            )
+            raise Problem("problem.rule.keys", shape=shape, keys=(batch, m))
 
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int, int]:
         if self.real is not None:
-            return self.real.shape[0], self.real.shape[1], self.real.shape[1]
+            return self.real.shape[0], 1, self.real.shape[1], self.real.shape[1]
         longest = max(int(numpy_of(self.lengths).max(initial=1)), 1)
-        return len(self.lengths), longest, longest
+        return len(self.lengths), 1, longest, longest
 
     def ranges(self) -> list[tuple[int, int]] | None:
         """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
@@ -224,8 +236,11 @@ class Prefix(Mask):
         return (at.col < at.own(self.n)[stretch(at.b, len(self.n))]) | (at.col <= at.row)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        if len(self.n) not in (1, batch):
-            raise ValueError(f"prefix lengths were given for {len(self.n)} items but the batch has {batch}")
+        if len(self.n) != 1 and len(self.n) != batch:
+            raise Problem("problem.rule.items", what="prefix", given=len(self.n), batch=batch)
+
+    def size(self) -> tuple[int, int, int, int]:
+        return len(self.n), 1, 8, 8
 
     def __repr__(self) -> str:
         lengths = numpy_of(self.n).tolist()
@@ -238,16 +253,17 @@ class Documents(Mask):
         self.batched = len(ids) > 1
 
     def allows(self, at: At) -> Any:
-        ids, b = at.own(self.ids), stretch(at.b, len(self.ids))
-        return (at.row >= 0) & (ids[b, at.row.clip(0)] == ids[b, at.col.clip(0)])
+        ids, b, last = at.own(self.ids), stretch(at.b, len(self.ids)), self.ids.shape[1] - 1
+        inside = (at.row >= 0) & (at.row <= last) & (at.col <= last)
+        return inside & (ids[b, at.row.clip(0, last)] == ids[b, at.col.clip(0, last)])
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        if len(self.ids) not in (1, batch) or self.ids.shape[1] < m:
+        if (len(self.ids) != 1 and len(self.ids) != batch) or self.ids.shape[1] < m:
             shape = tuple(self.ids.shape)
-            raise ValueError(f"document ids are {shape} but keys are {(batch, m)}: give one document number per key")
+            raise Problem("problem.rule.documents", shape=shape, keys=(batch, m))
 
-    def size(self) -> tuple[int, int, int]:
-        return self.ids.shape[0], self.ids.shape[1], self.ids.shape[1]
+    def size(self) -> tuple[int, int, int, int]:
+        return self.ids.shape[0], 1, self.ids.shape[1], self.ids.shape[1]
 
     def __repr__(self) -> str:
         return f"documents({numpy_of(self.ids).tolist()})"
@@ -267,7 +283,7 @@ class Queries(Mask):
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         self.real.check(batch, heads, m, n)
 
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int, int]:
         return self.real.size()
 
     def __repr__(self) -> str:
@@ -286,15 +302,11 @@ class Dense(Mask):
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         for given, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
-            if given not in (1, size):
-                raise ValueError(
-                    f"mask is {_short(self.allowed.shape)} but scores are {(batch, heads, n, m)} (batch, heads, "
-                    "queries, keys): give (N, M), (B, N, M) or (B, H, N, M); for one True/False per key use "
-                    "masks.padding(mask); True = may attend"
-                )
+            if given != 1 and given != size:
+                raise Problem("problem.rule.dense", shape=_short(self.allowed.shape), scores=(batch, heads, n, m))
 
-    def size(self) -> tuple[int, int, int]:
-        return self.allowed.shape[0], self.allowed.shape[2], self.allowed.shape[3]
+    def size(self) -> tuple[int, int, int, int]:
+        return tuple(self.allowed.shape)
 
     def __repr__(self) -> str:
         return f"dense({'×'.join(map(str, self.allowed.shape))}, {float(numpy_of(self.allowed).mean()):.0%} allowed)"
@@ -316,8 +328,16 @@ class Placed(Mask):
         return self.rule.allows(At(at.b, at.h, at.i, at.j, row=row, col=col)) & (col >= 0)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        if self.queries.shape[1] != n or len(self.queries) not in (1, batch):
+        if self.queries.shape[1] != n or (len(self.queries) != 1 and len(self.queries) != batch):
             raise ValueError(f"positions are {tuple(self.queries.shape)} but queries are {(batch, n)}: give one each")
+        for rule in self.rule.terms():
+            if isinstance(rule, Dense):
+                rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int, int]:
+        batch, n = self.queries.shape
+        m = int(numpy_of(self.queries).max(initial=0)) + 1 if self.keys is None else self.keys.shape[1]
+        return max(batch, self.rule.size()[0]), self.rule.size()[1], n, m
 
     def __repr__(self) -> str:
         return f"{self.rule!r}.placed({numpy_of(self.queries).tolist()})"
@@ -334,9 +354,11 @@ class Several(Mask):
         for rule in self.rules:
             rule.check(batch, heads, n, m)
 
-    def size(self) -> tuple[int, int, int]:
-        own = [rule.size() for rule in self.rules if rule.size() != (1, 8, 8)] or [(1, 8, 8)]
-        return max(own)
+    def size(self) -> tuple[int, int, int, int]:
+        own = [rule.size() for rule in self.rules]
+        sized = [size for size in own if size[2:] != (8, 8)] or own
+        batch, heads = max(size[0] for size in own), max(size[1] for size in own)
+        return batch, heads, max(size[2] for size in sized), max(size[3] for size in sized)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Several) or type(self) is not type(other):
@@ -384,7 +406,7 @@ class Not(Mask):
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         self.rule.check(batch, heads, n, m)
 
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int, int]:
         return self.rule.size()
 
     def __repr__(self) -> str:
@@ -402,9 +424,17 @@ def combine(kind: type[Several], a: Mask, b: Mask) -> Mask:
     rules: list[Mask] = []
     for part in (a, b):
         for rule in part.rules if isinstance(part, kind) else (part,):
-            if not any(rule == known for known in rules):
+            if not any(_alike(rule, known) for known in rules):
                 rules.append(rule)
     return rules[0] if len(rules) == 1 else kind(tuple(rules))
+
+
+def _alike(a: Mask, b: Mask) -> bool:
+    """Surely the same rule; tensors are compared by identity, since looking into them waits for their device."""
+    if a is b:
+        return True
+    told = [value for rule in (a, b) for value in vars(rule).values()]
+    return not any(hasattr(value, "detach") or isinstance(value, (tuple, Mask)) for value in told) and a == b
 
 
 def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
@@ -417,8 +447,11 @@ def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
 
 
 def values_of(given: Any) -> Any:
-    """A tensor as it is; anything else as a NumPy array."""
-    return given if hasattr(given, "detach") else np.asarray(given)
+    """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
+    if hasattr(given, "detach"):
+        return given
+    torch = sys.modules.get("torch")
+    return torch.as_tensor(given) if torch is not None and torch.compiler.is_compiling() else np.asarray(given)
 
 
 def rows_of(given: Any) -> Any:

@@ -1,6 +1,8 @@
 """The formula of attention, softmax(QKᵀ/√d)V, one step at a time, in NumPy and float64.
 
-Nothing here is fast and nothing is hidden: this is the reference that every other path is compared with.
+Nothing here is fast and nothing is hidden: this is the reference that every other path is compared with. The order is
+scale, softcap, bias, mask, softmax: softcap bends the scaled scores, the bias is added to what came out (as Gemma 2
+caps first and masks after), and −inf in a bias hides that pair exactly as a mask does.
 
 B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D head width, C model width.
 """
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import grid
-from ..words import Problem, say
+from ..words import Problem, all_of, one_of, say
 from . import masks
 
 Array = NDArray[np.float64]
@@ -31,7 +33,7 @@ class Steps:
     k: Array  # (…, M, D)
     v: Array  # (…, M, D)
     scores: Array  # (…, N, M)  q·kᵀ
-    scaled: Array  # (…, N, M)  scores × scale (+ bias, soft-capped, where asked)
+    scaled: Array  # (…, N, M)  scores × scale, soft-capped, then + bias, where asked
     masked: Array  # (…, N, M)  −inf where a query may not look
     weights: Array  # (…, N, M)  softmax of each row
     heads: Array  # (…, N, D)  weights·v, head by head
@@ -39,20 +41,27 @@ class Steps:
     scale: float
     batched: bool  # the first axis is a batch
     headed: bool  # the axis before (N, M) is heads
-    made: str = (
-        "given"  # where q, k, v come from: "given", or "project" (from x), or "project.cross" (from x and memory)
-    )
+    x: Array | None = None  # (…, N, C)  what q was made from; None where q, k, v were given
+    memory: Array | None = None  # (…, M, C)  what k and v were made from, where that isn't x
+    w_q: Array | None = None  # (C, H·D)  None is the identity
+    w_k: Array | None = None
+    w_v: Array | None = None
     w_o: Array | None = None
+    bias: Array | None = None  # broadcasts to the scores
+    softcap: float | None = None
+    sinks: Array | None = None  # (H,)
     queries: tuple[str, ...] | None = None  # what each row is called
     keys: tuple[str, ...] | None = None  # what each column is called
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; −inf in `masked` becomes None, since JSON has no infinity."""
-        names = ("q", "k", "v", "scores", "scaled", "masked", "weights", "heads", "output")
-        plain: dict[str, Any] = {name: getattr(self, name).tolist() for name in names}
-        plain["masked"] = _without_infinity(plain["masked"])
+        """Plain lists and numbers; −inf becomes None, since JSON has no infinity. What was not given is left out."""
+        names = [*_GIVEN, "q", "k", "v", "scores", "scaled", "masked", "weights", "heads", "output"]
+        tables = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        plain: dict[str, Any] = {name: _plain(table) for name, table in tables.items()}
         plain["scale"] = self.scale
-        plain["shapes"] = {name: list(getattr(self, name).shape) for name in names}
+        if self.softcap is not None:
+            plain["softcap"] = self.softcap
+        plain["shapes"] = {name: list(table.shape) for name, table in tables.items()}
         plain["queries"], plain["keys"] = self._names(0, self.scores.shape[-2]), self._names(1, self.scores.shape[-1])
         return plain
 
@@ -73,69 +82,110 @@ class Steps:
         at = self._index(item, head)
         scores, scaled, masked, weights = (getattr(self, s)[at] for s in ("scores", "scaled", "masked", "weights"))
         hidden = np.isneginf(masked)
-
         lines = [say("steps.title", lang), say("steps.sizes", lang, n=n, m=m, d=d)]
         if self.batched:
             lines.append(say("steps.batch", lang, item=item, items=self.scores.shape[0]))
         if self.headed:
             lines.append(say("steps.head", lang, head=head, heads=self.scores.shape[-3]))
 
-        lines += ["", f"0  Q {self.q.shape}  K {self.k.shape}  V {self.v.shape}"]
-        lines += ["   " + say(f"steps.{self.made}", lang)]
-        per_kv = self.q.shape[-3] // self.k.shape[-3] if self.headed else 1
-        at_kv = self._index(item, head // per_kv)
-        for name, table, labels in (
-            ("Q", self.q[at], rows),
-            ("K", self.k[at_kv], columns),
-            ("V", self.v[at_kv], columns),
-        ):
-            lines += _indent(f"{name}\n" + grid.numbers(table, labels, digits=digits, most=10))
+        def table(title: str, values: Array, labels: Sequence[str] | None, most: int = 10) -> None:
+            labels = [""] * len(values) if labels is None else labels
+            lines.extend(_indent(f"{title}\n" + grid.numbers(values, labels, digits=digits, most=most)))
 
-        def step(title: str, whole: Array, sentence: str, table: Array, labels: Sequence[str] | None = columns) -> None:
-            lines.extend(["", f"{title}  {whole.shape}", "   " + sentence])
-            lines.extend(_indent(grid.numbers(table, rows, labels, digits=digits)))
+        lines += ["", "0  Q, K, V", *("   " + sentence for sentence in self._origin(lang))]
+        for name, source, labels in (("x", self.x, rows), ("memory", self.memory, columns)):
+            if source is not None:
+                table(f"{name}  {source.shape}", source[item] if self.batched else source, labels)
+        for name in ("w_q", "w_k", "w_v"):
+            if (matrix := getattr(self, name)) is not None:
+                title, own = f"{name.capitalize()}  {matrix.shape}", slice(None)
+                if self.headed:
+                    wide = matrix.shape[1] // self.scores.shape[-3]
+                    own = slice(head * wide, head * wide + wide)
+                    title += "  " + say("steps.columns", lang, low=own.start, high=own.stop - 1, head=head)
+                table(title, matrix[:, own], None)
+        at_kv = self._index_kv(item, head)
+        table(f"Q  {self.q.shape}", self.q[at], rows)
+        table(f"K  {self.k.shape}", self.k[at_kv], columns)
+        table(f"V  {self.v.shape}", self.v[at_kv], columns)
+
+        def step(title: str, whole: Array, sentences: list[str], part: Array, named: bool = True) -> None:
+            lines.extend(["", f"{title}  {whole.shape}", *("   " + sentence for sentence in sentences)])
+            lines.extend(_indent(grid.numbers(part, rows, columns if named else None, digits=digits)))
 
         if scores.size:
             best = np.unravel_index(scores.argmax(), scores.shape)
             match = dict(query=rows[best[0]], key=columns[best[1]], value=float(scores[best]))
-            step("1  scores = Q·Kᵀ", self.scores, say("steps.scores", lang, **match), scores)
-            usual = np.isclose(self.scale, d**-0.5)
-            key = "steps.scaled" if usual else "steps.scaled.off" if self.scale == 1 else "steps.scaled.own"
-            title = "2  scaled = scores/√d" if usual else f"2  scaled = scores × {self.scale:.4g}"
-            step(title, self.scaled, say(key, lang, scale=self.scale, d=d), scaled)
+            step("1  scores = Q·Kᵀ", self.scores, [say("steps.scores", lang, **match)], scores)
+            step(*self._scaling(lang), scaled)
             key = "steps.masked" if hidden.any() else "steps.masked.none"
-            step("3  masked", self.masked, say(key, lang, hidden=int(hidden.sum()), total=hidden.size), masked)
+            step("3  masked", self.masked, [say(key, lang, hidden=int(hidden.sum()), total=hidden.size)], masked)
             most = np.unravel_index(weights.argmax(), weights.shape)
             share = dict(query=rows[most[0]], key=columns[most[1]], value=float(weights[most]))
-            step("4  weights = softmax(masked)", self.weights, say("steps.weights", lang, **share), weights)
+            told = [say("steps.weights", lang, **share)]
+            if self.sinks is not None:
+                told.append(say("steps.sinks", lang, sink=float(self.sinks[head])))
+            step("4  weights = softmax(masked)", self.weights, told, weights)
             sums = weights.sum(-1)
             lines.append("   " + say("row.sum", lang, low=float(sums.min()), high=float(sums.max())))
             if (dead := hidden.all(-1)).any():
                 lines.append(
                     "   " + say("steps.weights.dead", lang, rows=", ".join(rows[i] for i in np.flatnonzero(dead)))
                 )
-        step("5  output = weights·V", self.heads, say("steps.output", lang), self.heads[at], None)
+        step("5  output = weights·V", self.heads, [say("steps.output", lang)], self.heads[at], named=False)
         if self.headed:
-            lines.append("   " + say("steps.merge", lang, heads=self.scores.shape[-3], shape=self.output.shape))
+            merged = _merge(self.heads)
+            lines.append("   " + say("steps.merge", lang, heads=self.scores.shape[-3], shape=merged.shape))
+            lines += _indent(grid.numbers(merged[item] if self.batched else merged, rows, digits=digits))
         if self.w_o is not None:
             lines.append("   " + say("steps.project.out", lang))
-        if self.headed or self.w_o is not None:
-            whole = self.output[item] if self.batched else self.output
-            lines += _indent(grid.numbers(whole, rows, digits=digits))
+            table(f"W_o  {self.w_o.shape}", self.w_o, None)
+            table(f"output  {self.output.shape}", self.output[item] if self.batched else self.output, rows, most=12)
         return "\n".join(lines)
+
+    def terms(self, row: int, *, head: int = 0, item: int = 0) -> Array:
+        """What one query's output is the sum of: each key's weight times its row of V, (M, D)."""
+        return self.weights[self._index(item, head)][row][:, None] * self.v[self._index_kv(item, head)]
 
     def word(self, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
         """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
-        at = self._index(item, head)
-        kv = self._index(item, head // (self.q.shape[-3] // self.k.shape[-3]) if self.headed else 0)
-        weights, v = self.weights[at][row], self.v[kv]
-        terms = weights[:, None] * v  # (M, D)
-        labels = [*self._names(1, len(v)), say("steps.word.sum", lang)]
+        weights, terms = self.weights[self._index(item, head)][row], self.terms(row, head=head, item=item)
+        labels = [*self._names(1, len(terms)), say("steps.word.sum", lang)]
         table = np.vstack([terms, terms.sum(0)])
         shares = np.append(weights, weights.sum())[:, None]
-        columns = [say("steps.word.weight", lang), *(f"×V{j}" for j in range(v.shape[1]))]
+        columns = [say("steps.word.weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
         title = say("steps.word", lang, word=self._names(0, self.scores.shape[-2])[row])
         return "\n".join([title, *_indent(grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
+
+    def _origin(self, lang: str | None) -> list[str]:
+        """Where q, k and v come from, in a sentence or two."""
+        if self.x is None:
+            return [say("steps.given", lang)]
+        left_out = [name for name in ("w_q", "w_k", "w_v") if getattr(self, name) is None]
+        told = [] if len(left_out) == 3 else [say(f"steps.project{'.cross' if self.memory is not None else ''}", lang)]
+        if left_out:
+            of = "x" if self.memory is None else "memory"
+            equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else of}" for name in left_out)
+            told.append(say("steps.identity", lang, names=all_of(name.capitalize() for name in left_out), equal=equal))
+        return told
+
+    def _scaling(self, lang: str | None) -> tuple[str, Array, list[str]]:
+        """Step 2 as it was done: the title with its formula, the scores and a sentence for each part."""
+        d = self.q.shape[-1]
+        usual = np.isclose(self.scale, d**-0.5)
+        key = "steps.scaled" if usual else "steps.scaled.off" if self.scale == 1 else "steps.scaled.own"
+        formula = "scores/√d" if usual else f"scores × {self.scale:.4g}"
+        told = [say(key, lang, scale=self.scale, d=d)]
+        if self.softcap is not None:
+            formula = f"{self.softcap:.4g}·tanh(({formula})/{self.softcap:.4g})"
+            told.append(say("steps.softcap", lang, softcap=self.softcap))
+        if self.bias is not None:
+            formula += " + bias"
+            told.append(say("steps.bias", lang))
+        return f"2  scaled = {formula}", self.scaled, told
+
+    def _index_kv(self, item: int, head: int) -> tuple[int, ...]:
+        return self._index(item, head // (self.q.shape[-3] // self.k.shape[-3]) if self.headed else 0)
 
     def _index(self, item: int, head: int) -> tuple[int, ...]:
         return ((item,) if self.batched else ()) + ((head,) if self.headed else ())
@@ -143,6 +193,9 @@ class Steps:
     def _names(self, axis: int, size: int) -> list[str]:
         given = (self.queries, self.keys)[axis]
         return list(given) if given is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
+
+
+_GIVEN = ("x", "memory", "w_q", "w_k", "w_v", "w_o", "bias", "sinks")
 
 
 def steps(
@@ -172,8 +225,12 @@ def steps(
     x = _array("x", x, (2, 3))
     source = x if memory is None else _array("memory", memory, (2, 3))
     if x.ndim != source.ndim or x.shape[:-2] != source.shape[:-2]:
-        raise ValueError(f"x is {x.shape} but memory is {source.shape}: both need the same batch")
-    q, k, v = _project("w_q", x, w_q), _project("w_k", source, w_k), _project("w_v", source, w_v)
+        raise Problem("problem.shape.memory", x=x.shape, memory=source.shape)
+    if memory is None and memory_names is not None:
+        raise Problem("problem.names.memory")
+    given = (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o))
+    matrices: dict[str, Any] = {name: None if w is None else _array(name, w, (2,)) for name, w in given}
+    q, k, v = (_project(name, t, matrices[name]) for name, t in (("w_q", x), ("w_k", source), ("w_v", source)))
     for name, t in (("q", q), ("k", k), ("v", v)):
         if n_head < 1 or t.shape[-1] % n_head:
             raise Problem("problem.heads", name=name, width=t.shape[-1], n_head=n_head)
@@ -185,21 +242,19 @@ def steps(
     batched = x.ndim == 3
     q4, k4, v4 = (cut(t) if batched else cut(t)[None] for t in (q, k, v))
     done = _attention(q4, k4, v4, mask, scale)
-    output = _merge(done["heads"] if batched else done["heads"][0])
-    if w_o is not None:
-        output = _project("w_o", output, w_o)
+    output = _project("w_o", _merge(done["heads"] if batched else done["heads"][0]), matrices["w_o"])
     squeeze = (slice(None) if batched else 0, 0 if n_head == 1 else slice(None))
-    keys = memory_names if memory is not None else names
     return Steps(
         **{name: t[squeeze] for name, t in done.items()},
+        **matrices,
         output=output,
         scale=_scale(scale, q4.shape[-1]),
         batched=batched,
         headed=n_head > 1,
-        made="given" if w_q is None else "project" if memory is None else "project.cross",
-        w_o=None if w_o is None else _array("w_o", w_o, (2,)),
-        queries=_checked("names", names, x.shape[-2]),
-        keys=_checked("names of keys", keys, source.shape[-2]),
+        x=x,
+        memory=None if memory is None else source,
+        queries=_checked("problem.names", names, x.shape[-2]),
+        keys=_checked("problem.names.keys", names if memory is None else memory_names, source.shape[-2]),
     )
 
 
@@ -218,30 +273,38 @@ def from_qkv(
 ) -> Steps:
     """Attention from q, k, v themselves: (N, D), (B, N, D) or (B, H, N, D); k and v may have fewer heads (grouped).
 
-    `bias` is added after scaling, `softcap` bends scores to ±softcap by tanh, `sinks` (H,) is a score per head that
-    takes its share of the softmax and gives nothing.
+    In this order: the scores are scaled; `softcap` bends them to ±softcap by tanh; `bias`, whatever broadcasts to
+    (B, H, N, M), is added, −inf in it hiding that pair; the mask hides. `sinks` (H,) is a score per head that takes its
+    share of the softmax and gives nothing.
 
     >>> from_qkv([[3, 0]], [[3, 0], [2, 0], [1, 0]], [[1, 0], [0, 1], [0, 0]], scale=1).weights.round(3).tolist()
     [[0.95, 0.047, 0.002]]
     """
     q, k, v = (_array(name, t, (2, 3, 4)) for name, t in (("q", q), ("k", k), ("v", v)))
     if not q.ndim == k.ndim == v.ndim:
-        raise ValueError(f"q, k, v are {q.shape}, {k.shape}, {v.shape}: give all three the same number of axes")
+        raise Problem("problem.shape.same", q=q.shape, k=k.shape, v=v.shape)
     lift: Any = {2: (None, None), 3: (slice(None), None), 4: ()}[q.ndim]
-    done = _attention(q[lift], k[lift], v[lift], mask, scale, bias, softcap, sinks)
+    check_shapes(*(t[lift].shape for t in (q, k, v)))
+    heads, scores = q[lift].shape[1], (*q[lift].shape[:3], k.shape[-2])
+    added = None if bias is None else _bias(bias, q.ndim, scores)
+    if softcap is not None and not 0 < softcap < np.inf:
+        raise Problem("problem.softcap", value=softcap)
+    drains = None if sinks is None else _sinks(sinks, heads)
+    done = _attention(q[lift], k[lift], v[lift], mask, scale, added, softcap, drains)
     drop: Any = {2: (0, 0), 3: (slice(None), 0), 4: ()}[q.ndim]
     done = {name: t[drop] for name, t in done.items()}
-    output = done["heads"] if q.ndim < 4 else _merge(done["heads"])
+    key_names = names if memory_names is None and q.shape[-2] == k.shape[-2] else memory_names
     return Steps(
         **done,
-        output=output,
+        output=done["heads"] if q.ndim < 4 else _merge(done["heads"]),
         scale=_scale(scale, q.shape[-1]),
         batched=q.ndim > 2,
         headed=q.ndim == 4,
-        queries=_checked("names", names, q.shape[-2]),
-        keys=_checked("names of keys", memory_names if memory_names is not None else names, k.shape[-2])
-        if memory_names is not None or q.shape[-2] == k.shape[-2]
-        else None,
+        bias=added,
+        softcap=softcap,
+        sinks=drains,
+        queries=_checked("problem.names", names, q.shape[-2]),
+        keys=_checked("problem.names.keys", key_names, k.shape[-2]),
     )
 
 
@@ -249,17 +312,17 @@ def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
     """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if len(shape) != 4:
-            raise ValueError(f"{name} is {tuple(shape)}: it needs four axes (batch, heads, tokens, head width)")
+            raise Problem("problem.shape.axes", name=name, shape=tuple(shape))
     if not q[0] == k[0] == v[0]:
-        raise ValueError(f"batches differ: q has {q[0]}, k has {k[0]}, v has {v[0]}; give all three the same batch")
+        raise Problem("problem.shape.batch", q=q[0], k=k[0], v=v[0])
     if q[3] != k[3]:
-        raise ValueError(f"q is {q[3]} wide but k is {k[3]}: a dot product needs equal widths")
+        raise Problem("problem.shape.width", q=q[3], k=k[3])
     if k[2] != v[2]:
-        raise ValueError(f"there are {k[2]} keys but {v[2]} values: give one value per key")
+        raise Problem("problem.shape.values", k=k[2], v=v[2])
     if k[1] != v[1]:
-        raise ValueError(f"k has {k[1]} heads but v has {v[1]}: give both the same")
+        raise Problem("problem.shape.heads", k=k[1], v=v[1])
     if k[1] == 0 or q[1] % k[1]:
-        raise ValueError(f"{q[1]} query heads don't divide over {k[1]} key heads: the first must be a multiple")
+        raise Problem("problem.shape.groups", q=q[1], k=k[1])
 
 
 def softmax(x: Array, sinks: Array | None = None) -> Array:
@@ -270,11 +333,13 @@ def softmax(x: Array, sinks: Array | None = None) -> Array:
     top = x.max(-1, keepdims=True, initial=-np.inf)
     if sinks is not None:
         top = np.maximum(top, sinks)
-    raised = np.exp(x - np.where(np.isneginf(top), 0.0, top))
-    total = raised.sum(-1, keepdims=True)
-    if sinks is not None:
-        total = total + np.exp(sinks - np.where(np.isneginf(top), 0.0, top))
-    return np.divide(raised, total, out=np.zeros_like(raised), where=total > 0)
+    top = np.where(np.isneginf(top), 0.0, top)  # −inf − −inf would be NaN
+    with np.errstate(over="ignore"):  # what lies 1e308 below the maximum weighs 0, and so does −inf
+        raised = np.exp(x - top)
+        total = raised.sum(-1, keepdims=True)
+        if sinks is not None:
+            total = total + np.exp(sinks - top)
+    return np.divide(raised, total, out=np.zeros_like(raised), where=total != 0)  # a NaN stays one
 
 
 def sinusoid(n: int, width: int, base: float = 10000.0, offset: int = 0) -> Array:
@@ -295,29 +360,70 @@ def _attention(
     v: Array,
     mask: "masks.Mask | ArrayLike | None",
     scale: float | None,
-    bias: ArrayLike | None = None,
+    bias: Array | None = None,
     softcap: float | None = None,
-    sinks: ArrayLike | None = None,
+    sinks: Array | None = None,
 ) -> dict[str, Any]:
     """The five steps on (B, H, N, D)."""
     check_shapes(q.shape, k.shape, v.shape)
     per_kv = q.shape[1] // k.shape[1]
     allowed = masks.resolve(mask).array(q.shape[2], k.shape[2], batch=q.shape[0], heads=q.shape[1])
+    factor = _scale(scale, q.shape[-1])
 
-    scores = q @ np.repeat(k, per_kv, axis=1).swapaxes(-1, -2)  # (B, H, N, M)
-    scaled = scores * _scale(scale, q.shape[-1])
-    if bias is not None:
-        scaled = scaled + np.asarray(bias, dtype=np.float64)
-    if softcap is not None:
-        scaled = softcap * np.tanh(scaled / softcap)
-    masked = np.where(allowed, scaled, -np.inf)
-    weights = softmax(masked, None if sinks is None else np.asarray(sinks, dtype=np.float64).reshape(1, -1, 1, 1))
-    heads = weights @ np.repeat(v, per_kv, axis=1)  # (B, H, N, D)
+    with np.errstate(all="ignore"):  # what overflows is refused in a sentence instead
+        scores = q @ np.repeat(k, per_kv, axis=1).swapaxes(-1, -2)  # (B, H, N, M)
+        scaled = scores * factor
+        if softcap is not None:
+            scaled = softcap * np.tanh(scaled / softcap)
+        if bias is not None:
+            scaled = scaled + bias
+        masked = np.where(allowed, scaled, -np.inf)
+        finite("scores", scores)
+        finite("scaled", scaled if bias is None else np.where(np.isneginf(bias), 0.0, scaled))
+        weights = softmax(masked, None if sinks is None else sinks.reshape(1, -1, 1, 1))
+        heads = weights @ np.repeat(v, per_kv, axis=1)  # (B, H, N, D)
+    finite("output", heads)
     return dict(q=q, k=k, v=v, scores=scores, scaled=scaled, masked=masked, weights=weights, heads=heads)
 
 
+def finite(name: str, result: Array) -> Array:
+    """The result, refused where it left what float64 holds: a reference that says inf or NaN would be none."""
+    if not np.isfinite(result).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+        raise Problem("problem.overflow", name=name, value=result[place].item(), place=place)
+    return result
+
+
 def _scale(scale: float | None, d: int) -> float:
-    return d**-0.5 if scale is None else float(scale)
+    if scale is None:
+        return d**-0.5
+    try:
+        value = float(scale)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not np.isfinite(value):
+        raise Problem("problem.scale", value=scale)
+    return value
+
+
+def _bias(given: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
+    bias = _numbers("bias", given)
+    if bias.ndim == axes == 3:
+        bias = bias[:, None]  # one per item, as with a mask of three axes
+    if bias.ndim > 4 or any(has not in (1, size) for has, size in zip(bias.shape[::-1], scores[::-1], strict=False)):
+        raise Problem("problem.bias", shape=bias.shape, scores=scores)
+    bad = np.isnan(bias) | np.isposinf(bias)
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise Problem("problem.bias.value", value=bias[place].item(), place=place)
+    return bias
+
+
+def _sinks(given: ArrayLike, heads: int) -> Array:
+    sinks = _numbers("sinks", given)
+    if sinks.shape != (heads,) or not np.isfinite(sinks).all():
+        raise Problem("problem.sinks", shape=sinks.shape if sinks.shape != (heads,) else sinks.tolist(), heads=heads)
+    return sinks
 
 
 def _merge(heads: Array) -> Array:
@@ -326,32 +432,42 @@ def _merge(heads: Array) -> Array:
     return side_by_side.reshape(*lead, n_head * d)
 
 
-def _project(name: str, x: Array, w: ArrayLike | None) -> Array:
+def _project(name: str, x: Array, w: Array | None) -> Array:
     if w is None:
         return x
-    w = _array(name, w, (2,))
     if w.shape[0] != x.shape[-1]:
         raise Problem("problem.rows", name=name, shape=w.shape, width=x.shape[-1])
-    return x @ w
+    with np.errstate(all="ignore"):
+        return finite({"w_q": "q", "w_k": "k", "w_v": "v"}.get(name, "output"), x @ w)
+
+
+def _numbers(name: str, value: ArrayLike) -> Array:
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind == "c":
+            raise TypeError
+        return given.astype(np.float64)
+    except OverflowError:
+        raise Problem("problem.large", name=name) from None
+    except (TypeError, ValueError):
+        raise Problem("problem.matrix", name=name) from None
 
 
 def _array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise Problem("problem.matrix", name=name, reason=error) from None
+    array = _numbers(name, value)
     if array.ndim not in axes:
-        wanted = " or ".join(map(str, axes))
-        raise Problem("problem.axes", name=name, axes=array.ndim, shape=array.shape, wanted=wanted)
+        raise Problem("problem.axes", name=name, axes=array.ndim, shape=array.shape, wanted=one_of(axes))
+    if array.shape[-1] == 0:
+        raise Problem("problem.none", name=name, shape=array.shape)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise Problem("problem.nonfinite", name=name, value=array[place].item(), place=place)
     return array
 
 
-def _checked(what: str, names: Sequence[str] | None, size: int) -> tuple[str, ...] | None:
+def _checked(key: str, names: Sequence[str] | None, size: int) -> tuple[str, ...] | None:
     if names is not None and len(names) != size:
-        raise ValueError(f"{len(names)} {what} were given for {size} tokens: give one each")
+        raise Problem(key, given=len(names), size=size)
     return None if names is None else tuple(names)
 
 
@@ -359,5 +475,5 @@ def _indent(text: str) -> list[str]:
     return ["     " + line for line in text.split("\n")]
 
 
-def _without_infinity(value: Any) -> Any:
-    return [_without_infinity(v) for v in value] if isinstance(value, list) else None if value == -np.inf else value
+def _plain(table: Array) -> Any:
+    return table.tolist() if np.isfinite(table).all() else np.where(np.isneginf(table), np.array(None), table).tolist()

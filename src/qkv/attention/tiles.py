@@ -8,14 +8,15 @@ N queries, M keys, D head width.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
-from ..words import say
+from ..words import Problem, say
 from . import masks
-from .steps import Array, Steps, from_qkv
+from .steps import Array, Steps, finite, from_qkv
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,7 @@ class Tile:
     """What is known after one block of keys."""
 
     keys: slice
+    best: Array  # (N,)   the block's own largest score, −inf where all of it is hidden
     largest: Array  # (N,)   running maximum, −inf while nothing was allowed
     total: Array  # (N,)   running Σ e^(score − largest)
     output: Array  # (N, D) running Σ e^(score − largest)·v, not yet divided
@@ -49,6 +51,23 @@ class Tiles:
     def __repr__(self) -> str:
         return f"<Tiles: {len(self.tiles)} blocks of {self.block} keys, difference {self.difference:.1e}>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers; the −inf of a query that has seen nothing becomes None."""
+        blocks = [
+            {
+                "keys": list(range(tile.keys.start, tile.keys.stop)),
+                "largest": [None if value == -np.inf else value for value in tile.largest.tolist()],
+                **{name: getattr(tile, name).tolist() for name in ("total", "output", "shrink")},
+            }
+            for tile in self.tiles
+        ]
+        return {
+            "block": self.block,
+            "tiles": blocks,
+            "output": self.output.tolist(),
+            "difference": self.difference,
+        }
+
     def show(self, row: int = -1, *, name: str | None = None, lang: str | None = None, digits: int = 3) -> str:
         """One query's running maximum, sum and output after each block; by default the last query's."""
         row = range(len(self.output))[row]
@@ -56,8 +75,8 @@ class Tiles:
         lines = [say("tiles.title", lang, block=self.block), say("tiles.row", lang, word=name)]
         before = -np.inf
         for tile in self.tiles:
-            new = tile.largest[row]
-            key = "tiles.block.empty" if new == -np.inf else "tiles.block.first" if before == -np.inf else "tiles.block"
+            new, hidden = tile.largest[row], tile.best[row] == -np.inf
+            key = "tiles.block.empty" if hidden else "tiles.block.first" if before == -np.inf else "tiles.block"
             span = dict(low=tile.keys.start, high=tile.keys.stop - 1, old=grid.number(before), new=grid.number(new))
             lines += ["", "  " + say(key, lang, **span, shrink=float(tile.shrink[row]))]
             lines.append(f"    {say('tiles.sum', lang)} {grid.number(tile.total[row], digits)}")
@@ -83,11 +102,11 @@ def tiles(
     (2, True)
     """
     if block < 1:
-        raise ValueError(f"a block of {block} keys holds nothing; give 1 or more")
-    q, k, v = (np.asarray(t, dtype=np.float64) for t in (q, k, v))
-    if q.ndim != 2:
-        raise ValueError(f"tiles shows one head: q is {q.shape}, it needs (N, D)")
+        raise Problem("problem.tiles.block", block=block)
     plain = from_qkv(q, k, v, mask, scale)
+    q, k, v = plain.q, plain.k, plain.v
+    if q.ndim != 2:
+        raise Problem("problem.tiles.axes", shape=q.shape)
     n, m = len(q), len(k)
     rule = masks.resolve(mask)
 
@@ -97,12 +116,14 @@ def tiles(
         keys = slice(start, min(start + block, m))
         scores = q @ k[keys].T * plain.scale  # (N, block)
         scores = np.where(rule.array(n, m, cols=keys)[0, 0], scores, -np.inf)
-        new = np.maximum(largest, scores.max(-1))
+        best = scores.max(-1)
+        new = np.maximum(largest, best)
         floor = np.where(np.isneginf(new), 0.0, new)  # −inf − −inf is NaN: a row that saw nothing stays at 0
-        shrink = np.exp(largest - floor)
-        raised = np.exp(scores - floor[:, None])  # (N, block)
-        largest, total = new, total * shrink + raised.sum(-1)
-        output = output * shrink[:, None] + raised @ v[keys]  # (N, D)
-        seen.append(Tile(keys, largest, total, output, shrink))
+        with np.errstate(over="ignore"):  # e^(−1e308 − 1e308) is 0; a sum that overflows is refused
+            shrink = np.exp(largest - floor)
+            raised = np.exp(scores - floor[:, None])  # (N, block)
+            largest, total = new, total * shrink + raised.sum(-1)
+            output = finite("running output", output * shrink[:, None] + raised @ v[keys])  # (N, D)
+        seen.append(Tile(keys, best, largest, total, output, shrink))
     divided = np.divide(output, total[:, None], out=np.zeros_like(output), where=total[:, None] > 0)
     return Tiles(tuple(seen), divided, plain, block)

@@ -24,11 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help=both(
             f"one or more of {listed}; each is drawn, then all combined by & (within one, & | ~ work too)",
-            f"一个或几个：{listed}；先各画一个，再画它们的 &（一个里面也可以写 & | ~）",
+            f"一个或几个：{listed}；先分别画出，再画它们用 & 合并的结果（每个里面也可以写 & | ~）",
         ),
     )
     parser.add_argument("--n", type=int, default=8, help=both("number of queries", "查询的个数"))
-    parser.add_argument("--keys", type=int, help=both("number of keys, if not the same", "键的个数（不同于查询时）"))
+    parser.add_argument("--keys", type=int, help=both("number of keys, if not the same", "键的个数（与查询不同时）"))
     parser.add_argument("--json", action="store_true", help=both("as JSON instead of a drawing", "输出 JSON 而不是图"))
 
 

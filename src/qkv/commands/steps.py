@@ -1,9 +1,10 @@
 """qkv steps: attention computed step by step, on a sentence or on one's own matrices."""
 
 import argparse
+import difflib
 import json
 import re
-import zipfile
+import unicodedata
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import numpy as np
 
 from ..attention import masks
 from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
-from ..attention.tiles import tiles
-from ..words import Problem, both, say
+from ..attention.tiles import Tiles, tiles
+from ..words import Problem, all_of, both, say
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -21,9 +22,13 @@ EXAMPLES = [
     "qkv steps 今天天气真好，我想出去玩 --word 玩 --heads 2",
     'qkv steps "I love Beijing" --memory "我 爱 北京"',
     'qkv steps "a b [PAD]" --mask padding --tiles 2',
-    "qkv steps --file matrices.json --no-scale",
+    "qkv steps --file examples/matrices.json --no-scale",
 ]
 PADDING = "[PAD]"
+WIDEST = 4096
+# What a file may hold beside q, k, v and beside x.
+BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
+BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,19 +39,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help=both(
             "the words, with spaces between; Chinese without spaces is cut into characters",
-            "一句话；词之间用空格，没有空格的中文按字切开",
+            "一句话；词之间用空格隔开，没有空格的中文按字切分",
         ),
     )
     add(
         "--file",
         metavar="FILE",
         help=both(
-            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v",
-            "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v",
+            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json)",
+            "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v（见 examples/matrices.json）",
         ),
     )
     add("--heads", type=int, default=1, metavar="H", help=both("number of heads (1)", "头数（1）"))
-    add("--head", type=int, default=0, metavar="I", help=both("which head to show, from 0", "显示哪个头，从 0 数起"))
+    add(
+        "--head",
+        type=int,
+        default=0,
+        metavar="I",
+        help=both("which head to show, from 0", "显示哪个头（从 0 开始编号）"),
+    )
     add(
         "--mask",
         metavar="MASK",
@@ -73,46 +84,77 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="B",
         help=both(
-            "also B keys at a time, as flash attention does", "再用每次 B 个键的办法算一遍（flash attention 的原理）"
+            "also B keys at a time, as flash attention does", "再分块算一遍，每次 B 个键（flash attention 的原理）"
         ),
     )
-    add("--seed", type=int, default=0, metavar="S", help=both("draws the vectors (0)", "随机数种子（0）"))
-    add("--json", action="store_true", help=both("every number as JSON", "以 JSON 输出所有的数"))
+    add("--seed", type=int, metavar="S", help=both("draws the vectors (0)", "随机数种子（0）"))
+    add("--json", action="store_true", help=both("every number as JSON", "以 JSON 输出全部数值"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
     if (options.text is None) == (options.file is None):
         raise Problem("problem.text.or.file")
-    if options.heads < 1:
-        raise Problem("problem.number", option="--heads", value=options.heads, wanted="1, 2, 3, …")
-    preamble, done = _from_file(options) if options.file else _from_text(options)
+    for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
+        if value is not None and value < 1:
+            raise Problem("problem.number", option=option, value=value, wanted="1, 2, 3, …")
+    preamble, done = _from_text(options) if options.file is None else _from_file(options)
     heads = done.scores.shape[-3] if done.headed else 1
     if not 0 <= options.head < heads:
         raise Problem("problem.number", option="--head", value=options.head, wanted=f"0 … {heads - 1}")
-    if options.json:
-        print(json.dumps({"made": preamble, **done.to_dict()}, ensure_ascii=False, allow_nan=False))
-        return
     rows = [] if options.word is None else _find(done, options.word)
-    if options.tiles is not None and options.tiles < 1:
-        raise Problem("problem.number", option="--tiles", value=options.tiles, wanted="1, 2, 3, …")
+    blocks = None if options.tiles is None else _tiles(done, options)
+    if options.json:
+        plain = {"made": preamble, **done.to_dict()}
+        if rows:
+            terms = [{"row": row, "terms": done.terms(row, head=options.head).tolist()} for row in rows]
+            plain["word"] = {"word": options.word, "head": options.head, "rows": terms}
+        if blocks is not None:
+            plain["tiles"] = {"head": options.head, **blocks.to_dict()}
+        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+        return
     print("\n".join(preamble) + "\n\n" + done.show(head=options.head))
     for row in rows:
         print("\n" + done.word(row, head=options.head))
-    if options.tiles is not None:
-        print("\n" + _tiles(done, options, rows[-1] if rows else -1))
+    if blocks is not None:
+        row = rows[-1] if rows else -1
+        print("\n" + blocks.show(row, name=_query_names(done)[row]))
 
 
 def tokens(text: str) -> list[str]:
     """Words between spaces, punctuation apart; a text without spaces that has 汉字 is cut into characters.
 
+    Accents and vowel signs stay with their letter, however they are written (the text is brought to NFC first).
+
     >>> tokens("The cat sat."), tokens("我 爱 北京"), tokens("我爱GPT！")
     (['The', 'cat', 'sat', '.'], ['我', '爱', '北京'], ['我', '爱', 'GPT', '！'])
+    >>> tokens("दिल्ली"), tokens("cafe\u0301 don't")
+    (['दिल्ली'], ['café', "don't"])
     """
-    special = r"\[[A-Z]+\]"
-    if re.search(r"\s", text.strip()):
-        return re.findall(rf"{special}|\w+(?:['’\-]\w+)*|[^\w\s]", text)
-    return re.findall(rf"{special}|[\u3400-\u9fff\u3040-\u30ff]|[^\W\u3400-\u9fff\u3040-\u30ff]+|[^\w\s]", text)
+    text = unicodedata.normalize("NFC", text).strip()
+    by_character = re.search(r"\s", text) is None
+    found: list[str] = []
+    for i, part in enumerate(re.split(r"(\[[A-Z]+\])", text)):
+        if i % 2:  # [PAD] and its like
+            found.append(part)
+            continue
+        kinds = "".join(_kind(c, by_character) for c in part)
+        spans = re.finditer(r"[wm]+(?:jw[wm]*)*|[^s]m*", kinds)  # one letter per character, so the places are the same
+        found += [part[span.start() : span.end()] for span in spans]
+    return found
+
+
+def _kind(c: str, by_character: bool) -> str:
+    """w in a word, m a mark on the character before it, j joins two words, c a 汉字 by itself, s space, p the rest."""
+    if unicodedata.category(c)[0] == "M" or c in "\u200c\u200d":
+        return "m"
+    if c.isspace():
+        return "s"
+    if c in "'’-":
+        return "j"
+    if by_character and re.match("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]", c):
+        return "c"
+    return "w" if c.isalnum() or c == "_" else "p"
 
 
 def word_vectors(words: list[str], dim: int, seed: int) -> Array:
@@ -122,26 +164,32 @@ def word_vectors(words: list[str], dim: int, seed: int) -> Array:
 
 
 def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
+    for text in (options.text, options.memory or ""):
+        if broken := re.search("[\ud800-\udfff]", text):  # how Python passes on bytes that are not UTF-8
+            raise Problem("problem.utf8", place=broken.start() + 1)
     words = tokens(options.text)
     memory = None if options.memory is None else tokens(options.memory)
     if not words or memory == []:
         raise Problem("problem.empty")
+    if options.dim is None and 4 * options.heads > WIDEST:
+        raise Problem("problem.number", option="--heads", value=options.heads, wanted=f"1 … {WIDEST // 4}")
     dim = 4 * options.heads if options.dim is None else options.dim
-    if not 1 <= dim <= 4096 or options.seed < 0:
-        option, value = ("--dim", dim) if options.seed >= 0 else ("--seed", options.seed)
-        raise Problem(
-            "problem.number", option=option, value=value, wanted="1 … 4096" if option == "--dim" else "0, 1, 2, …"
-        )
-    x = word_vectors(words, dim, options.seed)
-    source = None if memory is None else word_vectors(memory, dim, options.seed)
-    lines = [say("steps.drawn", dim=dim, seed=options.seed)]
+    seed = options.seed or 0
+    if not 1 <= dim <= WIDEST:
+        raise Problem("problem.number", option="--dim", value=dim, wanted=f"1 … {WIDEST}")
+    if seed < 0:
+        raise Problem("problem.number", option="--seed", value=seed, wanted="0, 1, 2, …")
+    x = word_vectors(words, dim, seed)
+    source = None if memory is None else word_vectors(memory, dim, seed)
+    drawn = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
+    lines = [say("steps.drawn", dim=dim, seed=seed, matrices=all_of(drawn))]
     if options.position:
         x = x + sinusoid(len(words), dim)
         source = None if memory is None or source is None else source + sinusoid(len(memory), dim)
         lines.append(say("steps.position"))
     elif len(set(words)) < len(words):
         lines.append(say("steps.same"))
-    draw = np.random.default_rng([options.seed, 0])
+    draw = np.random.default_rng([seed, 0])
     w_q, w_k, w_v, w_o = draw.standard_normal((4, dim, dim)) / np.sqrt(dim)
     done = steps(
         x,
@@ -164,13 +212,18 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     for option, value in inside.items():
         if value is not None:
             raise Problem("problem.only.text", option=option, inside="x, w_q, w_k, w_v, memory")
-    tables = read_matrices(Path(options.file))
+    if options.seed is not None:
+        raise Problem("problem.seed.file")
+    tables = read_matrices(options.file)
     mask = None if options.mask is None else masks.parse(options.mask)
     if "mask" in tables:
-        given = masks.dense(np.asarray(tables["mask"]))
+        given = masks.dense(_mask(tables["mask"]))
         mask = given if mask is None else mask & given
     scale = 1.0 if options.no_scale else None
-    names: dict[str, Any] = {"names": _names(tables.get("names")), "memory_names": _names(tables.get("memory_names"))}
+    names: dict[str, Any] = {name: _names(name, tables.get(name)) for name in ("names", "memory_names")}
+    for name in tables.keys() - {"mask", "names", "memory_names"}:
+        if 0 in (shape := _shape(tables[name])):
+            raise Problem("problem.none", name=name, shape=shape)
     if "q" in tables:
         if options.heads != 1:
             raise Problem("problem.only.text", option="--heads", inside="q: (1, heads, N, D)")
@@ -178,50 +231,100 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     else:
         weights: dict[str, Any] = {key: tables.get(key) for key in ("w_q", "w_k", "w_v", "w_o", "memory")}
         done = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
-    shapes = ", ".join(f"{key} {np.shape(tables[key])}" for key in tables if not key.endswith("names"))
+    shapes = ", ".join(f"{key} {_shape(tables[key])}" for key in tables if not key.endswith("names"))
     return [say("steps.from.file", file=options.file, what=shapes)], done
 
 
-def read_matrices(path: Path) -> dict[str, Any]:
+def read_matrices(file: str) -> dict[str, Any]:
     """The matrices of a .json or .npz file; nothing in it is ever executed."""
-    if not path.is_file():
-        raise Problem("problem.file.missing", file=path)
-    try:
-        if path.suffix == ".json":
-            tables = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(tables, dict):
-                raise ValueError('expected {"q": [[…]], "k": [[…]], "v": [[…]]}')
-        elif path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                tables = {key: archive[key] for key in archive.files}
-        else:
-            raise Problem("problem.file.kind", file=path)
-    except Problem:
-        raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, RecursionError) as error:
-        raise Problem("problem.file.broken", file=path, reason=str(error).split("\n")[0]) from None
+    path = Path(file)
+    if not file or not path.is_file():
+        raise Problem("problem.file.missing", file=file or '""')
+    if path.suffix.lower() not in (".json", ".npz"):
+        raise Problem("problem.file.kind", file=file)
+    tables = _read_json(path) if path.suffix.lower() == ".json" else _read_npz(path)
     if not ({"q", "k", "v"} <= tables.keys() or "x" in tables):
-        raise Problem("problem.file.keys", file=path, keys=", ".join(tables) or "{}")
+        raise Problem("problem.file.keys", file=file, keys=all_of(tables) if tables else "{}")
+    known = BESIDE_X if "x" in tables else BESIDE_Q
+    for key in tables:
+        if key not in known:
+            near = difflib.get_close_matches(key.lower(), known, n=1)
+            name = "problem.file.near" if near else "problem.file.key"
+            raise Problem(name, file=file, key=key or '""', keys=all_of(known), near="".join(near))
     return tables
 
 
-def _names(given: Any) -> list[str] | None:
-    return None if given is None else [str(name) for name in given]
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
+    except json.JSONDecodeError as error:
+        raise Problem("problem.file.json", file=path, line=error.lineno, column=error.colno) from None
+    except UnicodeDecodeError:
+        raise Problem("problem.file.utf8", file=path) from None
+    except (RecursionError, ValueError):  # ValueError: Python reads no numbers of more than 4,300 digits
+        raise Problem("problem.file.deep", file=path) from None
+    if not isinstance(tables, dict):
+        raise Problem("problem.file.table", file=path)
+    return tables
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except MemoryError:
+            raise
+        except Exception:  # a damaged archive raises whatever zipfile, zlib or NumPy stumble over
+            raise Problem("problem.file.npz", file=path) from None
+
+
+def _mask(given: Any) -> Any:
+    """Bool; 1 and 0 mean the same here, since files are often written so."""
+    try:
+        mask = np.asarray(given)
+    except ValueError:
+        raise Problem("problem.matrix", name="mask") from None
+    if mask.dtype == bool:
+        return mask
+    other = [value for value in mask.ravel().tolist() if value not in (0, 1)]
+    if other:
+        raise Problem("problem.mask.file", value=repr(other[0]))
+    return mask == 1
+
+
+def _names(what: str, given: Any) -> list[str] | None:
+    if given is None:
+        return None
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(listed, list) or any(isinstance(name, (list, dict)) for name in listed):
+        raise Problem("problem.names.list", name=what, value=json.dumps(listed, ensure_ascii=False, default=str)[:60])
+    return [str(name) for name in listed]
+
+
+def _shape(table: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(table)
+    except ValueError:  # rows of different lengths, of which `steps` tells
+        return ()
+
+
+def _query_names(done: Steps) -> tuple[str, ...]:
+    return done.queries or tuple(f"q{i}" for i in range(done.scores.shape[-2]))
 
 
 def _find(done: Steps, word: str) -> list[int]:
-    names = done.queries or tuple(f"q{i}" for i in range(done.scores.shape[-2]))
-    rows = [i for i, name in enumerate(names) if name == word]
+    names = _query_names(done)
+    asked = unicodedata.normalize("NFC", word)
+    rows = [i for i, name in enumerate(names) if unicodedata.normalize("NFC", name) == asked]
     if not rows:
-        raise Problem("problem.word", word=word, words=", ".join(dict.fromkeys(names)))
+        raise Problem("problem.word", word=word or '""', words=", ".join(dict.fromkeys(names)))
     return rows
 
 
-def _tiles(done: Steps, options: argparse.Namespace, row: int) -> str:
+def _tiles(done: Steps, options: argparse.Namespace) -> Tiles:
     at = (0,) * done.batched + (options.head,) * done.headed
     per_kv = done.q.shape[-3] // done.k.shape[-3] if done.headed else 1
     at_kv = (0,) * done.batched + (options.head // per_kv,) * done.headed
     allowed = ~np.isneginf(done.masked[at])
-    again = tiles(done.q[at], done.k[at_kv], done.v[at_kv], options.tiles, allowed, done.scale)
-    names = done.queries or tuple(f"q{i}" for i in range(len(again.output)))
-    return again.show(row, name=names[row])
+    return tiles(done.q[at], done.k[at_kv], done.v[at_kv], options.tiles, allowed, done.scale)

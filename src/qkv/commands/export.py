@@ -1,0 +1,32 @@
+"""qkv export: write a model as a folder that transformers loads."""
+
+import argparse
+from pathlib import Path
+
+from ..words import both, say
+from .models import open_model
+
+EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    parser.add_argument(
+        "--to",
+        choices=["hf"],
+        default="hf",
+        help=both("the format: hf, Hugging Face's", "格式：hf，即 Hugging Face 的"),
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=both("where (RUN-hf)", "写到哪里（RUN-hf）"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the folder and say how to load it."""
+    model, tokenizer = open_model(options.model, "export")
+    from ..model.export import export
+
+    folder = options.out or Path(str(options.model).rstrip("/") + "-hf")
+    layout = export(model, tokenizer, folder)
+    how = f"AutoModel{'ForMaskedLM' if model.config.kind == 'encoder' else 'ForCausalLM'}.from_pretrained({str(folder)!r})"
+    print(say("export.done", folder=folder, layout=layout, how=how))

@@ -1,0 +1,82 @@
+"""qkv generate: let a trained GPT go on with a text."""
+
+import argparse
+import sys
+import time
+
+from ..words import both, say
+from .models import need_text, open_model
+
+EXAMPLES = [
+    'qkv generate "ROMEO:" --model runs/lm-shakespeare',
+    'qkv generate "从前" --model runs/lm-mybook --temperature 0.8 --top-k 40 --seed 3',
+    'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
+]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add("text", nargs="?", help=both("how it begins", "开头"))
+    add("--model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    add("--most", type=int, default=200, metavar="N", help=both("new tokens at most (200)", "最多新增多少词元（200）"))
+    add(
+        "--temperature",
+        type=float,
+        default=0.8,
+        metavar="T",
+        help=both("0 takes the likeliest each time (0.8)", "0 表示每次取最可能的（0.8）"),
+    )
+    add("--top-k", type=int, metavar="K", help=both("only the K likeliest", "只在最可能的 K 个里选"))
+    add(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help=both("only the likeliest that make up this share", "只在累计概率达到 P 的里选"),
+    )
+    add(
+        "--repetition-penalty",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help=both("above 1 discourages repeating (1)", "大于 1 时减少重复（1）"),
+    )
+    add("--stop", action="append", default=[], metavar="TEXT", help=both("stop before this text", "遇到这段文字就停"))
+    add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
+    add("--quiet", action="store_true", help=both("only the text, without the speed", "只输出文本，不显示速度"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the text as it grows, then how fast it came."""
+    text = need_text(options.text, EXAMPLES[0])
+    model, tokenizer = open_model(options.model, "generate")
+    from ..model.generate import stream
+
+    ids = tokenizer.encode(text)
+    print(text, end="", flush=True)
+    begun, first, made = time.perf_counter(), 0.0, 0
+
+    def count(token: int) -> None:
+        nonlocal first, made
+        first = first or time.perf_counter() - begun
+        made += 1
+
+    pieces = stream(
+        model,
+        tokenizer,
+        text,
+        most=options.most,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        repetition_penalty=options.repetition_penalty,
+        seed=options.seed,
+        stop=options.stop,
+        on_token=count,
+    )
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
+    if not options.quiet:
+        speed = (made - 1) / max(time.perf_counter() - begun - first, 1e-9) if made > 1 else 0.0
+        print(say("generate.speed", prompt=len(ids), before=first, made=made, speed=f"{speed:.0f}"), file=sys.stderr)

@@ -1,0 +1,237 @@
+"""qkv train: a GPT, a BERT or a translator from one command."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..words import Problem, both, say
+from .progress import bar
+
+EXAMPLES = [
+    "qkv train lm --text mybook.txt",
+    "qkv train lm --text shakespeare --yes",
+    'qkv train mlm --text "books/*.txt" --watch "the cat sat on the mat"',
+    "qkv train translate                      # dates: no file needed",
+    "qkv train translate --pairs en-zh.tsv --preset small",
+    "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
+    "qkv train --resume runs/lm-mybook",
+    "torchrun --nproc-per-node 8 -m qkv train lm --text mybook.txt --parallel fsdp",
+]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add(
+        "task",
+        nargs="?",
+        choices=["lm", "mlm", "translate"],
+        help=both(
+            "lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder)",
+            "lm：下一个词（GPT）；mlm：被遮住的词（BERT）；translate：另一句话（编码器-解码器）",
+        ),
+    )
+    add(
+        "--text",
+        metavar="WHAT",
+        help=both("a file, folder, glob, or data set (see qkv data)", "文件、文件夹、通配符，或数据集（见 qkv data）"),
+    )
+    add("--pairs", metavar="TSV", help=both("source TAB target, one pair a line", "每行一对：原文 TAB 译文"))
+    add(
+        "--out",
+        metavar="RUN",
+        type=Path,
+        help=both("the run's folder (runs/TASK-NAME)", "运行的文件夹（runs/任务-名字）"),
+    )
+    add(
+        "--preset",
+        default="tiny",
+        metavar="NAME",
+        help=both("tiny, small or gpt2 (tiny)", "tiny、small 或 gpt2（tiny）"),
+    )
+    add("--steps", type=int, metavar="N", help=both("how many steps", "训练多少步"))
+    add("--seed", type=int, metavar="S", help=both("draws weights and batches (0)", "随机数种子（0）"))
+    add("--batch", type=int, metavar="B", help=both("rows per step", "每步多少行"))
+    add("--context", type=int, metavar="N", help=both("tokens per row", "每行多少词元"))
+    add("--lr", type=float, metavar="X", help=both("learning rate", "学习率"))
+    add("--eval-every", type=int, metavar="N", help=both("steps between evaluations", "每多少步评估一次"))
+    add(
+        "--checkpoint-every",
+        type=int,
+        metavar="N",
+        help=both("steps between checkpoints (about every 30 s)", "每多少步存一次（约每 30 秒）"),
+    )
+    add(
+        "--tokenizer",
+        default="auto",
+        choices=["auto", "characters", "bytes", "bpe"],
+        help=both("how text is cut", "怎样切分文本"),
+    )
+    add(
+        "--watch",
+        metavar="SENTENCE",
+        help=both("keep this sentence's attention at every evaluation", "每次评估都记录这句话的注意力"),
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=both("any other setting, of the model or the run", "模型或训练的任何其他设置"),
+    )
+    add("--resume", type=Path, metavar="RUN", help=both("go on with a run", "接着训练"))
+    add(
+        "--parallel",
+        choices=["ddp", "fsdp"],
+        help=both("with torchrun: how processes share (ddp)", "配合 torchrun：多进程方式（ddp）"),
+    )
+    add("--yes", action="store_true", help=both("fetch the data set if it isn't here", "数据集不在本机时就下载"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Begin or go on, show a live line, end with where to go from here."""
+    if (options.task is None) == (options.resume is None):
+        raise Problem("problem.train.what")
+    if options.task is not None and options.task != "translate" and options.text is None:
+        raise Problem("problem.train.text", task=options.task)
+    if options.yes:
+        _fetch(options.text or options.pairs)
+
+    from ..train.loop import Stopped
+    from ..train.parallelize import world_from_environment
+    from ..train.run import resume, start
+
+    world = world_from_environment(options.parallel)
+    if options.resume is not None:
+        going = resume(options.resume, world, options.text)
+    else:
+        with bar(both("preparing the text", "准备文本"), show=world.first) as progress:
+            going = start(
+                options.task,
+                out=options.out,
+                source=options.text,
+                pairs=options.pairs,
+                name=options.preset,
+                changes=_changes(options),
+                tokenizer=options.tokenizer,
+                watch=options.watch,
+                world=world,
+                progress=progress,
+            )
+    line = Line(going, quiet=not world.first)
+    line.introduce()
+    try:
+        state = going.train(line.report)
+    except Stopped as stopped:
+        line.end(say("train.stopped", step=stopped.step, run=going.folder))
+        return 130
+    line.end(say("train.done", run=going.folder, loss=state["best_loss"], step=state["best_step"]))
+    if world.first:
+        print(_next(going))
+    return 0
+
+
+def _changes(options: argparse.Namespace) -> dict[str, Any]:
+    from ..model.config import read_value
+
+    changes: dict[str, Any] = {}
+    for assignment in options.set:
+        name, sign, value = assignment.partition("=")
+        if not sign:
+            raise Problem("problem.set", text=assignment)
+        changes[name.strip()] = read_value(value.strip())
+    for name in ("steps", "seed", "batch", "context", "lr", "eval_every", "checkpoint_every"):
+        if getattr(options, name) is not None:
+            changes[name] = getattr(options, name)
+    return changes
+
+
+def _fetch(name: str | None) -> None:
+    from .. import store
+
+    if name is not None and any(item.name == name for item in store.listing("data")) and store.path(name) is None:
+        with bar(both(f"fetching {name}", f"下载 {name}")) as progress:
+            store.get(name, progress)
+
+
+def _next(going: Any) -> str:
+    run = going.folder
+    return {
+        "lm": f'qkv generate "…" --model {run}',
+        "mlm": f'qkv fill "… [MASK] …" --model {run}',
+        "translate": f'qkv translate "…" --model {run}',
+    }[going.task.name]
+
+
+class Line:
+    """The live line: step, loss, validation loss, speed, share of the machine's peak, time left."""
+
+    def __init__(self, going: Any, quiet: bool) -> None:
+        self.going, self.quiet = going, quiet
+        self.live = sys.stdout.isatty()
+        self.validation: float | None = None
+        self.shown = 0.0
+        self.peak = 0.0
+
+    def introduce(self) -> None:
+        """Say what will happen, and what was chosen why."""
+        if self.quiet:
+            return
+        model, settings = self.going.model, self.going.settings
+        print(
+            say(
+                "train.model",
+                n=f"{model.count():,}",
+                layers=model.config.n_layer,
+                width=model.config.width,
+                vocab=model.config.vocab,
+            )
+        )
+        for key, values in self.going.why:
+            print("  " + say(key, **values))
+        first = 0 if self.going.state is None else self.going.state["step"]
+        print(say("train.from" if first else "train.begin", first=first, last=settings.steps, run=self.going.folder))
+        self.peak = _peak()
+
+    def report(self, line: dict[str, Any]) -> None:
+        """Called after every step; prints a few times a second, or at evaluations where nobody watches."""
+        self.validation = line.get("val_loss", self.validation)
+        now = time.monotonic()
+        if self.quiet or (now - self.shown < 0.2 if self.live else "val_loss" not in line):
+            return
+        self.shown = now
+        settings, speed = self.going.settings, line["tokens_per_second"]
+        left = (settings.steps - line["step"]) * settings.batch * self.going.model.config.context / max(speed, 1e-9)
+        share = 6 * self.going.model.count() * speed / self.peak if self.peak else 0.0
+        validation = "" if self.validation is None else f" · val {self.validation:.3f}"
+        text = (
+            f"{line['step']}/{settings.steps} · loss {line['loss']:.3f}{validation} · {speed:,.0f} "
+            f"{both('tokens/s', '词元/秒')} · {share:.0%} {both('of peak', '峰值')} · {_clock(left)} {both('left', '剩余')}"
+        )
+        print("\r\x1b[K" + text if self.live else text, end="" if self.live else "\n", flush=True)
+
+    def end(self, text: str) -> None:
+        """The last word, on a line of its own."""
+        if not self.quiet:
+            print(("\n" if self.live else "") + text)
+
+
+def _peak() -> float:
+    """What this machine's matrix product reaches, in FLOP/s: a tenth of a second of trying."""
+    import torch
+
+    a = torch.randn(1024, 1024)
+    best = float("inf")
+    for _ in range(6):
+        begun = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - begun)
+    return 2 * 1024**3 / best
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

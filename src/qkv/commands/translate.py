@@ -1,0 +1,52 @@
+"""qkv translate: translate with a trained encoder-decoder."""
+
+import argparse
+from pathlib import Path
+
+from ..words import both, say
+from .models import need_text, open_model
+
+EXAMPLES = [
+    'qkv translate "15 Nov 2026" --demo',
+    "qkv translate 二〇二六年十一月十五日 --demo",
+    'qkv translate "I love you" --model runs/translate-en-zh --beam 4',
+]
+DEMO = Path(__file__).parent.parent / "demo" / "dates"
+MADE_BY = "python tools/make_demo.py"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("text", nargs="*", help=both("one or more sentences", "一句或几句话"))
+    parser.add_argument("--model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help=both("the small date translator that comes with qkv", "用 qkv 附带的日期小模型"),
+    )
+    parser.add_argument(
+        "--beam",
+        type=int,
+        default=1,
+        metavar="K",
+        help=both("keep the K best beginnings (1)", "每步保留最好的 K 个开头（1）"),
+    )
+    parser.add_argument(
+        "--most", type=int, default=128, metavar="N", help=both("tokens at most (128)", "最多多少词元（128）")
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Each sentence's translation on a line."""
+    if options.demo:
+        print(say("translate.demo", command=MADE_BY))
+        texts = options.text or ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
+    else:
+        texts = [need_text(text, EXAMPLES[0]) for text in options.text or [None]]
+    model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate")
+    from ..model.generate import translate
+
+    for text, said in zip(
+        texts, translate(model, tokenizer, texts, width=options.beam, most=options.most), strict=True
+    ):
+        print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")

@@ -1,0 +1,1 @@
+"""The Transformer: config, layers, model, generation. Read in that order."""

@@ -1,0 +1,214 @@
+"""What a Transformer is made of, in plain values: one frozen dataclass, choices as words.
+
+>>> Config(width=64, n_head=4, position="rotery")
+Traceback (most recent call last):
+ValueError: position 'rotery' is not one of none, sinusoidal, learned, rotary, alibi, relative; did you mean 'rotary'?
+"""
+
+import difflib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "kind": ("decoder", "encoder", "encoder-decoder"),
+    "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
+    "norm": ("rms", "layer"),
+    "norm_place": ("pre", "post"),
+    "feed_forward": ("relu", "gelu", "gelu-tanh", "relu2", "swiglu", "geglu"),
+    "mixer": ("attention", "latent"),
+    "qk_norm": (None, "rms", "layer"),
+    "bias": (True, False, "qkv"),
+    "head": ("linear", "mlm"),
+    "init": ("normal", "zero-out", "torch"),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A Transformer's shape. B batch, N tokens; widths and counts as in the rest of qkv."""
+
+    kind: str = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
+    vocab: int = 256
+    width: int = 128
+    n_layer: int = 4  # of each side, for an encoder-decoder
+    n_head: int = 4
+    n_kv_head: int | None = None  # fewer than n_head is GQA, 1 is MQA
+    head_width: int | None = None  # width / n_head
+    hidden: int | None = None  # of the feed-forward: 4 × width, or 8/3 × width where it is gated
+    context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
+    position: str = "rotary"
+    norm: str = "rms"
+    norm_place: str = "pre"
+    norm_eps: float = 1e-6
+    feed_forward: str = "swiglu"
+    bias: bool | str = False  # True, False, or "qkv": on q, k and v alone
+    qk_norm: str | None = None
+    window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
+    mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA
+    rank: int | None = None  # of the latent, for mixer="latent"
+    rope_width: int | None = None  # of its rotary key
+    rotary_base: float = 10000.0
+    rotary_scaling: dict[str, Any] | None = None
+    tied: bool = True  # the head reads the embedding's matrix
+    embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
+    embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
+    token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
+    head: str = "linear"  # linear: the vocabulary matrix alone; mlm: a dense layer before it and a bias, as BERT has it
+    dropout: float = 0.0
+    init: str = (
+        "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs at 0; torch: its defaults
+    )
+
+    def __post_init__(self) -> None:
+        for name, among in CHOICES.items():
+            choose(name, getattr(self, name), among)
+        for name in ("vocab", "width", "n_layer", "n_head", "context"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give a whole number, 1 or more")
+        if not isinstance(self.token_types, int) or self.token_types < 0:
+            raise ValueError(f"token_types is {self.token_types!r}: give a whole number, 0 for none")
+        if self.token_types and self.kind != "encoder":
+            raise ValueError(f"token_types={self.token_types} belongs to an encoder: a {self.kind} has none, set 0")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}: give a share from 0 up to, not including, 1")
+        if self.head_width is None and self.width % self.n_head:
+            raise ValueError(
+                f"width {self.width} doesn't divide into {self.n_head} heads: choose a divisor, or give head_width"
+            )
+        if self.n_kv_head is not None and (self.n_kv_head < 1 or self.n_head % self.n_kv_head):
+            raise ValueError(f"{self.n_head} heads don't divide over n_kv_head={self.n_kv_head}: give a divisor")
+        if self.mixer == "latent" and self.position not in ("rotary", "none", "learned", "sinusoidal"):
+            raise ValueError(
+                f"mixer 'latent' carries its own rotary key: position {self.position!r} can't be added to it"
+            )
+        for name in ("n_kv_head", "window", "qk_norm"):
+            if self.mixer == "latent" and getattr(self, name) is not None:
+                raise ValueError(f"mixer 'latent' has no {name}: leave it out, or choose mixer 'attention'")
+
+    @property
+    def gated(self) -> bool:
+        """Does the feed-forward have a gate, and so three matrices?"""
+        return self.feed_forward in ("swiglu", "geglu")
+
+    @property
+    def hidden_width(self) -> int:
+        """Of the feed-forward; where it isn't given, so that gated and plain ones have the same number of weights."""
+        if self.hidden is not None:
+            return self.hidden
+        return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
+
+    def replace(self, **changes: Any) -> "Config":
+        """A copy with some values changed; an unknown name is refused with the nearest right one."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                raise ValueError(
+                    f"there is no setting {name!r}"
+                    + (f"; did you mean {near[0]!r}?" if near else "")
+                    + f" All of them: {', '.join(known)}"
+                )
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Config":
+        """The other way; unknown names are refused."""
+        return cls().replace(**values)
+
+    def set(self, assignments: list[str]) -> "Config":
+        """A copy with `name=value` texts applied, as the command line gives them; values are read as JSON or as words.
+
+        >>> Config().set(["width=64", "position=learned", "tied=false"]).tied
+        False
+        """
+        changes = {}
+        for text in assignments:
+            name, sign, value = text.partition("=")
+            if not sign:
+                raise ValueError(f"{text!r} is no setting: write name=value, as in width=256")
+            changes[name.strip()] = read_value(value.strip())
+        return self.replace(**changes)
+
+
+def read_value(value: str) -> Any:
+    """A value as the command line gives it: JSON where it is, else a word."""
+    if value.lower() in ("none", "null"):
+        return None
+    try:
+        return json.loads(value.lower() if value.lower() in ("true", "false") else value)
+    except json.JSONDecodeError:
+        return value
+
+
+def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
+    """Refuse a word that isn't among the right ones, naming them and the nearest."""
+    if not any(word is right or (isinstance(right, str) and word == right) for right in among):
+        words = [str(right) for right in among]
+        near = difflib.get_close_matches(str(word), words, n=1)
+        raise ValueError(
+            f"{what} {word!r} is not one of {', '.join(words)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+
+
+# Shapes by name. `tiny` and `small` are the modern recipe that training defaults to; the others are as published.
+_MODERN: dict[str, Any] = dict(
+    position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out"
+)
+PRESETS: dict[str, Config] = {
+    "tiny": Config(width=128, n_layer=4, n_head=4, context=64, **_MODERN),
+    "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),
+    "gpt2": Config(
+        vocab=50257,
+        width=768,
+        n_layer=12,
+        n_head=12,
+        context=1024,
+        position="learned",
+        norm="layer",
+        norm_eps=1e-5,
+        feed_forward="gelu-tanh",
+        bias=True,
+    ),
+    "bert": Config(
+        kind="encoder",
+        vocab=30522,
+        width=768,
+        n_layer=12,
+        n_head=12,
+        hidden=3072,
+        context=512,
+        position="learned",
+        norm="layer",
+        norm_place="post",
+        norm_eps=1e-12,
+        feed_forward="gelu",
+        bias=True,
+        embedding_norm=True,
+        token_types=2,
+        head="mlm",
+        dropout=0.1,
+    ),
+    "classic": Config(
+        kind="encoder",
+        vocab=32000,
+        width=512,
+        n_layer=6,
+        n_head=8,
+        hidden=2048,
+        context=512,
+        position="sinusoidal",
+        norm="layer",
+        norm_place="post",
+        norm_eps=1e-5,
+        feed_forward="relu",
+        bias=True,
+        embedding_scale=512**0.5,
+        dropout=0.1,
+        init="torch",
+    ),
+}

@@ -1,0 +1,164 @@
+"""What a model is made of and what it costs: parts, parameters, memory, FLOPs per token, cache.
+
+Nothing is estimated: parameters are counted in the model (one made without memory, where only a config is given), and
+FLOPs are two per weight that a token passes through, plus what attention does for a token that sees the full context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from .. import grid
+from ..attention.heads import MultiHeadAttention
+from ..attention.latent import LatentAttention
+from ..attention.positions import Learned, Relative
+from ..words import say
+from .config import Config
+from .transformer import Transformer
+
+PARTS = ("embedding", "positions", "attention", "cross", "forward", "norms", "head")
+FLOAT32 = 4  # bytes
+
+
+@dataclass
+class Part:
+    """One row: what is learned there, and the work of one token (a multiply and an add are 2)."""
+
+    name: str
+    parameters: int = 0
+    flops: int = 0
+
+
+def parts(given: Transformer | Config) -> list[Part]:
+    """The parts that a model has, in the order a token meets them.
+
+    For an encoder-decoder, the FLOPs are those of one source token read and one target token written.
+
+    >>> [(part.name, part.parameters) for part in parts(Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16))]
+    [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
+    """
+    model = _model(given)
+    found = {name: Part(name) for name in PARTS}
+    counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
+    for path, module in model.named_modules():
+        part = found[_part(path, module)]
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) not in counted:
+                counted.add(id(parameter))
+                part.parameters += parameter.numel()
+        if isinstance(module, nn.Linear):
+            part.flops += 2 * module.weight.numel()
+        elif isinstance(module, MultiHeadAttention):
+            part.flops += 4 * _keys(model.config, path) * module.n_head * module.head_width
+        elif isinstance(module, LatentAttention):
+            width = module.head_width + module.rope_width + module.value_width
+            part.flops += 2 * _keys(model.config, path) * module.n_head * width
+    return [part for part in found.values() if part.parameters or part.flops or part.name == "head"]
+
+
+def cache_bytes(given: Transformer | Config) -> int:
+    """What the KV cache keeps for each token, in float32; 0 for an encoder, which keeps nothing."""
+    numbers = 0
+    for block in _model(given).decoder or ():
+        attention = block.attention
+        if isinstance(attention, LatentAttention):
+            numbers += attention.rank + attention.rope_width
+        elif isinstance(attention, MultiHeadAttention):
+            numbers += 2 * attention.n_kv_head * attention.head_width
+    return FLOAT32 * numbers
+
+
+def describe(given: Transformer | Config, lang: str | None = None) -> str:
+    """The parts of a model as a table, and below it what generation keeps.
+
+    >>> print(describe(Config(vocab=1000, width=64, n_layer=2, n_head=4, context=128), "en"))
+    decoder, 2 layers, width 64, 4 heads, vocabulary 1,000
+    <BLANKLINE>
+                  parameters    share  memory (float32)  FLOPs per token
+    embedding         64,000   38.9 %          256.0 kB                0
+    attention         32,768   19.9 %          131.1 kB          131.1 k
+    feed-forward      67,584   41.0 %          270.3 kB          135.2 k
+    norms                320    0.2 %            1.3 kB                0
+    head (tied)            0    0.0 %               0 B          128.0 k
+    total            164,672  100.0 %          658.7 kB          394.2 k
+    <BLANKLINE>
+    FLOPs: the matrix products of one token that sees a context of 128, a multiply and an add counted as 2.
+    KV cache: 1,024 bytes per token, 131.1 kB at the full context.
+    """
+    model = _model(given)
+    config, rows = model.config, parts(model)
+    total = Part("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
+    table = [["", *(say(f"describe.{name}", lang) for name in ("parameters", "share", "memory", "flops"))]]
+    for row in [*rows, total]:
+        name = "head.tied" if row.name == "head" and config.tied else row.name
+        table.append(
+            [
+                say(f"describe.{name}", lang),
+                f"{row.parameters:,}",
+                f"{100 * row.parameters / total.parameters:.1f} %",
+                f"{_short(FLOAT32 * row.parameters)}B",
+                _short(row.flops).strip(),
+            ]
+        )
+    heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
+    shape = dict(kind=say(f"describe.{config.kind}", lang), layers=config.n_layer, width=config.width, heads=heads)
+    lines = [say("describe.title", lang, **shape, vocab=f"{config.vocab:,}"), "", *_columns(table), ""]
+    both = ".both" if config.kind == "encoder-decoder" else ""
+    lines.append(say(f"describe.note{both}", lang, context=f"{config.context:,}"))
+    if each := cache_bytes(model):
+        held = config.context if config.window is None else min(config.context, config.window + 1)
+        kept = dict(each=f"{each:,}", whole=f"{_short(each * held)}B", held=f"{held:,}")
+        lines.append(say("describe.cache" if config.window is None else "describe.cache.window", lang, **kept))
+    return "\n".join(lines)
+
+
+def _model(given: Transformer | Config) -> Transformer:
+    if isinstance(given, Transformer):
+        return given
+    with torch.device("meta"):  # shapes without memory: a model of any size is described at once
+        return Transformer(given)
+
+
+def _part(path: str, module: nn.Module) -> str:
+    names = path.split(".")
+    if names[0] == "head":
+        return "head"
+    if names[-1] == "norm" or names[-1].endswith("_norm"):
+        return "norms"
+    if isinstance(module, Learned | Relative):
+        return "positions"
+    if "cross" in names:
+        return "cross"
+    if "attention" in names:
+        return "attention"
+    return "forward" if "feed_forward" in names else "embedding"
+
+
+def _keys(config: Config, path: str) -> int:
+    """How many keys a token sees when the context is full."""
+    names = path.split(".")
+    if config.window is None or "cross" in names:
+        return config.context
+    return min(config.context, config.window * (2 if names[0] == "encoder" else 1) + 1)
+
+
+def _short(value: int) -> str:
+    """A number with a sign for its thousands: 1.3 k, 12.6 M; a plain one ends in a blank, ready for its unit."""
+    for size, sign in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= size:
+            return f"{value / size:.1f} {sign}"
+    return f"{value} "
+
+
+def _columns(table: list[list[str]]) -> list[str]:
+    wide = [max(grid.width(row[c]) for row in table) for c in range(len(table[0]))]
+    return [
+        (
+            grid.left(row[0], wide[0])
+            + "".join("  " + grid.right(cell, w) for cell, w in zip(row[1:], wide[1:], strict=True))
+        )
+        for row in table
+    ]

@@ -1,0 +1,130 @@
+"""A trained model as a folder that Hugging Face's `transformers` loads, with the same logits.
+
+    config.json   model.safetensors   tokenizer.json   tokenizer_config.json
+
+Which layout it is (LLaMA, Mistral, Qwen, GPT-2, BERT) follows from the model's config; `families` has the tables.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from .. import __version__
+from ..text import Tokenizer
+from .config import choose
+from .families import to_theirs
+from .transformer import Transformer
+from .weights import weights_of
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+
+
+def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, to: str = "hf") -> str:
+    """Write the folder, wholly or not at all, and give transformers' word for the layout: llama, gpt2, bert, …
+
+    An earlier export in its place is replaced; any other folder that holds something is left alone.
+    """
+    choose("to", to, ("hf",))
+    folder = Path(folder)
+    if tokenizer is not None and tokenizer.vocab > model.config.vocab:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocab} tokens and the model {model.config.vocab}: it is another model's"
+        )
+    config, tensors = to_theirs(model.config, weights_of(model))
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's
+    for role in ("bos", "eos", "pad"):  # said even where there is none, since families have defaults
+        config[f"{role}_token_id"] = getattr(tokenizer, role, None)
+    config["qkv_version"] = __version__
+
+    with whole(folder) as part:
+        _write_json(part / "config.json", config)
+        try:
+            save_file({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
+        except SafetensorError as error:  # its only word for a full disk, too
+            raise OSError(f"{folder}: the weights could not be written ({error})") from error
+        if tokenizer is not None:
+            tokenizer.save(part)
+            told = json.loads((part / "tokenizer_config.json").read_text(encoding="utf-8"))
+            _write_json(part / "tokenizer_config.json", told | {"model_max_length": model.config.context})
+    if tokenizer is not None and config["model_type"] == "qwen2" and not _is_qwens(tokenizer):
+        warnings.warn(
+            "this is the Qwen2 layout (bias='qkv'), for which AutoTokenizer of transformers 5 builds Qwen's own tokenizer "
+            f"whatever the folder says: load this one with PreTrainedTokenizerFast.from_pretrained({str(folder)!r})",
+            stacklevel=2,
+        )
+    return config["model_type"]
+
+
+def _is_qwens(tokenizer: Tokenizer) -> bool:
+    return json.loads(tokenizer.to_json())["normalizer"] == {"type": "NFC"}
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `folder` once all is on the disk, and vanishes if anything fails."""
+    folder = folder.resolve()
+    _refuse_strangers(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    part, old = beside / "new", beside / "old"
+    try:
+        part.mkdir()
+        yield part
+        for file in (*part.iterdir(), part):
+            _flush(file)
+        if folder.exists():
+            folder.rename(old)
+        part.rename(folder)
+        _flush(folder.parent)
+    finally:
+        if old.exists() and not folder.exists():  # Ctrl-C fell between the two
+            old.rename(folder)
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """Only an earlier export may be replaced, and only if nothing was added to it."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file: name a new folder for the export")
+    there = sorted(file.name for file in folder.iterdir())
+    strange = [name for name in there if name not in FILES]
+    if there and not strange and not _exported(folder / "config.json"):
+        strange = there
+    if strange:
+        raise FileExistsError(
+            f"{folder} holds {', '.join(strange[:3])}{' …' if len(strange) > 3 else ''}, which no export of qkv wrote: "
+            "name a new folder, or empty this one"
+        )
+
+
+def _exported(config: Path) -> bool:
+    try:
+        return "qkv_version" in json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _write_json(file: Path, values: dict[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _flush(place: Path) -> None:
+    if os.name != "posix" and place.is_dir():  # elsewhere a folder can't be opened, nor needs to be
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

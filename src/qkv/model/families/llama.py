@@ -1,0 +1,209 @@
+"""LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
+
+from typing import Any
+
+from ..config import Config
+from .family import Family, Row, insist, linear, word_of
+
+ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu"}
+CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+HOLDS: dict[str, tuple[Any, ...]] = dict(
+    kind=("decoder",),
+    position=("rotary",),
+    norm=("rms",),
+    norm_place=("pre",),
+    feed_forward=tuple(ACTIVATIONS),
+    qk_norm=(None, "rms"),
+    mixer=("attention",),
+    embedding_scale=(1.0,),
+    embedding_norm=(False,),
+    head=("linear",),
+)
+# Rotary scaling: our word for the kind -> our name of each number -> theirs.
+SCALING = {
+    "linear": {"factor": "factor"},
+    "llama3": {
+        "factor": "factor",
+        "low": "low_freq_factor",
+        "high": "high_freq_factor",
+        "original": "original_max_position_embeddings",
+    },
+    "yarn": {
+        "factor": "factor",
+        "original": "original_max_position_embeddings",
+        "fast": "beta_fast",
+        "slow": "beta_slow",
+        "stretch": "attention_factor",
+    },
+}
+
+
+def member(config: Config) -> str:
+    """Which of them the model is, as transformers names it."""
+    if config.qk_norm is not None:
+        return "qwen3"
+    if config.bias == "qkv":
+        return "qwen2"
+    # transformers' LLaMA refuses a width that its heads don't divide, even with a head_width; Mistral takes it.
+    return "mistral" if config.window is not None or config.width % config.n_head else "llama"
+
+
+def obstacles(config: Config) -> list[str]:
+    """Qwen3 and Mistral have no biases; with them, no norm on q and k and no window."""
+    if config.bias and config.qk_norm is not None:
+        return [f"bias=False, or qk_norm=None (here {config.bias!r} and {config.qk_norm!r})"]
+    if config.bias is True and config.window is not None:
+        return [f"bias=False or bias='qkv', or window=None (here True and {config.window})"]
+    if config.bias is True and config.width % config.n_head:
+        return [f"bias=False or bias='qkv', or heads that divide the width (here True, {config.n_head} heads)"]
+    return []
+
+
+def write(config: Config) -> dict[str, Any]:
+    """config.json."""
+    kind = member(config)
+    theirs: dict[str, Any] = dict(
+        model_type=kind,
+        architectures=[CLASSES[kind]],
+        vocab_size=config.vocab,
+        hidden_size=config.width,
+        intermediate_size=config.hidden_width,
+        num_hidden_layers=config.n_layer,
+        num_attention_heads=config.n_head,
+        num_key_value_heads=config.n_kv_head or config.n_head,
+        head_dim=config.head_width or config.width // config.n_head,
+        max_position_embeddings=config.context,
+        hidden_act=ACTIVATIONS[config.feed_forward],
+        rms_norm_eps=config.norm_eps,
+        attention_dropout=config.dropout,
+        tie_word_embeddings=config.tied,
+        **write_rotary(config),
+    )
+    if kind == "llama":
+        return theirs | dict(attention_bias=bool(config.bias), mlp_bias=bool(config.bias))
+    # Ours counts the tokens before; theirs counts the token itself too.
+    window = None if config.window is None else config.window + 1
+    if kind == "mistral":
+        return theirs | dict(sliding_window=window)
+    layers = ["full_attention" if window is None else "sliding_attention"] * config.n_layer
+    return theirs | dict(
+        use_sliding_window=window is not None, sliding_window=window, max_window_layers=0, layer_types=layers
+    )
+
+
+def write_rotary(config: Config) -> dict[str, Any]:
+    """The angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling)."""
+    base, scaling = config.rotary_base, config.rotary_scaling
+    if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
+        width = config.head_width or config.width // config.n_head
+        base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
+    if scaling is None:
+        theirs = None
+    else:
+        names = SCALING[scaling["kind"]]
+        theirs = {"rope_type": scaling["kind"]} | {names[name]: scaling[name] for name in names if name in scaling}
+    return dict(
+        rope_theta=base,
+        rope_scaling=theirs,
+        rope_parameters={"rope_theta": base, **(theirs or {"rope_type": "default"})},
+    )
+
+
+def read(theirs: dict[str, Any]) -> Config:
+    """The other way."""
+    kind = theirs["model_type"]
+    width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
+    head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
+    insist(theirs, dict(partial_rotary_factor=1.0))
+    bias: bool | str = "qkv" if kind == "qwen2" else False
+    if kind == "llama":
+        bias = theirs.get("attention_bias", False)
+        insist(theirs, dict(mlp_bias=bias))
+    elif kind == "qwen3":
+        insist(theirs, dict(attention_bias=False))
+    base, scaling = read_rotary(theirs)
+    return Config(
+        kind="decoder",
+        vocab=theirs["vocab_size"],
+        width=width,
+        n_layer=theirs["num_hidden_layers"],
+        n_head=n_head,
+        n_kv_head=None if n_kv_head == n_head else n_kv_head,
+        head_width=None if head_width * n_head == width else head_width,
+        hidden=theirs["intermediate_size"],
+        context=theirs["max_position_embeddings"],
+        norm_eps=theirs.get("rms_norm_eps", 1e-6),
+        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
+        bias=bias,
+        qk_norm="rms" if kind == "qwen3" else None,
+        window=read_window(theirs),
+        rotary_base=base,
+        rotary_scaling=scaling,
+        tied=theirs.get("tie_word_embeddings", False),
+        dropout=theirs.get("attention_dropout", 0.0),
+    )
+
+
+def read_window(theirs: dict[str, Any]) -> int | None:
+    """The window that all layers share, in our count."""
+    kind, n_layer = theirs["model_type"], theirs["num_hidden_layers"]
+    if kind == "llama" or (kind != "mistral" and not theirs.get("use_sliding_window")):
+        return None
+    window = theirs.get("sliding_window", 4096)
+    if kind == "mistral":
+        return None if window is None else window - 1
+    first = theirs.get("max_window_layers", 28)  # those from here on have the window
+    slides = [i >= first for i in range(n_layer)]
+    if theirs.get("layer_types"):
+        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
+    if window is None or not any(slides):
+        return None
+    if not all(slides):
+        raise ValueError(f"only {sum(slides)} of {n_layer} layers have a window: qkv reads a window that all share")
+    return window - 1
+
+
+def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
+    """The base of the angles, and how they are scaled."""
+    told = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+    base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
+    old_name = told.pop("type", "default")
+    kind = told.pop("rope_type", old_name)
+    if kind == "default":
+        return base, None
+    if kind not in SCALING:
+        raise ValueError(f"rotary scaling {kind!r} has no word in qkv: it knows {', '.join(SCALING)}")
+    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if told.get(word) is not None}
+    if strange := sorted(name for name, value in told.items() if value is not None):
+        raise ValueError(f"rotary scaling {kind!r} with {', '.join(strange)} is more than qkv knows")
+    return base, {"kind": kind, **ours}
+
+
+def rows(config: Config) -> list[Row]:
+    """Where each tensor lies."""
+    qkv, everywhere = bool(config.bias), config.bias is True
+    table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", "model.norm.weight")]
+    for i in range(config.n_layer):
+        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
+        for part in "qkv":
+            table += linear(f"{ours}.attention.{part}", f"{theirs}.self_attn.{part}_proj", bias=qkv)
+        table += linear(f"{ours}.attention.out", f"{theirs}.self_attn.o_proj", bias=everywhere)
+        if config.qk_norm is not None:
+            for part in "qk":
+                table += linear(f"{ours}.attention.{part}_norm", f"{theirs}.self_attn.{part}_norm", bias=False)
+        for part in ("gate", "up", "down"):
+            table += linear(f"{ours}.feed_forward.{part}", f"{theirs}.mlp.{part}_proj", bias=everywhere)
+        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
+        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=False)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+
+
+# Old files hold the rotary angles, and a tied head may be repeated.
+LLAMA = Family(
+    "LLaMA", tuple(CLASSES), HOLDS, obstacles, write, read, rows, ignored=r"rotary_emb\.inv_freq$|^lm_head\."
+)

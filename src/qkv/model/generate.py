@@ -1,0 +1,288 @@
+"""Let a trained model speak: go on with a text, translate one, fill in hidden words.
+
+`generate` is about tokens; `stream`, `complete`, `translate` and `fill` take a tokenizer and are about text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .reading import Prompts, Reading, as_rows, quiet
+from .sampling import Sampling, draws
+from .transformer import Transformer
+
+if TYPE_CHECKING:
+    from ..text.tokenizer import Tokenizer
+
+
+def generate(
+    model: Transformer,
+    prompts: Prompts,
+    *,
+    most: int | None = 128,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    seed: int | Sequence[int] = 0,
+    stop: Sequence[int] = (),
+    source: Prompts | None = None,
+    source_lengths: Any = None,
+    cache: bool = True,
+    on_token: Callable[[int, int], Any] | None = None,
+) -> list[list[int]]:
+    """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`.
+
+    Prompts may differ in length. `most=None` fills the model's context. How tokens are chosen: see `Sampling`. Item i
+    draws from seed + i (or give a seed per item), so an item's text doesn't depend on the others in the batch.
+    An encoder-decoder reads `source`, a list per prompt, or a padded tensor with `source_lengths`. `on_token(item, token)`
+    is called as tokens come; if it gives True, that item ends there. `cache=False` computes everything anew at each step.
+
+    >>> from .config import Config
+    >>> _ = torch.manual_seed(0)
+    >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
+    >>> both = generate(model, [[1, 2, 3], [4]], most=5, temperature=1.0, seed=[7, 8])
+    >>> both[1] == generate(model, [[4]], most=5, temperature=1.0, seed=8)[0]
+    True
+    """
+    found: list[list[int]] = [[] for _ in range(len(prompts))]
+    sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+    growing = grow(
+        model,
+        prompts,
+        sampling,
+        most=most,
+        seed=seed,
+        stop=stop,
+        source=source,
+        source_lengths=source_lengths,
+        cache=cache,
+    )
+    ended = None
+    while True:
+        try:
+            item, token = growing.send(ended)
+        except StopIteration:
+            return found
+        found[item].append(token)
+        ended = on_token is not None and on_token(item, token) is True
+
+
+def grow(
+    model: Transformer,
+    prompts: Prompts,
+    sampling: Sampling,
+    *,
+    most: int | None = 128,
+    seed: int | Sequence[int] = 0,
+    stop: Sequence[int] = (),
+    source: Prompts | None = None,
+    source_lengths: Any = None,
+    cache: bool = True,
+) -> Generator[tuple[int, int], bool | None, None]:
+    """(item, token) as they come, step by step; send True to end that item. Arguments as in `generate`."""
+    rows = as_rows("prompt", prompts, model.config.vocab)
+    if not rows:
+        return
+    most = _room(model, rows) if most is None else most
+    if most < 1:
+        raise ValueError(f"most is {most}: give how many new tokens may come, 1 or more")
+    seeds = [seed + i for i in range(len(rows))] if isinstance(seed, int) else list(seed)
+    if len(seeds) != len(rows):
+        raise ValueError(f"there are {len(rows)} prompts but {len(seeds)} seeds: give one number, or one per prompt")
+    reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
+    luck = draws(seeds, most if sampling.temperature else 0).to(reading.logits.device)
+    seen = _seen(rows, reading.logits) if sampling.remembers else None
+    items, ends = list(range(len(rows))), frozenset(int(i) for i in stop)
+    for n in range(most):
+        tokens = sampling.choose(reading.logits, luck[:, n] if sampling.temperature else luck, seen)
+        alive = []
+        for row, token in enumerate(tokens.tolist()):
+            if token not in ends and not (yield items[row], token):
+                alive.append(row)
+        if not alive or n + 1 == most:
+            return
+        if seen is not None:
+            seen[torch.arange(len(tokens), device=tokens.device), tokens] = True
+        if len(alive) < len(items):
+            reading.keep(alive)
+            tokens, luck, items = tokens[alive], luck[alive], [items[row] for row in alive]
+            seen = None if seen is None else seen[alive]
+        reading.feed(tokens)
+
+
+def stream(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    most: int | None = 128,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    seed: int = 0,
+    stop: Sequence[str] = (),
+    on_token: Callable[[int], Any] | None = None,
+) -> Iterator[str]:
+    """What follows a text, piece by piece, never half a character; it ends before any of the texts in `stop`."""
+    sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+    growing = grow(model, [_begin(tokenizer, text)], sampling, most=most, seed=seed, stop=_ends(tokenizer))
+
+    def tokens() -> Iterator[int]:
+        for _, token in growing:
+            if on_token is not None:
+                on_token(token)
+            yield token
+
+    yield from until(tokenizer.stream(tokens()), stop)
+
+
+def complete(
+    model: Transformer, tokenizer: Tokenizer, texts: Sequence[str], *, stop: Sequence[str] = (), **options: Any
+) -> list[str]:
+    """What follows each of some texts, computed together; options as in `generate`, `stop` is texts to end before."""
+    tails: list[list[int]] = [[] for _ in texts]
+    # A character is at most four tokens (bytes), so a stop text that just ended lies within the last few.
+    reach = 4 * max((len(s) for s in stop), default=0) + 4
+
+    def ended(item: int, token: int) -> bool:
+        tails[item] = [*tails[item][-reach:], token]
+        tail = tokenizer.decode(tails[item])
+        return any(s in tail for s in stop)
+
+    prompts = [_begin(tokenizer, text) for text in texts]
+    found = generate(model, prompts, stop=_ends(tokenizer), on_token=ended if stop else None, **options)
+    return ["".join(until(tokenizer.stream(ids), stop)) for ids in found]
+
+
+def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
+    """Pieces of a text up to the first stop text; what might still become one is held back until it is known.
+
+    >>> list(until(iter(["one t", "wo\\n", "\\nthree"]), ["\\n\\n"]))
+    ['one t', 'wo']
+    """
+    if any(not s for s in stop):
+        raise ValueError("a stop text is empty: every text would end before it began; leave it out")
+    held = ""
+    for piece in pieces:
+        held += piece
+        cuts = [held.find(s) for s in stop if s in held]
+        if cuts:
+            if min(cuts):
+                yield held[: min(cuts)]
+            return
+        begun = max((n for s in stop for n in range(1, len(s)) if held.endswith(s[:n])), default=0)
+        if len(held) > begun:
+            yield held[: len(held) - begun]
+            held = held[len(held) - begun :]
+    if held:
+        yield held
+
+
+def translate(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    width: int = 1,
+    most: int = 128,
+    length_penalty: float = 1.0,
+) -> list[str]:
+    """Each text translated by an encoder-decoder; `width` above 1 keeps that many beginnings in play (beam search)."""
+    if tokenizer.eos is None:
+        raise ValueError("the tokenizer has no eos token, which ends a source text: was it made for translation?")
+    sources = [[*tokenizer.encode(text), tokenizer.eos] for text in texts]
+    found = translate_ids(model, tokenizer, sources, width=width, most=most, length_penalty=length_penalty)
+    return [tokenizer.decode(ids) for ids in found]
+
+
+def translate_ids(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    sources: Sequence[Sequence[int]],
+    *,
+    width: int = 1,
+    most: int = 128,
+    length_penalty: float = 1.0,
+) -> list[list[int]]:
+    """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
+    from .beam import beam
+
+    if tokenizer.bos is None or tokenizer.eos is None:
+        raise ValueError("the tokenizer has no bos or no eos token, which a translation begins and ends with")
+    if not sources:
+        return []
+    if model.config.position == "learned":
+        most = min(most, model.config.context)
+    begin, stop = [[tokenizer.bos]] * len(sources), [tokenizer.eos]
+    if width == 1:
+        return generate(model, begin, most=most, stop=stop, source=sources)
+    found = beam(model, begin, source=sources, width=width, most=most, stop=stop, length_penalty=length_penalty)
+    return [best[0].tokens for best in found]
+
+
+def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
+    """The k likeliest words for each [MASK] in a text, each with its probability, the likeliest first."""
+    if model.encoder is None or model.decoder is not None:
+        raise ValueError(
+            "this model doesn't fill in words: it needs an encoder trained on hidden words (qkv train mlm)"
+        )
+    if tokenizer.mask is None:
+        raise ValueError("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
+    ids = tokenizer.encode(text, special=True)
+    if tokenizer.bos is not None and tokenizer.eos is not None:  # as a BERT reads: [CLS] text [SEP]
+        ids = [*([] if ids[:1] == [tokenizer.bos] else [tokenizer.bos]), *ids]
+        ids = [*ids, *([] if ids[-1] == tokenizer.eos else [tokenizer.eos])]
+    name = tokenizer.special["mask"]
+    if tokenizer.mask not in ids:
+        raise ValueError(f"the text has no {name}: write it where a word is to be guessed, as in 'the {name} sat'")
+    if model.config.position == "learned" and len(ids) > model.config.context:
+        raise ValueError(
+            f"the text has {len(ids)} tokens but this model learned {model.config.context} positions: shorten it"
+        )
+    device = model.head.weight.device
+    with quiet(model):
+        given = torch.tensor([ids], device=device)
+        logits = model(given)[0, given[0] == tokenizer.mask].float()  # (masks, V)
+        # A hidden word is a word: the special tokens are no answers.
+        logits[:, [i for i in tokenizer.special_ids if i < logits.shape[1]]] = float("-inf")
+        shares, words = logits.softmax(-1).topk(min(k, logits.shape[1]))
+    return [
+        [(tokenizer.pieces([word])[0], share) for word, share in zip(*pair, strict=True) if share > 0]
+        for pair in zip(words.tolist(), shares.tolist(), strict=True)
+    ]
+
+
+def _begin(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a prompt; an empty one begins where a document does."""
+    ids = tokenizer.encode(text)
+    start = tokenizer.bos if tokenizer.bos is not None else tokenizer.eos
+    if not ids and start is None:
+        raise ValueError("the text is empty and the tokenizer has no token to begin with: give at least one character")
+    return ids or [start]  # type: ignore[list-item]
+
+
+def _ends(tokenizer: Tokenizer) -> list[int]:
+    return [] if tokenizer.eos is None else [tokenizer.eos]
+
+
+def _room(model: Transformer, rows: list[list[int]]) -> int:
+    longest = max(map(len, rows))
+    room = model.config.context - longest + 1
+    if room < 1:
+        raise ValueError(
+            f"the prompt has {longest} tokens and fills the context of {model.config.context}: shorten it or give most="
+        )
+    return room
+
+
+def _seen(rows: list[list[int]], logits: Tensor) -> Tensor:
+    seen = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
+    for row, ids in enumerate(rows):
+        seen[row, ids] = True
+    return seen

@@ -1,0 +1,147 @@
+"""What stands between the attentions: norms, feed-forward, and the block that ties them together.
+
+B batch, N tokens, M memory tokens, C model width, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention.cache import Cache
+from ..attention.heads import MultiHeadAttention
+from ..attention.latent import LatentAttention
+from ..attention.masks import Mask
+from ..attention.norms import RMSNorm
+from .config import Config
+
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+    "rms": lambda width, eps: RMSNorm(width, eps),
+    "layer": lambda width, eps: nn.LayerNorm(width, eps=eps),
+}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu2": lambda x: F.relu(x).square(),
+    "swiglu": F.silu,
+    "geglu": F.gelu,
+}
+
+
+class FeedForward(nn.Module):
+    """Each token by itself through a wider layer and back; gated ones multiply two views of it."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        bias = config.bias is True
+        self.activation = ACTIVATIONS[config.feed_forward]
+        self.up = nn.Linear(config.width, config.hidden_width, bias=bias)
+        self.gate = nn.Linear(config.width, config.hidden_width, bias=bias) if config.gated else None
+        self.down = nn.Linear(config.hidden_width, config.width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, C) → (B, N, C)."""
+        if self.gate is None:
+            return self.down(self.activation(self.up(x)))
+        return self.down(self.activation(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """Look at each other, (look at the memory,) think: each with a residual around it and a norm before or after."""
+
+    def __init__(self, config: Config, name: str, position: nn.Module | None, *, causal: bool, cross: bool) -> None:
+        super().__init__()
+
+        def norm() -> nn.Module:
+            return NORMS[config.norm](config.width, config.norm_eps)
+
+        def attention(part: str, position: nn.Module | None, window: Any = None) -> nn.Module:
+            made = MultiHeadAttention(
+                config.width,
+                config.n_head,
+                config.n_kv_head,
+                config.head_width,
+                bias=config.bias,
+                position=position,
+                qk_norm=config.qk_norm,
+                window=window,
+                dropout=config.dropout,
+                name=part,
+            )
+            for qk_norm in (made.q_norm, made.k_norm):
+                if isinstance(qk_norm, RMSNorm | nn.LayerNorm):
+                    qk_norm.eps = config.norm_eps  # one eps for all norms of a model, as Qwen3 has it
+            return made
+
+        self.pre = config.norm_place == "pre"
+        window = None if config.window is None else (config.window, 0 if causal else config.window)
+        if config.mixer == "latent":
+            self.attention: nn.Module = latent(config, name)
+        else:
+            self.attention = attention(name, position, window)
+        self.attention_norm = norm()
+        self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
+        self.cross_norm = norm() if cross else None
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = norm()
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        memory: Tensor | None = None,
+        memory_mask: Mask | None = None,
+        cache: Cache | None = None,
+        memory_cache: Cache | None = None,
+    ) -> Tensor:
+        """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
+        x = self._around(x, self.attention_norm, lambda h: self.attention(h, mask=mask, cache=cache))
+        if self.cross is not None:
+            look = self.cross
+            x = self._around(x, self.cross_norm, lambda h: look(h, memory, memory_mask, cache=memory_cache))
+        return self._around(x, self.feed_forward_norm, self.feed_forward)
+
+    def _around(self, x: Tensor, norm: Any, sublayer: Any) -> Tensor:
+        if self.pre:
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
+
+
+class MaskedHead(nn.Linear):
+    """The head that BERT publishes: a dense layer, its activation and a norm, then the vocabulary with a bias."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.width, config.vocab)
+        self.dense = nn.Linear(config.width, config.width)
+        self.activation = ACTIVATIONS[config.feed_forward]
+        self.norm = NORMS[config.norm](config.width, config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, C) → (B, N, V)."""
+        return super().forward(self.norm(self.activation(self.dense(x))))
+
+
+HEADS: dict[str, Callable[[Config], nn.Linear]] = {
+    "linear": lambda config: nn.Linear(config.width, config.vocab, bias=False),
+    "mlm": MaskedHead,
+}
+
+
+def latent(config: Config, name: str) -> LatentAttention:
+    """MLA with sizes from the config; where they aren't given, a quarter of the width as DeepSeek roughly has it."""
+    head_width = config.head_width or config.width // config.n_head
+    return LatentAttention(
+        config.width,
+        config.n_head,
+        rank=config.rank or max(config.width // 4, 8),
+        head_width=head_width,
+        rope_width=config.rope_width or max(head_width // 2 // 2 * 2, 2),
+        bias=config.bias is True,
+        base=config.rotary_base,
+        scaling=config.rotary_scaling,
+        dropout=config.dropout,
+        name=name,
+    )

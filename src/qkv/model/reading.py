@@ -1,0 +1,180 @@
+"""A model in the middle of a text: it has read the prompts and knows what it expects next.
+
+The prompts are read in one go (prefill), then each step brings one token per row (decode). Rows may be dropped,
+reordered or doubled between steps, which is what finished texts and beam search need.
+
+R rows, N tokens, M source tokens, C model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention import masks
+from .step import Step, fits
+from .transformer import Transformer
+
+Prompts = Sequence[Sequence[int]] | Tensor
+
+
+class Reading:
+    """`logits` (R, V) for the token that comes next in each row.
+
+    `most` is how many tokens may follow the prompts: room for them is made once. With `cache=False` nothing is kept and
+    every step reads everything again: the same logits, slowly.
+
+    >>> from .config import Config
+    >>> model = Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)).eval()
+    >>> reading = Reading(model, [[1, 2, 3], [4]], most=2)
+    >>> reading.feed(torch.tensor([5, 6]))
+    >>> reading.logits.shape, reading.lengths.tolist()
+    (torch.Size([2, 9]), [4, 2])
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        prompts: Prompts,
+        *,
+        most: int,
+        source: Prompts | None = None,
+        source_lengths: Any = None,
+        cache: bool = True,
+    ) -> None:
+        self.model = model
+        device = model.head.weight.device
+        rows = as_rows("prompt", prompts, model.config.vocab)
+        if model.decoder is None:
+            raise ValueError("this model is an encoder, which reads but doesn't go on: use fill for its [MASK] tokens")
+        _check_context(model, rows, most)
+        self.ids, self.lengths = pad(rows, device)  # (R, N), (R,)
+        self.ragged = len({len(row) for row in rows}) > 1
+        self.memory: Tensor | None = None  # (R, M, C)
+        self.memory_lengths: Tensor | None = None  # (R,)
+        self.memory_mask: masks.Mask | None = None
+        with quiet(model):
+            if model.encoder is not None:
+                self._read_source(source, source_lengths, len(rows))
+            elif source is not None:
+                raise ValueError("this model is a decoder and reads no source: put that text into the prompt")
+            self.cache = None
+            if cache:
+                room = self.ids.shape[1] + most
+                memory = 0 if self.memory is None else self.memory.shape[1]
+                self.cache = model.new_cache(len(rows), room, memory=memory)
+                if self.ragged:
+                    self.cache.expect(self.lengths)
+            self._read(self.ids)
+            self._step = Step(model, self.cache) if self.cache is not None and fits(model, self.cache) else None
+
+    def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
+        if source is None:
+            raise ValueError("this model is an encoder-decoder: give source=, the tokens it should read first")
+        given = as_rows("source", source, self.model.config.vocab)
+        if lengths is not None:
+            given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
+        if len(given) != rows:
+            raise ValueError(f"there are {rows} prompts but {len(given)} sources: give one source per prompt")
+        _check_context(self.model, given, 0, "source")
+        ids, self.memory_lengths = pad(given, self.ids.device)
+        if len({len(row) for row in given}) > 1:
+            self.memory_mask = masks.padding(self.memory_lengths)
+        self.memory = self.model.encode(ids, self.memory_mask)
+
+    def feed(self, tokens: Tensor) -> None:
+        """Each row goes on by one token, (R,)."""
+        tokens = tokens.to(self.ids.device)
+        with quiet(self.model):
+            if self.cache is None:
+                self.ids = torch.cat([self.ids, torch.zeros_like(self.ids[:, :1])], 1)
+                self.ids[torch.arange(len(tokens), device=tokens.device), self.lengths] = tokens
+                self.lengths = self.lengths + 1
+                self._read(self.ids)
+                return
+            self.lengths = self.lengths + 1
+            if self._step is not None:
+                self.logits = self.model.head(self._step(tokens[:, None], self.memory_mask)[:, -1])
+            else:
+                self.logits = self.model.head(self._decode(tokens[:, None])[:, -1])
+
+    def keep(self, index: Sequence[int]) -> None:
+        """Row i goes on with what row index[i] held; rows not named are gone."""
+        if list(index) == list(range(len(self.lengths))):
+            return
+        with quiet(self.model):
+            chosen = torch.tensor(list(index), dtype=torch.long, device=self.ids.device)
+            self.lengths, self.logits = self.lengths[chosen], self.logits[chosen]
+            if self.cache is None:
+                self.ids = self.ids[chosen]
+            else:
+                self.cache.reorder(chosen)
+            if self.memory is not None and self.memory_lengths is not None:
+                self.memory, self.memory_lengths = self.memory[chosen], self.memory_lengths[chosen]
+                if self.memory_mask is not None:
+                    self.memory_mask = masks.padding(self.memory_lengths)
+
+    def _read(self, ids: Tensor) -> None:
+        states = self._decode(ids)  # (R, N, C)
+        # What follows a row's last real token is padding, which being later changes nothing before it.
+        last = states[torch.arange(len(ids), device=ids.device), self.lengths - 1]  # (R, C)
+        self.logits = self.model.head(last)  # (R, V)
+
+    def _decode(self, ids: Tensor) -> Tensor:
+        return self.model.decode(ids, self.memory, memory_mask=self.memory_mask, cache=self.cache)
+
+
+@contextmanager
+def quiet(model: Transformer) -> Any:
+    """No gradients and no dropout inside; a model in training goes on training afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if training:
+            model.train()
+
+
+def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
+    """Token ids as lists, each looked at: none empty, none beyond the vocabulary."""
+    if isinstance(given, Tensor):
+        if given.ndim != 2:
+            raise ValueError(f"{what}s are {tuple(given.shape)}: give (batch, tokens), or a list of lists of token ids")
+        given = given.tolist()
+    rows = [[int(i) for i in row] for row in given]
+    for number, row in enumerate(rows):
+        if not row:
+            raise ValueError(f"{what} {number} is empty: give at least one token, such as the tokenizer's bos")
+        if min(row) < 0 or max(row) >= vocab:
+            wrong = next(i for i in row if not 0 <= i < vocab)
+            raise ValueError(f"{what} {number} holds token {wrong}: this model knows 0 to {vocab - 1}")
+    return rows
+
+
+def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
+    """Rows filled up on the right, (R, N), and how long each is, (R,)."""
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device), lengths
+
+
+def _check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
+    """Learned positions end somewhere; the last new token is never read and needs none."""
+    if model.config.position != "learned":
+        return
+    context, longest = model.config.context, max(map(len, rows), default=0)
+    if longest + max(most - 1, 0) > context:
+        room = context - longest + 1
+        and_most = f" and {most} more were asked for" if most else ""
+        hint = f" or ask for {room} at most" if most and longest <= context else ""
+        raise ValueError(
+            f"the {what} has {longest} tokens{and_most}, but this model learned {context} positions: shorten the "
+            f"{what}{hint}"
+        )

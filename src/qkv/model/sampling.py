@@ -1,0 +1,90 @@
+"""Which token comes next: from logits to a choice, by the rules that `transformers` uses, in its order.
+
+    repetition penalty → temperature → top-k → top-p → draw
+
+B batch, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to choose: the likeliest (temperature 0), or a draw among the likely.
+
+    temperature         divides the logits: below 1 bolder choices get rarer, 0 takes the likeliest
+    top_k               only the k likeliest may be drawn
+    top_p               only the likeliest that together have this probability
+    repetition_penalty  above 1, tokens that were there before get less likely
+
+    >>> logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
+    >>> Sampling(temperature=0.5, top_k=2).shape(logits).tolist()
+    [[4.0, 2.0, -inf, -inf]]
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature is {self.temperature}: give 0 (the likeliest token) or more; 1 is as learned"
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k is {self.top_k}: give how many tokens may be drawn, 1 or more, or None for all")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}: give a probability above 0 and up to 1, or None for all")
+        if not self.repetition_penalty > 0:
+            raise ValueError(
+                f"repetition_penalty is {self.repetition_penalty}: give 1 for none, above 1 for fewer repeats"
+            )
+
+    @property
+    def remembers(self) -> bool:
+        """Does the choice depend on which tokens were there before?"""
+        return self.repetition_penalty != 1.0
+
+    def shape(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Logits (B, V) as they are drawn from, −inf where nothing is; `seen` (B, V) is True for tokens there before."""
+        if self.remembers and seen is not None:
+            penalised = torch.where(logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty)
+            logits = torch.where(seen, penalised, logits)
+        if self.temperature not in (0.0, 1.0):
+            logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            least = logits.topk(self.top_k)[0][..., -1, None]
+            logits = logits.masked_fill(logits < least, float("-inf"))
+        if self.top_p is not None and self.top_p < 1:
+            # From the least likely up: what lies within the first 1 − p is left out, the likeliest never.
+            ordered, index = logits.sort(descending=False)
+            out = ordered.softmax(-1).cumsum(-1) <= 1 - self.top_p
+            out[..., -1] = False
+            logits = logits.masked_fill(out.scatter(-1, index, out), float("-inf"))
+        return logits
+
+    def choose(self, logits: Tensor, luck: Tensor, seen: Tensor | None = None) -> Tensor:
+        """The next token of each row, (B,); `luck` (B,), from 0 up to 1, decides."""
+        if self.temperature == 0:
+            return (self.shape(logits, seen) if self.remembers else logits).argmax(-1)
+        # One number per row against the running sum of probabilities: a row's choice can't depend on its batch mates.
+        # 1 − luck is above 0 and at most 1, so a token without probability is never hit, not even by rounding.
+        running = self.shape(logits, seen).softmax(-1).double().cumsum(-1)
+        return torch.searchsorted(running, (1 - luck[:, None]) * running[:, -1:])[:, 0]
+
+
+def draws(seeds: Sequence[int], most: int) -> Tensor:
+    """Numbers from 0 up to 1, (len(seeds), most), float64: a row follows from its seed alone, a shorter one begins alike.
+
+    >>> bool((draws([3, 4], 5)[1, :2] == draws([4], 2)[0]).all())
+    True
+    """
+    rows = [torch.rand(most, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
+    return torch.stack(rows) if rows else torch.zeros(0, most, dtype=torch.float64)

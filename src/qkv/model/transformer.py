@@ -1,0 +1,221 @@
+"""The Transformer: encoder, decoder or both, from one `Config` and the same blocks.
+
+B batch, N tokens, M source tokens, C model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import masks
+from ..attention.cache import KVCache, WindowCache
+from ..attention.latent import LatentAttention
+from ..attention.positions import ALiBi, At, Learned, Relative, Rotary, Sinusoidal
+from .config import Config
+from .layers import HEADS, NORMS, Block
+
+
+class ModelCache:
+    """A cache per layer, and one more per layer for what cross-attention keeps of the memory."""
+
+    def __init__(self, layers: list[Any], memory: list[Any]) -> None:
+        self.layers, self.memory = layers, memory
+
+    def expect(self, counts: Any) -> None:
+        """The next call brings this many real tokens per item; what follows them in a row is padding."""
+        for cache in self.layers:
+            cache.expect(counts)
+
+    def at(self, n: int) -> At:
+        """Where n new tokens will stand."""
+        return self.layers[0].at(n)
+
+    def reorder(self, index: Tensor) -> None:
+        """Item i continues what item index[i] held (beam search)."""
+        for cache in (*self.layers, *self.memory):
+            cache.reorder(index)
+
+    def reset(self) -> None:
+        """Empty it; the room is kept."""
+        for cache in (*self.layers, *self.memory):
+            cache.reset()
+
+
+class Transformer(nn.Module):
+    """Tokens in, logits over the vocabulary out.
+
+    >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
+    >>> model(torch.randint(50, (2, 7))).shape
+    torch.Size([2, 7, 50])
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab, config.width)
+        self.position = {
+            "sinusoidal": lambda: Sinusoidal(config.width),
+            "learned": lambda: Learned(config.context, config.width),
+        }.get(config.position, lambda: None)()
+        self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
+        self.embedding_norm = self._norm() if config.embedding_norm else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = self._stack("encoder") if config.kind != "decoder" else None
+        self.decoder = self._stack("decoder") if config.kind != "encoder" else None
+        pre = config.norm_place == "pre"  # after-norm blocks end in a norm already
+        self.encoder_norm = self._norm() if pre and self.encoder is not None else None
+        self.decoder_norm = self._norm() if pre and self.decoder is not None else None
+        self.head = HEADS[config.head](config)
+        self.initialise()
+        if config.tied:
+            self.head.weight = self.embedding.weight
+
+    def _norm(self) -> nn.Module:
+        return NORMS[self.config.norm](self.config.width, self.config.norm_eps)
+
+    def _stack(self, side: str) -> nn.ModuleList:
+        config, decoder = self.config, side == "decoder"
+        head_width = config.head_width or config.width // config.n_head
+        position: nn.Module | None = None  # one for all layers of a side
+        if config.position == "rotary" and config.mixer == "attention":
+            position = Rotary(head_width, config.rotary_base, scaling=config.rotary_scaling)
+        elif config.position == "alibi":
+            position = ALiBi(config.n_head)
+        elif config.position == "relative":
+            position = Relative(config.n_head, both_ways=not decoder)
+        cross = decoder and config.kind == "encoder-decoder"
+        return nn.ModuleList(
+            Block(config, f"{side}.{i}", position, causal=decoder, cross=cross) for i in range(config.n_layer)
+        )
+
+    def forward(
+        self,
+        ids: Tensor,
+        source: Tensor | None = None,
+        *,
+        mask: masks.Mask | Tensor | None = None,
+        source_mask: masks.Mask | Tensor | None = None,
+        types: Tensor | None = None,
+        cache: ModelCache | None = None,
+    ) -> Tensor:
+        """Logits (B, N, V) of ids (B, N); an encoder-decoder reads `source` (B, M) as well.
+
+        `mask` and `source_mask` say which tokens are real: `masks.padding(...)`, or True/False per token (B, N).
+        A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given.
+        """
+        if self.decoder is None:
+            return self.head(self.encode(ids, mask, types))
+        if types is not None:
+            raise ValueError("types are given but only an encoder has token types: leave them out")
+        memory = None
+        if self.encoder is not None:
+            if source is None:
+                raise ValueError("this model is an encoder-decoder: give the source tokens too, model(target, source)")
+            memory = self.encode(source, source_mask)
+        return self.head(self.decode(ids, memory, mask=mask, memory_mask=source_mask, cache=cache))
+
+    def encode(self, ids: Tensor, mask: masks.Mask | Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """The encoder's states (B, N, C)."""
+        assert self.encoder is not None, "a decoder has no encoder"
+        x = self._embed(ids, 0, types)
+        rule = real(mask)
+        for block in self.encoder:
+            x = block(x, rule)
+        return x if self.encoder_norm is None else self.encoder_norm(x)
+
+    def decode(
+        self,
+        ids: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: masks.Mask | Tensor | None = None,
+        memory_mask: masks.Mask | Tensor | None = None,
+        cache: ModelCache | None = None,
+    ) -> Tensor:
+        """The decoder's states (B, N, C); with a cache, ids are only the new tokens."""
+        assert self.decoder is not None, "an encoder has no decoder"
+        x = self._embed(ids, 0 if cache is None else cache.at(ids.shape[1]))
+        rule, memory_rule = masks.causal() & real(mask), real(memory_mask)
+        for i, block in enumerate(self.decoder):
+            own = None if cache is None else cache.layers[i]
+            kept = None if cache is None or memory is None else cache.memory[i]
+            x = block(x, rule, memory, memory_rule, own, kept)
+        return x if self.decoder_norm is None else self.decoder_norm(x)
+
+    def _embed(self, ids: Tensor, at: At, types: Tensor | None = None) -> Tensor:
+        if ids.ndim != 2:
+            raise ValueError(f"ids are {tuple(ids.shape)}: give (batch, tokens)")
+        x = self.embedding(ids)  # (B, N, C)
+        if self.config.embedding_scale != 1.0:
+            x = x * self.config.embedding_scale
+        if self.position is not None:
+            x = self.position(x, at)
+        if self.types is not None:
+            x = x + (self.types.weight[0] if types is None else self.types(types))
+        elif types is not None:
+            raise ValueError("types are given but this model has token_types=0: leave them out, or set token_types")
+        return self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
+
+    def new_cache(self, batch: int, capacity: int, *, memory: int = 0, static: bool = False) -> ModelCache:
+        """Room for `capacity` tokens per item, and for `memory` source tokens."""
+        config = self.config
+        assert self.decoder is not None, "an encoder needs no cache"
+        heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
+        like: dict[str, Any] = {"dtype": self.head.weight.dtype, "device": self.head.weight.device}
+
+        def room(block: Any) -> Any:
+            if isinstance(block.attention, LatentAttention):
+                return block.attention.new_cache(batch, capacity, static=static, **like)
+            if config.window is not None and config.window + 1 < capacity:
+                return WindowCache(batch, heads, config.window, width, **like)
+            return KVCache(batch, heads, capacity, width, static=static, **like)
+
+        cross = [KVCache(batch, heads, memory, width, **like) for block in self.decoder] if memory else []
+        return ModelCache([room(block) for block in self.decoder], cross)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Weights as the families begin: see `Config.init`."""
+        config = self.config
+        if config.init == "torch":
+            for block in (*(self.encoder or ()), *(self.decoder or ())):
+                for parameter in block.parameters():
+                    if parameter.ndim == 2:
+                        nn.init.xavier_uniform_(parameter)
+            nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+            return
+        outputs = 2 if config.kind != "encoder-decoder" else 3  # residual branches per block
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02 if config.tied or config.init == "normal" else 1.0)
+            elif isinstance(module, nn.Linear):
+                out = name.endswith((".out", ".down"))
+                if config.init == "zero-out":
+                    nn.init.zeros_(module.weight) if out or name == "head" else nn.init.uniform_(
+                        module.weight, -((3 / config.width) ** 0.5), (3 / config.width) ** 0.5
+                    )
+                else:
+                    nn.init.normal_(module.weight, std=0.02 / math.sqrt(outputs * config.n_layer) if out else 0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def count(self) -> int:
+        """How many numbers are learned; a tied head counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def describe(self, lang: str | None = None) -> str:
+        """A table of parts, parameters, memory and FLOPs per token."""
+        from .describe import describe
+
+        return describe(self, lang)
+
+
+def real(mask: masks.Mask | Tensor | None) -> masks.Mask:
+    """Which tokens are real, as a mask over keys."""
+    if isinstance(mask, Tensor):
+        return masks.padding(mask)
+    return masks.full() if mask is None else mask

@@ -1,0 +1,1 @@
+"""Looking into attention: what was recorded, kept as q, k and v, never as the n×n matrix."""

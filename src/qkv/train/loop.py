@@ -1,0 +1,235 @@
+"""The training loop: one page that could be copied out.
+
+Every step is a pure function of the weights, the momenta and (seed, step): batches are drawn from the step's number and
+so is dropout. That is why a run that was stopped goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..model.transformer import Transformer
+from .checkpoint import newest
+from .optim import set_rate
+from .parallelize import World
+from .settings import Settings
+from .tasks import Task
+from .watch import Watch
+
+Report = Callable[[dict[str, Any]], None]
+
+
+class Stopped(Exception):
+    """Somebody asked the run to stop; everything up to `step` is on the disk."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"stopped at step {step}")
+        self.step = step
+
+
+def train(
+    run: Path,
+    model: Transformer,
+    task: Task,
+    settings: Settings,
+    optimizers: list[torch.optim.Optimizer],
+    *,
+    state: dict[str, Any] | None = None,
+    world: World | None = None,
+    watch: Watch | None = None,
+    report: Report = lambda line: None,
+) -> dict[str, Any]:
+    """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state."""
+    world = world or World()
+    world.check(settings)
+    forward = world.wrap(torch.compile(model) if settings.compile else model)
+    state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, **(state or {})}
+    begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
+    speed = Speed()
+    with _asked_to_stop() as asked, _log(run / "metrics.jsonl", state["step"], world.first) as log:
+        if world.rehearses:
+            gradients(forward, task, settings, 0, world)
+            model.zero_grad(set_to_none=True)
+        for step in range(state["step"], settings.steps):
+            loss, tokens = one_step(forward, model, task, settings, optimizers, step, world)
+            if not math.isfinite(loss):
+                raise ValueError(_lost(run, step, loss, settings))
+            now = time.perf_counter()
+            state |= {"step": step + 1, "seconds": now - begun}
+            line: dict[str, Any] = {
+                "step": step + 1,
+                "loss": loss,
+                "tokens_per_second": speed(tokens, now),
+                "seconds": now - begun,
+            }
+            last = step + 1 == settings.steps
+            if (step + 1) % settings.eval_every == 0 or last:
+                line["val_loss"] = evaluate(forward, model, task, settings, world)
+                if state["best_loss"] is None or line["val_loss"] < state["best_loss"]:
+                    state |= {"best_loss": line["val_loss"], "best_step": step + 1}
+                world.once(partial(_look, run, world.whole(model), task, watch, step + 1))
+                speed.pause()
+            log(line)
+            if world.first:
+                report(line)
+            stop = world.agree(asked())
+            due = stop or last or state["best_step"] == step + 1
+            if settings.checkpoint_every is not None:
+                due = due or (step + 1) % settings.checkpoint_every == 0
+            else:
+                due = due or world.agree(time.perf_counter() - saved > 30)
+            if due:
+                world.save(run / "checkpoints", step + 1, model, optimizers, state)
+                saved = time.perf_counter()
+                speed.pause()
+            if stop and not last:
+                raise Stopped(step + 1)
+    return state
+
+
+def one_step(
+    forward: Any,
+    model: Transformer,
+    task: Task,
+    settings: Settings,
+    optimizers: list[torch.optim.Optimizer],
+    step: int,
+    world: World,
+) -> tuple[float, int]:
+    """One update; gives the mean loss over the whole batch and how many tokens it had."""
+    set_rate(optimizers, settings.rate(step))
+    loss, tokens = gradients(forward, task, settings, step, world)
+    if settings.clip:
+        world.clip(model, settings.clip)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return loss, tokens
+
+
+def gradients(forward: Any, task: Task, settings: Settings, step: int, world: World) -> tuple[float, int]:
+    """The gradients of one step, in `.grad`; gives the mean loss over the whole batch and how many tokens it had."""
+    torch.manual_seed((settings.seed << 32) + step * 1024 + world.rank)  # dropout is a function of (seed, step) too
+    batch = world.mine(task.batch(settings.seed, step, settings.batch))
+    pieces = [tuple(part.chunk(settings.accumulate)[i] for part in batch) for i in range(settings.accumulate)]
+    count = world.total(sum((_count(piece) for piece in pieces), torch.zeros((), device=world.device)))
+    total = torch.zeros((), device=world.device)
+    for number, piece in enumerate(pieces):
+        with world.only_last(forward, last=number == len(pieces) - 1), precision(settings.dtype, world.device):
+            loss, _ = task.loss(forward, piece)
+            # DDP and FSDP take the mean over processes: times their number, it is the sum, divided by all tokens.
+            (loss * world.size / count).backward()
+        total = total + loss.detach()
+    return (world.total(total) / count).item(), int(sum(part.numel() for part in batch[:1])) * world.size
+
+
+@torch.no_grad()
+def evaluate(forward: Any, model: Transformer, task: Task, settings: Settings, world: World | None = None) -> float:
+    """The mean loss over the task's fixed validation batches."""
+    world = world or World()
+    model.eval()
+    total, count = torch.zeros((), device=world.device), torch.zeros((), device=world.device)
+    for batch in task.validation(settings.batch, settings.eval_batches):
+        with precision(settings.dtype, world.device):
+            loss, n = task.loss(forward, world.mine(batch))
+        total, count = total + loss, count + n
+    model.train()
+    return (world.total(total) / world.total(count)).item()
+
+
+def precision(dtype: str, device: torch.device) -> Any:
+    """Where matrix products run: in the weights' own dtype, or in bfloat16 by autocast."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+class Speed:
+    """Tokens per second over the last steps, without the time that evaluating and saving took."""
+
+    def __init__(self) -> None:
+        self.recent: list[tuple[int, float]] = []
+        self.since = time.perf_counter()
+
+    def __call__(self, tokens: int, now: float) -> float:
+        self.recent = [*self.recent[-19:], (tokens, now - self.since)]
+        self.since = now
+        return sum(n for n, _ in self.recent) / max(sum(s for _, s in self.recent), 1e-9)
+
+    def pause(self) -> None:
+        self.since = time.perf_counter()
+
+
+def _count(piece: tuple[Tensor, ...]) -> Tensor:
+    return (piece[-1] != -100).sum().float()
+
+
+def _lost(run: Path, step: int, loss: float, settings: Settings) -> str:
+    kept = newest(run / "checkpoints")
+    good = f"the last good checkpoint is {kept}" if kept is not None else "there is no checkpoint yet"
+    return (
+        f"the loss became {loss} at step {step + 1}, in the batch of seed {settings.seed} and step {step}; {good}. "
+        "Try a smaller --lr, or look for broken text in the data"
+    )
+
+
+def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:
+    """Keep a sample of what the model can do, and where it looks."""
+    model.eval()
+    with (run / "samples.txt").open("a", encoding="utf-8") as file:
+        file.write(f"--- step {step}\n{task.sample(model)}\n\n")
+    if watch is not None:
+        watch.record(model, step)
+    model.train()
+
+
+@contextmanager
+def _log(path: Path, step: int, first: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Append to metrics.jsonl; lines from beyond the step that a resumed run starts at are dropped first."""
+    if not first:
+        yield lambda line: None
+        return
+    kept = []
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(text)["step"] <= step:
+                    kept.append(text)
+            except (ValueError, KeyError):
+                break  # the last line of a run that was killed while writing it
+    path.write_text("".join(text + "\n" for text in kept), encoding="utf-8")
+    with path.open("a", encoding="utf-8", buffering=1) as file:
+        yield lambda line: print(json.dumps(line), file=file)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM wait for the step to end; a second Ctrl-C stops at once."""
+    asked: list[float] = []
+
+    def note(number: int, frame: Any) -> None:
+        # torchrun passes a Ctrl-C on to processes that the terminal has told already: that is not a second one.
+        if asked and time.monotonic() - asked[0] > 1:
+            raise KeyboardInterrupt
+        asked.append(time.monotonic())
+
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, note)
+    except ValueError:  # not in the main thread: then nobody can press Ctrl-C here either
+        pass
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,114 @@
+"""How weights move: AdamW, and Muon for matrices.
+
+Muon turns each matrix's momentum into the nearest matrix whose directions all have the same strength, so that rare
+directions learn as fast as common ones. The five Newton–Schulz steps that do so run in float32 on all matrices of one
+shape at once: bfloat16, as usual elsewhere, is slow or missing on CPUs.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .settings import Settings
+
+# The polynomial a·x + b·x³ + c·x⁵ pushes every singular value in (0, 1] towards 1, as fast as five steps can.
+A, B, C = 3.4445, -4.7750, 2.0315
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """Matrices (K, R, C) with their singular values brought close to 1, each by itself.
+
+    >>> made = orthogonalise(torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0)))
+    >>> bool(((torch.linalg.svdvals(made) - 1).abs() < 0.35).all())
+    True
+    """
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.transpose(1, 2) if tall else matrices
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(5):
+        square = x @ x.transpose(1, 2)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=B, alpha=C), x, beta=A)
+    return x.transpose(1, 2) if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised: for the matrices of the blocks."""
+
+    def __init__(
+        self, matrices: Iterable[nn.Parameter], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(list(matrices), dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """One step of every matrix that has a gradient."""
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[nn.Parameter]] = {}
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    shapes.setdefault(matrix.shape, []).append(matrix)
+            for shape, matrices in shapes.items():
+                gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+                momenta = [self.state[m].setdefault("momentum", torch.zeros_like(m)) for m in matrices]
+                torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+                nesterov = torch._foreach_lerp(gradients, momenta, group["momentum"])
+                updates = _whole(orthogonalise, torch.stack(list(nesterov)))
+                if group["weight_decay"]:
+                    torch._foreach_mul_(list[Tensor](matrices), 1 - group["lr"] * group["weight_decay"])
+                # A tall matrix has room for more change before its outputs move as much.
+                scale = max(1.0, shape[0] / shape[1]) ** 0.5
+                torch._foreach_add_(list[Tensor](matrices), list(updates.unbind()), alpha=-group["lr"] * scale)
+
+
+def _whole(work: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """work(x); where processes hold slices of x (FSDP), each puts x together, works, and keeps its own slice."""
+    if not hasattr(x, "full_tensor"):
+        return work(x)
+    from torch.distributed.tensor import distribute_tensor
+
+    # No source: all have computed the same, nothing needs to be sent.
+    return distribute_tensor(work(x.full_tensor()), x.device_mesh, x.placements, src_data_rank=None)  # type: ignore[attr-defined]
+
+
+def make_optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Optimizer]:
+    """The optimizers of a run; each group remembers its full rate as `full`, for the schedule."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+
+    def adamw(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        groups = [group for group in groups if group["params"]]
+        return torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-10, fused=True)
+
+    if settings.optimizer == "adamw":
+        decayed = [p for _, p in named if p.ndim >= 2]
+        plain = [p for _, p in named if p.ndim < 2]
+        groups = [
+            dict(params=decayed, lr=settings.lr, weight_decay=settings.weight_decay),
+            dict(params=plain, lr=settings.lr, weight_decay=0.0),
+        ]
+        optimizers = [adamw(groups)]
+    else:
+        matrices = [p for name, p in named if p.ndim == 2 and _in_block(name)]
+        head = [p for name, p in named if name.startswith("head")]
+        rest = [p for name, p in named if not any(p is other for other in (*matrices, *head))]
+        groups = [
+            dict(params=rest, lr=settings.adam_lr, weight_decay=0.0),
+            dict(params=head, lr=settings.adam_lr / 2, weight_decay=0.0),
+        ]
+        optimizers = [Muon(matrices, settings.lr, weight_decay=settings.weight_decay), adamw(groups)]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["full"] = group["lr"]
+    return optimizers
+
+
+def set_rate(optimizers: list[torch.optim.Optimizer], share: float) -> None:
+    """Every group at this share of its full learning rate."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["full"] * share
+
+
+def _in_block(name: str) -> bool:
+    return ("encoder." in name or "decoder." in name) and "position" not in name

@@ -1,0 +1,296 @@
+"""One process or many: what a run needs to know of its world. The model never knows.
+
+Started by `torchrun`, processes share each batch: every one takes its rows, and gradients meet before the step. With
+DDP each keeps the whole model; with FSDP each keeps a slice of every weight and of its momenta, and blocks are put
+together just before they are used. The engine is PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..attention.positions import Relative
+from ..model.layers import Block
+from ..model.transformer import Transformer
+from .checkpoint import (
+    SHARDS,
+    begin,
+    check,
+    explained,
+    fingerprint,
+    finish,
+    load_checkpoint,
+    load_shards,
+    newest,
+    read_state,
+    save_checkpoint,
+    save_shards,
+)
+from .settings import Settings
+
+T = TypeVar("T")
+Optimizers = list[torch.optim.Optimizer]
+
+
+class World:
+    """A single process: everything is its own."""
+
+    kind, rank, size = "one", 0, 1
+    rehearses = False  # is there a backward pass before the first step, whose gradients are thrown away?
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+
+    @property
+    def first(self) -> bool:
+        """Is this the process that writes files and speaks?"""
+        return self.rank == 0
+
+    def once(self, work: Callable[[], T]) -> T:
+        """Let the first process do it; all get what it gives, or the error it meets."""
+        return work()
+
+    def check(self, settings: Settings) -> None:
+        """Refuse a batch that processes can't share evenly."""
+        shares = self.size * settings.accumulate
+        if settings.batch % shares:
+            pieces = "" if settings.accumulate == 1 else f" × accumulate={settings.accumulate}"
+            near = max(settings.batch // shares, 1) * shares
+            raise ValueError(
+                f"a batch of {settings.batch} rows can't be shared evenly by {self.size} processes{pieces}: "
+                f"choose a multiple of {shares}, such as --batch {near}"
+            )
+
+    def prepare(self, model: Transformer) -> Transformer:
+        """The model as its optimizers see it (cut into shards, where it is)."""
+        return model
+
+    def wrap(self, model: Any) -> Any:
+        """The model as it is called."""
+        return model
+
+    def whole(self, model: Transformer) -> Any:
+        """The model in one piece, to look at: on the first process only."""
+        return model
+
+    def mine(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The rows of a batch that are this process's, on its device."""
+        return tuple(part[self.rank :: self.size].to(self.device, non_blocking=True) for part in batch)
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over processes."""
+        return value
+
+    def agree(self, flag: bool) -> bool:
+        """True everywhere if it is True anywhere."""
+        return flag
+
+    def only_last(self, forward: Any, last: bool) -> Any:
+        """While accumulating, gradients meet only after the last piece."""
+        return nullcontext()
+
+    def clip(self, model: nn.Module, limit: float) -> None:
+        """Shrink all gradients together to a norm of at most `limit`."""
+        nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: dict[str, Any]) -> None:
+        """Write a checkpoint."""
+        self.once(partial(save_checkpoint, folder, step, model, optimizers, {**state, **self.remembered}))
+
+    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+        """Read one back, whichever kind of world wrote it; gives its state."""
+        return load_checkpoint(place, model, optimizers)
+
+    @property
+    def remembered(self) -> dict[str, Any]:
+        """What a checkpoint's state.json says of the world that wrote it."""
+        return {"parallel": self.kind, "processes": self.size}
+
+    def differs(self, state: dict[str, Any]) -> dict[str, Any] | None:
+        """How this world differs from the one that wrote a checkpoint: then a run goes on to rounding, not to the bit."""
+        was = {"parallel": state.get("parallel", "one"), "processes": state.get("processes", 1)}
+        if was == self.remembered:
+            return None
+        return {"was": described(**was), "now": described(**self.remembered)}
+
+
+class Ddp(World):
+    """Many processes, each with the whole model."""
+
+    kind = "ddp"
+    # DDP packs gradients anew after its first backward pass, which changes the order in which three or more processes
+    # add them: without a rehearsal, the first step after a resume would not be bit for bit the step it stands for.
+    rehearses = True
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    def once(self, work: Callable[[], T]) -> T:
+        """Let the first process do it; all get what it gives, or the error it meets."""
+        outcome: list[Any] = [None, None]
+        if self.first:
+            try:
+                outcome[0] = work()
+            except Exception as error:
+                outcome[1] = error
+        dist.broadcast_object_list(outcome, src=0)
+        if outcome[1] is not None:
+            raise outcome[1]
+        return outcome[0]
+
+    def wrap(self, model: Any) -> Any:
+        """The model as it is called."""
+        index = self.device.index
+        return nn.parallel.DistributedDataParallel(model, device_ids=None if index is None else [index])
+
+    def whole(self, model: Transformer) -> Any:
+        """The model in one piece, to look at: on the first process only."""
+        return model if self.first else None
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over processes."""
+        value = value.clone()
+        dist.all_reduce(value)
+        return value
+
+    def agree(self, flag: bool) -> bool:
+        """True everywhere if it is True anywhere."""
+        return bool(self.total(torch.tensor(float(flag), device=self.device)))
+
+    def only_last(self, forward: Any, last: bool) -> Any:
+        """While accumulating, gradients meet only after the last piece."""
+        return nullcontext() if last else forward.no_sync()
+
+
+class Fsdp(Ddp):
+    """Many processes, each with a slice of every weight (FSDP2); checkpoints are written in slices too (DCP)."""
+
+    kind, rehearses = "fsdp", False
+
+    def prepare(self, model: Transformer) -> Transformer:
+        """The model as its optimizers see it: every weight a DTensor of which this process holds some rows."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+        mesh = init_device_mesh(self.device.type, (self.size,))
+        for part in model.modules():
+            if isinstance(part, Relative):  # belongs to all blocks of a side, and is asked by `bias`, not called
+                fully_shard(part, mesh=mesh)
+                register_fsdp_forward_method(part, "bias")
+        for part in model.modules():
+            if isinstance(part, Block):
+                fully_shard(part, mesh=mesh)
+        return fully_shard(model, mesh=mesh)  # type: ignore[return-value]
+
+    def wrap(self, model: Any) -> Any:
+        """The model as it is called."""
+        return model
+
+    def whole(self, model: Transformer) -> Any:
+        """A copy of the model in one piece, to look at: on the first process only."""
+        weights = self._gathered(model)
+        if not self.first:
+            return None
+        copy = Transformer(model.config).to(self.device, next(iter(weights.values())).dtype)
+        with torch.no_grad():
+            for name, parameter in copy.named_parameters():
+                parameter.copy_(weights[name])
+        return copy
+
+    def _gathered(self, model: nn.Module) -> dict[str, Tensor]:
+        """All weights in one piece, on the first process; the others only send theirs and get nothing."""
+        model.reshard()  # type: ignore[operator]  # an evaluation leaves the outermost ones put together
+        weights = {}
+        for name, parameter in model.named_parameters():
+            full = parameter.detach().full_tensor()  # type: ignore[attr-defined]
+            if self.first:
+                weights[name] = full.cpu()
+        return weights
+
+    def only_last(self, forward: Any, last: bool) -> Any:
+        """While accumulating, gradients meet only after the last piece."""
+        forward.set_requires_gradient_sync(last)
+        return nullcontext()
+
+    def clip(self, model: nn.Module, limit: float) -> None:
+        """Shrink all gradients together to a norm of at most `limit`."""
+        norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm.full_tensor())  # type: ignore[attr-defined]
+
+    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: dict[str, Any]) -> None:
+        """Write a checkpoint: each process its slices, the first one all weights in one piece beside them."""
+        with explained(folder, step):
+            part = self.once(partial(begin, folder, step))
+            weights = self._gathered(model)
+            save_shards(part / SHARDS, model, optimizers)
+            every = sorted((part / SHARDS).iterdir())
+            known = {f"{SHARDS}/{file.name}": fingerprint(file) for file in every[self.rank :: self.size]}
+            listed: list[Any] = [None] * self.size
+            dist.all_gather_object(listed, known)
+            files = {name: known for share in listed for name, known in share.items()}
+            self.once(partial(finish, part, step, {**state, **self.remembered}, weights, files))
+
+    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+        """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
+        if problem := self.once(partial(check, place)):
+            raise ValueError(problem)
+        load_shards(place, model, optimizers, together=True)
+        return read_state(place)
+
+
+KINDS = {"ddp": Ddp, "fsdp": Fsdp}
+
+
+def world_from_environment(parallel: str | None = None, run: Path | None = None) -> World:
+    """The world that this process was started in: one process, or its place among those of `torchrun`.
+
+    Where `parallel` (ddp, fsdp) isn't said, it is as the `run` to go on with was saved, else DDP.
+    """
+    if parallel is not None and parallel not in KINDS:
+        raise ValueError(f"--parallel {parallel!r} is not one of {', '.join(KINDS)}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    launched = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    if not launched and parallel is not None:
+        raise ValueError(
+            f"--parallel {parallel} shares the work between processes, and this one is alone: start them with "
+            f"`torchrun --nproc-per-node 2 -m qkv train … --parallel {parallel}`, or leave --parallel out"
+        )
+    if not launched or (parallel is None and int(os.environ["WORLD_SIZE"]) == 1):
+        return World(device)
+    if device == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        # The others wait while the first one prepares the text, which can take long. One that dies is noticed anyway.
+        dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=timedelta(hours=6))
+        atexit.register(_leave)
+    if parallel is None and run is not None:
+        place = newest(run / "checkpoints")
+        parallel = None if place is None else read_state(place).get("parallel")
+    return KINDS.get(parallel or "ddp", Ddp)(device)
+
+
+def described(parallel: str, processes: int) -> str:
+    """A world in a word or two.
+
+    >>> described("one", 1), described("fsdp", 8)
+    ('1 process', '8 × fsdp')
+    """
+    return "1 process" if parallel == "one" else f"{processes} × {parallel}"
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,253 @@
+"""A run: a folder readable by eye, from which everything about a training can be known and gone on with.
+
+config.json (model, settings, data, and why things were chosen so) · tokenizer.json · metrics.jsonl · samples.txt ·
+checkpoints/ · tokens/ or pairs.tsv (what it learns from) · watch/ (the attention of a probe sentence as it forms)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import __version__, store, text
+from ..model.config import Config
+from ..model.transformer import Transformer
+from ..model.weights import read_run
+from ..text.shards import aside
+from .checkpoint import check, newest
+from .loop import train
+from .optim import make_optimizers
+from .parallelize import World
+from .settings import TASKS, Settings, both_set, preset
+from .tasks import HiddenWord, NextWord, Task, Translation
+from .watch import Watch
+
+FORMAT = "qkv run 1"
+Progress = Callable[[int, int], None]
+Reason = tuple[str, dict[str, Any]]  # a sentence of words.py and what fills it, so that it can be said in any language
+
+
+@dataclass
+class Run:
+    """Everything a training needs, ready to go."""
+
+    folder: Path
+    task: Task
+    model: Transformer
+    settings: Settings
+    optimizers: list[torch.optim.Optimizer]
+    watch: Watch | None
+    state: dict[str, Any] | None
+    world: World
+    why: list[Reason]  # what was chosen, and for what reason
+
+    def train(self, report: Callable[[dict[str, Any]], None] = lambda line: None) -> dict[str, Any]:
+        """Train to the end; see loop.py."""
+        return train(
+            self.folder,
+            self.model,
+            self.task,
+            self.settings,
+            self.optimizers,
+            state=self.state,
+            world=self.world,
+            watch=self.watch,
+            report=report,
+        )
+
+
+def start(
+    task: str,
+    *,
+    out: Path | None = None,
+    source: str | None = None,
+    pairs: str | None = None,
+    name: str = "tiny",
+    changes: dict[str, Any] | None = None,
+    tokenizer: str = "auto",
+    watch: str | None = None,
+    world: World | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Begin a run in a new folder: read the data, make the tokenizer, build the model."""
+    if task not in TASKS:
+        raise ValueError(f"there is no task {task!r}: choose from {', '.join(TASKS)}")
+    config, settings = both_set(*preset(name, task), changes or {})
+    world = world or World()
+    world.check(settings)
+    what = "dates" if task == "translate" and pairs is None else Path(str(pairs or source or "text")).stem
+    folder = out or Path("runs") / f"{task}-{what}"
+
+    def found() -> None:
+        if (folder / "config.json").exists():
+            raise ValueError(
+                f"{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out"
+            )
+        why: list[Reason] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        data = _gather(task, folder, source, pairs, tokenizer, progress, why)
+        spoken = text.load(folder)
+        made, chosen = config.replace(vocab=spoken.vocab), _choose(settings, why)
+        record = {
+            "format": FORMAT,
+            "qkv": __version__,
+            "task": task,
+            "model": made.to_dict(),
+            "train": chosen.to_dict(),
+            "data": data,
+            "watch": watch,
+            "why": why,
+        }
+        _task(record, folder, spoken, made, chosen)  # refuses what can't be trained before there is a run
+        _write(folder / "config.json", record)
+
+    world.once(found)
+    return _open(folder, world)
+
+
+def resume(folder: Path, world: World | None = None, source: str | None = None) -> Run:
+    """Go on with a run from its newest whole checkpoint; from the beginning where there is none."""
+    world = world or World()
+    record = read_run(folder)
+    if source is not None:
+        now = text.Corpus.of(_named(source)).sha256()
+        if now != record["data"].get("sha256"):
+            raise ValueError(
+                f"{source} is not the text that {folder} was begun with (its content changed): a run goes on with its own "
+                "data; leave --text out, or begin a new run"
+            )
+    return _open(folder, world)
+
+
+def _open(folder: Path, world: World) -> Run:
+    record = read_run(folder)
+    config, settings = Config.from_dict(record["model"]), Settings(**record["train"])
+    _safe_dtype(settings.dtype)
+    spoken = text.load(folder)
+    task = _task(record, folder, spoken, config, settings)
+    torch.manual_seed(settings.seed)
+    model = Transformer(config).to(world.device)
+    if settings.dtype == "float64":
+        model = model.double()
+    model = world.prepare(model)
+    optimizers = make_optimizers(model, settings)
+    place = world.once(partial(newest, folder / "checkpoints"))
+    damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
+    why: list[Reason] = [*record["why"], *(("why.damaged", {"problem": check(p)}) for p in damaged)]
+    state = None if place is None else world.load(place, model, optimizers)
+    if world.size > 1:
+        why.append(("why.processes", {"n": world.size, "kind": world.kind}))
+    if state is not None and (change := world.differs(state)):
+        why.append(("why.world", change))
+    watch = None if record["watch"] is None else Watch(folder, record["watch"], spoken)
+    return Run(folder, task, model, settings, optimizers, watch, state, world, why)
+
+
+def _gather(
+    task: str,
+    folder: Path,
+    source: str | None,
+    pairs: str | None,
+    tokenizer: str,
+    progress: Progress | None,
+    why: list[Reason],
+) -> dict[str, Any]:
+    """Put what is to be learned from, and its tokenizer, into the run's folder."""
+    if task == "translate":
+        if pairs is None:
+            text.date_tokenizer().save(folder)
+            why.append(("why.dates", {}))
+            return {"kind": "dates"}
+        read = text.read_pairs(_named(pairs))
+        if len(read) < 2:
+            raise ValueError(f"{pairs} has {len(read)} pair: give at least two, one to learn from and one to test with")
+        both = [sentence for pair in read for sentence in pair]
+        made = text.train_tokenizer(tokenizer, both, special=("pad", "bos", "eos", "unk"))
+        made.save(folder)
+        why.append(_tokenizer_reason(made, tokenizer))
+        content = "".join(f"{a}\t{b}\n" for a, b in read)
+        (folder / "pairs.tsv").write_text(content, encoding="utf-8")
+        return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+    if source is None:
+        raise ValueError(f"training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)")
+    corpus = text.Corpus.of(_named(source))
+    special = ("pad", "eos", "mask") if task == "mlm" else ("eos",)
+    made = text.train_tokenizer(tokenizer, corpus, special=special)
+    made.save(folder)
+    why.append(_tokenizer_reason(made, tokenizer))
+    text.prepare(corpus, made, folder / "tokens", progress=progress)
+    return {"kind": "text", "source": str(source), "sha256": corpus.sha256()}
+
+
+def _named(source: str) -> str:
+    """A path as it is; the name of a data set as the path of its file, if it was fetched."""
+    if Path(source).exists() or any(c in source for c in "*?/"):
+        return source
+    if any(item.name == source for item in store.listing("data")):
+        found = store.path(source)
+        if found is None:
+            raise ValueError(
+                f"the data set {source} is not here yet: get it with `qkv data get {source}`, or add --yes"
+            )
+        return str(found)
+    return source
+
+
+def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
+    kind = record["data"]["kind"]
+    if record["task"] == "translate":
+        if kind == "dates":
+            splits = ("train", "unseen")
+            learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
+            examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
+            return Translation(learned, held, spoken, examples)
+        seen, unseen = text.split_pairs(text.read_pairs(folder / "pairs.tsv"))
+        unseen = unseen or seen[-1:]
+        examples = [source for source, _ in unseen[:6]]
+        return Translation(text.Pairs(seen, spoken), text.Pairs(unseen, spoken), spoken, examples)
+    tokens = text.Tokens.open(folder / "tokens")
+    if record["task"] == "mlm":
+        return HiddenWord(tokens, spoken, config.context, settings.mask_share)
+    return NextWord(tokens, spoken, config.context)
+
+
+def _tokenizer_reason(made: text.Tokenizer, asked: str) -> Reason:
+    return ("why.asked" if asked != "auto" else f"why.{made.kind}"), {"kind": made.kind, "vocab": made.vocab}
+
+
+def _choose(settings: Settings, why: list[Reason]) -> Settings:
+    """Say which device and dtype a run uses, and whether it is compiled, with the reason."""
+    if torch.cuda.is_available():
+        why.append(("why.gpu", {"name": torch.cuda.get_device_name()}))
+    else:
+        why.append(("why.cpu", {"threads": torch.get_num_threads()}))
+    why.append((f"why.{settings.dtype}", {}))
+    why.append(("why.compiled" if settings.compile else "why.eager", {}))
+    return settings
+
+
+def _safe_dtype(dtype: str) -> None:
+    """Some CPUs say they can do bfloat16 and then kill the process: try it in another process first."""
+    if dtype != "bfloat16" or torch.cuda.is_available():
+        return
+    trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
+    if subprocess.run([sys.executable, "-c", trial], capture_output=True, env=os.environ).returncode:
+        raise ValueError(
+            "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the environment "
+            "variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting"
+        )
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    with aside(path) as file:
+        file.write((json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,121 @@
+"""How a run is trained, in plain values, and what each preset sets."""
+
+import difflib
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ..model.config import PRESETS, Config
+
+TASKS = ("lm", "mlm", "translate")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run: how many steps of how much, and how the weights move."""
+
+    steps: int = 1000
+    batch: int = 32  # rows per step, over all processes
+    seed: int = 0
+    optimizer: str = "muon"  # muon: the blocks' matrices by Muon, the rest by AdamW; adamw: all by AdamW
+    lr: float = 0.02  # of Muon, or of AdamW where it has everything
+    adam_lr: float = 0.01  # of AdamW beside Muon (embeddings; the head has half)
+    weight_decay: float = 0.0
+    warmup: int = 20  # steps up to the full rate
+    decay: float = 0.5  # the last share of the steps goes linearly down to 0
+    clip: float = 1.0  # largest norm of all gradients together; 0 is no limit
+    accumulate: int = 1  # pieces a batch is computed in, where memory is short
+    eval_every: int = 100
+    eval_batches: int = 20
+    checkpoint_every: int | None = None  # steps; by default about every 30 s
+    mask_share: float = 0.15  # of the words a BERT must guess
+    compile: bool = False
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more")
+        if self.batch % self.accumulate:
+            raise ValueError(f"a batch of {self.batch} rows doesn't divide into accumulate={self.accumulate} pieces")
+        if self.optimizer not in ("muon", "adamw"):
+            raise ValueError(f"optimizer {self.optimizer!r} is not one of muon, adamw")
+        if self.dtype not in ("float32", "bfloat16", "float64"):
+            raise ValueError(f"dtype {self.dtype!r} is not one of float32, bfloat16, float64")
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"decay is {self.decay}: give the share of the steps that the rate falls over, 0 to 1")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
+            raise ValueError(f"checkpoint_every is {self.checkpoint_every}: give 1 or more steps")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    def rate(self, step: int) -> float:
+        """The share of the full learning rate at a step: up, flat, down.
+
+        >>> s = Settings(steps=100, warmup=10, decay=0.5)
+        >>> [round(s.rate(i), 2) for i in (0, 9, 40, 75, 99)]
+        [0.1, 1.0, 1.0, 0.5, 0.02]
+        """
+        falling = round(self.decay * self.steps)
+        up = min((step + 1) / max(self.warmup, 1), 1.0)
+        down = min((self.steps - step) / falling, 1.0) if falling else 1.0
+        return min(up, down)
+
+
+def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tuple[Config, Settings]:
+    """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
+    of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
+    for name in changes:
+        if name not in of_model | of_run:
+            near = difflib.get_close_matches(name, of_model | of_run, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"there is no setting {name!r}{hint} All: {', '.join(sorted(of_model | of_run))}")
+    config = config.replace(**{k: v for k, v in changes.items() if k in of_model})
+    return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
+
+
+_CLASSIC = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)
+_RUNS: dict[str, dict[str, Any]] = {
+    "tiny": dict(steps=1000, batch=32),
+    "small": dict(steps=2000, batch=16, eval_every=200),
+    "gpt2": dict(steps=20000, batch=8, lr=6e-4, eval_every=500, **_CLASSIC),
+}
+
+
+def preset(name: str, task: str) -> tuple[Config, Settings]:
+    """The model and the run of a preset (tiny, small, gpt2) for a task (lm, mlm, translate); vocab is set later."""
+    if name not in _RUNS:
+        near = difflib.get_close_matches(name, _RUNS, n=1)
+        raise ValueError(
+            f"preset {name!r} is not one of {', '.join(_RUNS)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    config, settings = PRESETS[name], Settings(**_RUNS[name])
+    if task == "mlm":
+        config = _bert_like(config)
+        settings = replace(settings, steps=settings.steps * 2)
+    elif task == "translate":
+        config = config.replace(
+            kind="encoder-decoder", n_layer=max(config.n_layer // 2, 1), tied=False, init="zero-out"
+        )
+        settings = replace(settings, batch=64)
+    return config, settings
+
+
+def _bert_like(config: Config) -> Config:
+    """The same size in BERT's own layout, so that it can be exported as one."""
+    return config.replace(
+        kind="encoder",
+        position="learned",
+        norm="layer",
+        norm_place="post",
+        norm_eps=1e-12,
+        feed_forward="gelu",
+        bias=True,
+        qk_norm=None,
+        tied=True,
+        embedding_norm=True,
+        token_types=2,
+        head="mlm",
+        init="normal",
+    )

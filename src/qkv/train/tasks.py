@@ -1,0 +1,139 @@
+"""What there is to learn: the next word, the hidden word, the sentence in another language.
+
+A task gives batches that are a pure function of (seed, step), says what loss they have, and shows a sample of what the
+model can do. B batch, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import text
+from ..attention import masks
+from ..model.transformer import Transformer
+
+Batch = tuple[Tensor, ...]
+
+
+class Task(Protocol):
+    """What the loop needs to know."""
+
+    name: str
+    tokenizer: text.Tokenizer
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch: ...
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]: ...
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]: ...
+    def sample(self, model: Transformer) -> str: ...
+
+
+def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(sum of −log p over the labels that count, how many do): sums, so that parts of a batch add up exactly."""
+    total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum")
+    return total, (labels != -100).sum()
+
+
+class NextWord:
+    """A GPT: say the next token, everywhere in a window of text."""
+
+    name = "lm"
+
+    def __init__(self, tokens: text.Tokens, tokenizer: text.Tokenizer, context: int) -> None:
+        self.tokens, self.tokenizer, self.context = tokens, tokenizer, context
+        tokens.batch(0, 0, 1, context)  # refuses a text shorter than the context now rather than later
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch:
+        return _tensors(self.tokens.batch(seed, step, rows, self.context))
+
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
+        return (_tensors(b) for b in self.tokens.validation_batches(rows, self.context, batches))
+
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        x, y = batch
+        return summed_loss(model(x), y)
+
+    def sample(self, model: Transformer) -> str:
+        from ..model.generate import generate
+
+        start = [int(i) for i in self.tokens.train[:1]]
+        ids = generate(model, [start], most=120, temperature=0.8, seed=0)[0]
+        return self.tokenizer.decode([*start, *ids])
+
+
+class HiddenWord:
+    """A BERT: say the words that were hidden, looking both ways."""
+
+    name = "mlm"
+
+    def __init__(self, tokens: text.Tokens, tokenizer: text.Tokenizer, context: int, share: float) -> None:
+        self.tokens, self.tokenizer, self.context, self.share = tokens, tokenizer, context, share
+        tokens.batch(0, 0, 1, context)
+        if tokenizer.mask is None:
+            raise ValueError("the tokenizer has no [MASK] token: make it with special=('pad', 'mask', …)")
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch:
+        x, _ = self.tokens.batch(seed, step, rows, self.context)
+        return _tensors(self._hide(x, seed, step))
+
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
+        for number, (x, _) in enumerate(self.tokens.validation_batches(rows, self.context, batches)):
+            yield _tensors(self._hide(x, 10**9, number))
+
+    def _hide(self, x: np.ndarray, seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+        tokenizer = self.tokenizer
+        assert tokenizer.mask is not None
+        return text.mlm(
+            x, seed, step, mask=tokenizer.mask, vocab=tokenizer.vocab, special=tokenizer.special_ids, share=self.share
+        )
+
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        x, y = batch
+        return summed_loss(model(x), y)
+
+    def sample(self, model: Transformer) -> str:
+        x, labels = next(iter(self.validation(1, 1)))
+        with torch.no_grad():
+            said = model(x)[0].argmax(-1)
+        shown = torch.where(labels[0] >= 0, said, x[0])
+        return f"{self.tokenizer.decode(x[0].tolist(), special=True)}\n→ {self.tokenizer.decode(shown.tolist())}"
+
+
+class Translation:
+    """A translator: read one sentence, say another."""
+
+    name = "translate"
+
+    def __init__(self, train: Any, validation: Any, tokenizer: text.Tokenizer, examples: list[str]) -> None:
+        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch:
+        return self._ready(self.train.batch(seed, step, rows))
+
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
+        return (self._ready(self.held.batch(0, number, rows)) for number in range(batches))
+
+    def _ready(self, batch: text.PairBatch) -> Batch:
+        counted = np.arange(batch.target_out.shape[1]) < batch.target_lengths[:, None]
+        return _tensors(
+            (batch.source, batch.source_lengths, batch.target_in, np.where(counted, batch.target_out, -100))
+        )
+
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        source, lengths, target_in, labels = batch
+        return summed_loss(model(target_in, source, source_mask=masks.padding(lengths)), labels)
+
+    def sample(self, model: Transformer) -> str:
+        from ..model.generate import translate
+
+        answers = translate(model, self.tokenizer, self.examples)
+        return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
+
+
+def _tensors(arrays: Iterable[np.ndarray]) -> Batch:
+    return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)

@@ -1,0 +1,97 @@
+"""A config catches typos, takes words from the command line, and survives JSON."""
+
+import json
+from dataclasses import fields
+
+import pytest
+import torch
+
+from qkv import Config, Transformer
+from qkv.model.config import CHOICES, PRESETS
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "near"),
+    [
+        ("position", "rotery", "rotary"),
+        ("norm", "rmsnorm", "rms"),
+        ("kind", "decodr", "decoder"),
+        ("feed_forward", "swigl", "swiglu"),
+        ("mixer", "latnet", "latent"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_right_ones(name, wrong, near):
+    with pytest.raises(ValueError, match=f"did you mean '{near}'") as refusal:
+        Config(**{name: wrong})
+    assert all(str(right) in str(refusal.value) for right in CHOICES[name])
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match="no setting 'n_layers'; did you mean 'n_layer'"):
+        Config().replace(n_layers=3)
+    with pytest.raises(ValueError, match="did you mean 'width'"):
+        Config().set(["widht=64"])
+    with pytest.raises(ValueError, match="no setting 'flavour'"):
+        Config.from_dict({"flavour": "vanilla"})
+    with pytest.raises(ValueError, match="write name=value"):
+        Config().set(["width"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (dict(width=30, n_head=4), "30 doesn't divide into 4 heads"),
+        (dict(n_head=6, width=12, n_kv_head=4), "6 heads don't divide"),
+        (dict(n_layer=0), "n_layer is 0"),
+        (dict(vocab=2.5), "vocab is 2.5"),
+        (dict(dropout=1.0), "dropout is 1.0"),
+        (dict(mixer="latent", position="alibi"), "'alibi' can't be added"),
+        (dict(mixer="latent", window=4), "'latent' has no window"),
+        (dict(mixer="latent", n_kv_head=2), "'latent' has no n_kv_head"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("width=64", "width", 64),
+        ("position=learned", "position", "learned"),
+        ("tied=False", "tied", False),
+        ("bias=qkv", "bias", "qkv"),
+        ("window=None", "window", None),
+        ("dropout = 0.25", "dropout", 0.25),
+        ('rotary_scaling={"kind": "linear", "factor": 2}', "rotary_scaling", {"kind": "linear", "factor": 2}),
+    ],
+)
+def test_settings_are_read_from_words(text, name, value):
+    assert getattr(Config().set([text]), name) == value
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_config_survives_json(name):
+    config = PRESETS[name].replace(rotary_scaling={"kind": "linear", "factor": 2.0})
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert set(config.to_dict()) == {field.name for field in fields(Config)}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_builds(name):
+    with torch.device("meta"):
+        model = Transformer(PRESETS[name])
+    assert model(torch.zeros(1, 3, dtype=torch.long, device="meta")).shape == (1, 3, PRESETS[name].vocab)
+
+
+def test_gpt2_has_the_published_size():
+    with torch.device("meta"):
+        assert Transformer(PRESETS["gpt2"]).count() == 124_439_808
+
+
+@pytest.mark.parametrize("feed_forward", CHOICES["feed_forward"])
+def test_gated_and_plain_feed_forwards_have_about_as_many_weights(feed_forward):
+    config = Config(width=96, n_head=4, feed_forward=feed_forward)
+    weights = config.hidden_width * config.width * (3 if config.gated else 2)
+    assert abs(weights / (8 * 96 * 96) - 1) < 0.05

@@ -1,0 +1,369 @@
+"""An exported folder is the same model in transformers: the same logits, the same ids, and back again."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from qkv import Config, Transformer
+from qkv.model.config import PRESETS
+from qkv.model.export import FILES, export
+from qkv.model.families import FAMILIES, family_of, to_ours, to_theirs
+from qkv.text import Bytes, load, train_tokenizer
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+LLAMA = Config(vocab=37, width=24, n_layer=2, n_head=4, n_kv_head=2, hidden=20, context=29)
+GPT2 = PRESETS["gpt2"].replace(vocab=41, width=21, n_layer=3, n_head=3, hidden=31, context=19, dropout=0.1)
+BERT = PRESETS["bert"].replace(vocab=43, width=22, n_layer=2, n_head=2, hidden=27, context=17)
+CASES = {
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "llama, wide heads, a bias everywhere": ("LlamaForCausalLM", LLAMA.replace(head_width=10, bias=True)),
+    "llama, geglu, another base": ("LlamaForCausalLM", LLAMA.replace(feed_forward="geglu", rotary_base=77.0)),
+    "llama, linear rotary": ("LlamaForCausalLM", LLAMA.replace(rotary_scaling=dict(kind="linear", factor=3.0))),
+    "llama, ntk rotary": ("LlamaForCausalLM", LLAMA.replace(rotary_scaling=dict(kind="ntk", factor=3.0))),
+    "llama, llama3 rotary": (
+        "LlamaForCausalLM",
+        LLAMA.replace(rotary_scaling=dict(kind="llama3", factor=4.0, low=1.0, high=4.0, original=16)),
+    ),
+    "llama, yarn rotary": (
+        "LlamaForCausalLM",
+        LLAMA.replace(rotary_scaling=dict(kind="yarn", factor=4.0, original=64, fast=8.0, slow=2.0, stretch=1.2)),
+    ),
+    "mistral": ("MistralForCausalLM", LLAMA.replace(window=3)),
+    "mistral, heads that don't divide the width": (
+        "MistralForCausalLM",
+        LLAMA.replace(width=25, n_head=6, n_kv_head=3, head_width=8),
+    ),
+    "qwen2": ("Qwen2ForCausalLM", LLAMA.replace(bias="qkv")),
+    "qwen2, wide heads, a window": ("Qwen2ForCausalLM", LLAMA.replace(bias="qkv", head_width=10, window=2)),
+    "qwen3": ("Qwen3ForCausalLM", LLAMA.replace(qk_norm="rms", norm_eps=1e-3)),
+    "qwen3, narrow heads, a window": ("Qwen3ForCausalLM", LLAMA.replace(qk_norm="rms", head_width=4, window=2)),
+    "gpt2": ("GPT2LMHeadModel", GPT2),
+    "gpt2, no bias, squared relu": ("GPT2LMHeadModel", GPT2.replace(bias=False, feed_forward="relu2")),
+    "bert": ("BertForMaskedLM", BERT),
+    "bert, no types, a bias on q, k, v": ("BertForMaskedLM", BERT.replace(token_types=0, bias="qkv")),
+}
+EXACT = ("gpt2", "bert")  # transformers computes RMS norm and rotary tables in float32, whatever the model is in
+each = pytest.mark.parametrize("case", CASES)
+
+
+def made(config, dtype=torch.float64):
+    """A model in which no weight is what it was born as."""
+    model = Transformer(config).to(dtype).eval()
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.1)
+    return model
+
+
+def exported(model, tokenizer, folder):
+    export(model, tokenizer, folder)
+    return folder
+
+
+def theirs(folder, **kwargs):
+    word = json.loads((folder / "config.json").read_text())["model_type"]
+    auto = AutoModelForMaskedLM if word == "bert" else AutoModelForCausalLM
+    model, info = auto.from_pretrained(folder, output_loading_info=True, **kwargs)
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    return model.eval()
+
+
+def real(padding, n=13):
+    """Which tokens of a batch of two are real; both longer than any window here."""
+    kept = torch.ones(2, n, dtype=torch.bool)
+    if padding == "right":
+        kept[1, -4:] = False
+    elif padding == "left":
+        kept[1, :4] = False
+    return kept
+
+
+@each
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@torch.no_grad()
+def test_the_same_logits_in_transformers(case, tied, tmp_path):
+    architecture, config = CASES[case]
+    model = made(config.replace(tied=tied))
+    loaded = theirs(exported(model, None, tmp_path / "out"))
+    assert type(loaded).__name__ == architecture and loaded.dtype == torch.float64
+    atol = 1e-10 if case.startswith(EXACT) else 1e-6
+    for padding in ("none", "right", "left"):
+        kept = real(padding)
+        ids = torch.randint(config.vocab, kept.shape)
+        ours, their = model(ids, mask=kept), loaded(ids, attention_mask=kept.long()).logits
+        assert ours.std() > 0.1  # else any two models would be equal
+        torch.testing.assert_close(ours[kept], their[kept], atol=atol, rtol=0)
+
+
+@each
+@torch.no_grad()
+def test_the_same_logits_in_float32(case, tmp_path):
+    model = made(CASES[case][1], torch.float32)
+    loaded = theirs(exported(model, None, tmp_path / "out"))
+    assert loaded.dtype == torch.float32
+    ids = torch.randint(model.config.vocab, (2, 13))
+    torch.testing.assert_close(model(ids), loaded(ids).logits, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_token_types_are_berts(tmp_path):
+    model = made(BERT)
+    loaded = theirs(exported(model, None, tmp_path / "out"))
+    ids, types = torch.randint(43, (2, 9)), torch.randint(2, (2, 9))
+    ours = model(ids, types=types)
+    torch.testing.assert_close(ours, loaded(ids, token_type_ids=types).logits, atol=1e-10, rtol=0)
+    assert not torch.allclose(ours, model(ids))
+    assert torch.equal(model(ids), model(ids, types=torch.zeros_like(ids)))
+
+
+@each
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@torch.no_grad()
+def test_back_again(case, tied, tmp_path):
+    model = made(CASES[case][1].replace(tied=tied))
+    folder = exported(model, None, tmp_path / "out")
+    saved = load_file(folder / "model.safetensors")
+    config, state = to_ours(json.loads((folder / "config.json").read_text()), saved)
+    again = Transformer(config).double().eval()
+    again.load_state_dict(state)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, dict(again.named_parameters())[name]), name
+    ids = torch.randint(config.vocab, (2, 13))
+    torch.testing.assert_close(again(ids), model(ids), atol=1e-12, rtol=0)
+    if not any(word in case for word in ("no ", "ntk", "a bias on")):  # those are written as what they amount to
+        assert config == model.config.replace(init=config.init)
+
+
+@pytest.mark.parametrize("case", ["llama", "mistral", "qwen2", "qwen3, narrow heads, a window", "gpt2", "bert"])
+@torch.no_grad()
+def test_what_transformers_saves_reads_the_same(case, tmp_path):
+    loaded = theirs(exported(made(CASES[case][1]), None, tmp_path / "out"))
+    loaded.save_pretrained(tmp_path / "theirs")
+    told = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    config, state = to_ours(told, load_file(tmp_path / "theirs" / "model.safetensors"))
+    again = Transformer(config).double().eval()
+    again.load_state_dict(state)
+    ids = torch.randint(config.vocab, (2, 13))
+    atol = 1e-10 if case.startswith(EXACT) else 1e-6
+    torch.testing.assert_close(again(ids), loaded(ids).logits, atol=atol, rtol=0)
+
+
+TEXT = "The cat sat on the mat.  人工智能，你好！\n\tdef f(x): return x² … naïve 🙂"
+
+
+@pytest.mark.parametrize("kind", ["characters", "bytes", "bpe"])
+@pytest.mark.parametrize("case", ["llama", "mistral", "qwen2", "qwen3", "gpt2", "bert"])
+@pytest.mark.filterwarnings("ignore:this is the Qwen2 layout")
+def test_the_same_ids_in_transformers(case, kind, tmp_path):
+    special = ["pad", "bos", "eos", "mask", "unk"]
+    tokenizer = train_tokenizer(kind, [TEXT * 9], vocab=290 if kind == "bpe" else None, special=special)
+    model = made(CASES[case][1].replace(vocab=tokenizer.vocab + 3))
+    folder = exported(model, tokenizer, tmp_path / "out")
+    auto = PreTrainedTokenizerFast if case == "qwen2" else AutoTokenizer
+    loaded = auto.from_pretrained(folder)
+    assert loaded(TEXT)["input_ids"] == tokenizer.encode(TEXT)
+    assert loaded("at [MASK] mat[EOS]")["input_ids"] == tokenizer.encode("at [MASK] mat[EOS]", special=True)
+    assert loaded.decode(tokenizer.encode(TEXT)) == TEXT
+    assert loaded.model_max_length == model.config.context
+    ids = ("bos_token_id", "eos_token_id", "pad_token_id")
+    expected = [tokenizer.bos, tokenizer.eos, tokenizer.pad]
+    assert [getattr(loaded, name) for name in ids] == expected
+    assert [getattr(theirs(folder).config, name) for name in ids] == expected
+    assert load(folder).encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_the_layout_for_which_transformers_builds_another_tokenizer_warns(tmp_path):
+    tokenizer = train_tokenizer("characters", [TEXT])
+    model = made(CASES["qwen2"][1].replace(vocab=tokenizer.vocab))
+    with pytest.warns(UserWarning, match="load this one with PreTrainedTokenizerFast"):
+        folder = exported(model, tokenizer, tmp_path / "out")
+    assert AutoTokenizer.from_pretrained(folder)(TEXT)["input_ids"] != tokenizer.encode(TEXT)  # else it need not warn
+
+
+def test_without_a_tokenizer_no_family_default_is_left(tmp_path):
+    for case in ("llama", "gpt2", "bert"):
+        config = theirs(exported(made(CASES[case][1]), None, tmp_path / case)).config
+        assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "gpt2", "bert"])
+def test_presets_fit_a_layout(name):
+    assert family_of(PRESETS[name]) in FAMILIES
+
+
+def test_transformers_4_finds_its_names(tmp_path):
+    scaling = dict(kind="llama3", factor=4.0, low=1.0, high=4.0, original=16)
+    told, _ = to_theirs(LLAMA.replace(rotary_base=77.0, rotary_scaling=scaling), dict(made(LLAMA).named_parameters()))
+    assert told["rope_theta"] == 77.0
+    assert told["rope_scaling"] == dict(
+        rope_type="llama3",
+        factor=4.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=16,
+    )
+    assert told["rope_parameters"] == told["rope_scaling"] | {"rope_theta": 77.0}
+
+
+REFUSED = {
+    "an encoder-decoder": (LLAMA.replace(kind="encoder-decoder"), "no published layout here holds an encoder-decoder"),
+    "a decoder with layer norm": (LLAMA.replace(norm="layer"), r"nearest is LLaMA.*norm='rms' \(here 'layer'\)"),
+    "alibi": (LLAMA.replace(position="alibi"), r"LLaMA.*position='rotary' \(here 'alibi'\)"),
+    "relu2 with rotary": (LLAMA.replace(feed_forward="relu2"), "feed_forward='swiglu' or feed_forward='geglu'"),
+    "layer norm on q and k": (LLAMA.replace(qk_norm="layer"), r"qk_norm=None or qk_norm='rms' \(here 'layer'\)"),
+    "qk_norm and a bias": (LLAMA.replace(qk_norm="rms", bias="qkv"), r"bias=False, or qk_norm=None \(here 'qkv'"),
+    "a window and a bias": (LLAMA.replace(window=3, bias=True), r"or window=None \(here True and 3\)"),
+    "a bias and odd heads": (
+        LLAMA.replace(width=25, head_width=8, bias=True),
+        r"heads that divide the width \(here True, 4 heads\)",
+    ),
+    "latent attention": (LLAMA.replace(mixer="latent", n_kv_head=None), "mixer='attention'"),
+    "scaled embeddings": (LLAMA.replace(embedding_scale=2.0), r"embedding_scale=1.0 \(here 2.0\)"),
+    "gpt2 with shared heads": (GPT2.replace(n_head=3, n_kv_head=1), r"GPT-2.*n_kv_head=3 \(here 1\)"),
+    "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
+    "gpt2 with norms after": (GPT2.replace(norm_place="post"), r"GPT-2.*norm_place='pre' \(here 'post'\)"),
+    "gpt2 with a window": (GPT2.replace(window=3), r"GPT-2.*window=None \(here 3\)"),
+    "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' \(here 'linear'\)"),
+    "bert without its norm": (BERT.replace(embedding_norm=False), r"BERT.*embedding_norm=True \(here False\)"),
+    "the classic encoder": (PRESETS["classic"], r"BERT.*position='learned'.*embedding_norm=True.*head='mlm'.*train it"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_layout_holds_is_said(case, tmp_path):
+    config, sentence = REFUSED[case]
+    with pytest.raises(ValueError, match=sentence):
+        family_of(config)
+    with torch.device("meta"):
+        model = Transformer(config)
+    with pytest.raises(ValueError, match=sentence):
+        export(model, None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def told(case="llama", **changes):
+    model = made(CASES[case][1])
+    config, tensors = to_theirs(model.config, dict(model.named_parameters()))
+    return config | changes, tensors
+
+
+UNREADABLE = {
+    "another family": (dict(model_type="lama"), "'lama' is not one of llama, .*did you mean 'llama'"),
+    "half a bias": (dict(attention_bias=True, mlp_bias=False), "mlp_bias is False"),
+    "dynamic rotary": (
+        dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)),
+        "'dynamic' has no word in qkv: it knows linear",
+    ),
+    "yarn with more": (
+        dict(rope_parameters=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=9, truncate=False)),
+        "'yarn' with truncate is more than qkv knows",
+    ),
+    "a strange activation": (dict(hidden_act="mish"), "activation 'mish' has no word in qkv: it knows silu, gelu"),
+    "windows here and there": (
+        dict(model_type="qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1),
+        "only 1 of 2 layers have a window",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_foreign_config_that_qkv_has_no_words_for_is_said(case):
+    changes, sentence = UNREADABLE[case]
+    with pytest.raises(ValueError, match=sentence):
+        to_ours(*told(**changes))
+
+
+def test_foreign_weights_too_few_or_too_many_are_said():
+    config, tensors = told()
+    with pytest.raises(ValueError, match=r"no whole LLaMA: missing model\.norm\.weight"):
+        to_ours(config, {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"})
+    with pytest.raises(ValueError, match="there is also extra"):
+        to_ours(config, tensors | {"extra": torch.zeros(1)})
+    to_ours(config, tensors | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(3)})
+    del config["hidden_size"]
+    with pytest.raises(ValueError, match="says nothing of 'hidden_size', which a llama needs"):
+        to_ours(config, tensors)
+
+
+def test_a_word_or_a_tokenizer_that_does_not_fit_is_said(tmp_path):
+    with pytest.raises(ValueError, match="to 'hff' is not one of hf; did you mean 'hf'"):
+        export(made(LLAMA), None, tmp_path / "out", to="hff")
+    with pytest.raises(ValueError, match="the tokenizer has 256 tokens and the model 37"):
+        export(made(LLAMA), Bytes.make(), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_token_types_belong_to_an_encoder_that_has_some():
+    with pytest.raises(ValueError, match="token_types=2 belongs to an encoder"):
+        LLAMA.replace(token_types=2)
+    with pytest.raises(ValueError, match="token_types=0: leave them out"):
+        made(BERT.replace(token_types=0))(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
+    with pytest.raises(ValueError, match="only an encoder has token types"):
+        made(LLAMA)(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
+    folder = tmp_path / "deep" / "out"
+    export(made(LLAMA.replace(vocab=300)), Bytes.make(), folder)
+    assert sorted(file.name for file in folder.iterdir()) == sorted(FILES)
+    assert export(made(GPT2), None, folder) == "gpt2"
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "gpt2"
+    assert [place.name for place in folder.parent.iterdir()] == ["out"]
+
+    (folder / "README.md").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds README\.md, which no export of qkv wrote"):
+        export(made(GPT2), None, folder)
+    other = tmp_path / "a model of someone else"
+    other.mkdir()
+    export(made(GPT2), None, other)  # an empty folder is free to use
+    (other / "config.json").write_text("{}")
+    with pytest.raises(FileExistsError, match=r"holds config\.json, model\.safetensors"):
+        export(made(GPT2), None, other)
+    with pytest.raises(FileExistsError, match="is a file"):
+        export(made(GPT2), None, other / "config.json")
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    """The limit on the size of a file stands for the end of the disk."""
+    resource = pytest.importorskip("resource")
+    before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
+    kept = before.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="the weights could not be written"):
+            export(made(LLAMA), None, tmp_path / "out")
+        with pytest.raises(OSError, match="the weights could not be written"):
+            export(made(LLAMA), None, tmp_path / "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert before.read_bytes() == kept
+    assert [place.name for place in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("moment", ["save_file", "_flush", "second rename"])
+def test_ctrl_c_leaves_what_was_there(moment, tmp_path, monkeypatch):
+    before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
+    kept = before.read_bytes()
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    if moment == "second rename":
+        rename = Path.rename
+        monkeypatch.setattr(Path, "rename", lambda self, to: stop() if self.name == "new" else rename(self, to))
+    else:
+        monkeypatch.setattr(f"qkv.model.export.{moment}", stop)
+    with pytest.raises(KeyboardInterrupt):
+        export(made(LLAMA), None, tmp_path / "out")
+    monkeypatch.undo()
+    assert before.read_bytes() == kept
+    assert [place.name for place in tmp_path.iterdir()] == ["out"]

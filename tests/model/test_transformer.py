@@ -1,0 +1,265 @@
+"""The model is what it says: torch's own layers with the same weights, causal, blind to padding, cached = uncached."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from qkv import Config, Transformer, masks, record
+from qkv.attention import MultiHeadAttention
+from qkv.model.config import PRESETS
+
+from .cases import SHAPES, make, words
+
+NAMES = list(SHAPES)
+SHIFTABLE = [name for name in NAMES if not name.startswith(("learned", "sinusoidal")) and "learned" not in name]
+
+
+def copy_attention(theirs, ours):
+    made = MultiHeadAttention.from_torch(theirs)
+    ours.load_state_dict(made.state_dict())
+
+
+def copy_layer(theirs, block):
+    """The weights of nn.TransformerEncoderLayer or nn.TransformerDecoderLayer into one of our blocks."""
+    copy_attention(theirs.self_attn, block.attention)
+    norms = [block.attention_norm, block.feed_forward_norm]
+    if block.cross is not None:
+        copy_attention(theirs.multihead_attn, block.cross)
+        norms.insert(1, block.cross_norm)
+    for i, norm in enumerate(norms):
+        norm.load_state_dict(getattr(theirs, f"norm{i + 1}").state_dict())
+    block.feed_forward.up.load_state_dict(theirs.linear1.state_dict())
+    block.feed_forward.down.load_state_dict(theirs.linear2.state_dict())
+
+
+def unsettle(module):
+    """Norms and biases start at 1 and 0, where mistakes don't show."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("place", "activation"), [("post", "relu"), ("pre", "relu"), ("post", "gelu"), ("pre", "gelu")]
+)
+def test_the_classic_encoder_layer_is_torchs(place, activation):
+    config = PRESETS["classic"].replace(
+        width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=place, feed_forward=activation
+    )
+    theirs = nn.TransformerEncoderLayer(
+        24, 3, 40, dropout=0.0, activation=activation, batch_first=True, norm_first=place == "pre", dtype=torch.float64
+    )
+    unsettle(theirs)
+    ours = Transformer(config).double().encoder[0]
+    copy_layer(theirs, ours)
+    x, y = (torch.randn(3, 7, 24, dtype=torch.float64).requires_grad_() for _ in range(2))
+    y.data.copy_(x.data)
+    lengths = torch.tensor([7, 4, 1])
+    hidden = torch.arange(7) >= lengths[:, None]
+    real = ~hidden[..., None]
+    a = ours(x, masks.padding(lengths)) * real
+    b = theirs(y, src_key_padding_mask=hidden) * real
+    assert_close(a, b)
+    grow = torch.randn_like(a)
+    (a * grow).sum().backward()
+    (b * grow).sum().backward()
+    assert_close(x.grad, y.grad)
+    assert_close(ours.feed_forward.up.weight.grad, theirs.linear1.weight.grad)
+    assert_close(
+        torch.cat([ours.attention.q.weight.grad, ours.attention.k.weight.grad, ours.attention.v.weight.grad]),
+        theirs.self_attn.in_proj_weight.grad,
+    )
+    assert_close(ours.attention_norm.weight.grad, theirs.norm1.weight.grad)
+
+
+@pytest.mark.parametrize("place", ["post", "pre"])
+def test_the_decoder_layer_is_torchs(place):
+    config = PRESETS["classic"].replace(
+        kind="encoder-decoder", width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=place
+    )
+    theirs = nn.TransformerDecoderLayer(
+        24, 3, 40, dropout=0.0, batch_first=True, norm_first=place == "pre", dtype=torch.float64
+    )
+    unsettle(theirs)
+    ours = Transformer(config).double().decoder[0]
+    copy_layer(theirs, ours)
+    x, memory = torch.randn(2, 5, 24, dtype=torch.float64), torch.randn(2, 9, 24, dtype=torch.float64)
+    lengths = torch.tensor([9, 4])
+    first, second = memory.clone().requires_grad_(), memory.clone().requires_grad_()
+    a = ours(x, masks.causal(), first, masks.padding(lengths))
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    b = theirs(x, second, tgt_mask=future, memory_key_padding_mask=torch.arange(9) >= lengths[:, None])
+    assert_close(a, b)
+    (a * x).sum().backward()
+    (b * x).sum().backward()
+    assert_close(first.grad, second.grad)
+    assert_close(ours.cross.out.weight.grad, theirs.multihead_attn.out_proj.weight.grad)
+
+
+@pytest.mark.parametrize("place", ["post", "pre"])
+def test_the_classic_encoder_is_torchs_stack(place):
+    """Six layers of it, embeddings and positions in front, torch's final norm where norms come first."""
+    config = PRESETS["classic"].replace(width=16, n_head=2, hidden=24, n_layer=3, vocab=11, norm_place=place)
+    model = Transformer(config).double().eval()
+    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True, norm_first=place == "pre", dtype=torch.float64)
+    theirs = nn.TransformerEncoder(
+        layer, 3, norm=nn.LayerNorm(16, dtype=torch.float64) if place == "pre" else None, enable_nested_tensor=False
+    ).eval()
+    unsettle(theirs)
+    for block, copy in zip(model.encoder, theirs.layers, strict=True):
+        copy_layer(copy, block)
+    if place == "pre":
+        model.encoder_norm.load_state_dict(theirs.norm.state_dict())
+    ids = words(2, 5, vocab=11)
+    from qkv.attention.steps import sinusoid
+
+    x = model.embedding(ids) * 512**0.5 + torch.from_numpy(sinusoid(5, 16))
+    assert_close(model(ids), theirs(x) @ model.embedding.weight.T)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_later_token_changes_no_earlier_logit(name):
+    model = make(name)
+    ids = words(2, 11)
+    before = model(ids)
+    for place in (1, 6, 10):
+        changed = ids.clone()
+        changed[:, place:] = (changed[:, place:] + 5) % 37
+        after = model(changed)
+        assert_close(after[:, :place], before[:, :place])
+        assert not torch.allclose(after[:, place], before[:, place])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "encoder-decoder"])
+def test_an_encoder_looks_both_ways(kind):
+    model = make("rotary", kind)
+    ids = words(1, 7)
+    changed = ids.clone()
+    changed[0, 6] = (changed[0, 6] + 1) % 37
+    assert not torch.allclose(model.encode(ids)[0, 0], model.encode(changed)[0, 0])
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_on_the_right_changes_nothing(name, kind):
+    model = make(name, kind)
+    lengths = [9, 1, 5]
+    rows = [words(1, n, seed=n) for n in lengths]
+    padded = torch.cat([torch.cat([row, words(1, 12 - row.shape[1], seed=99)], 1) for row in rows])
+    logits = model(padded, mask=masks.padding(torch.tensor(lengths)))
+    for item, row in enumerate(rows):
+        assert_close(logits[item, : lengths[item]], model(row)[0])
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("name", SHIFTABLE)
+def test_padding_on_the_left_changes_nothing_where_positions_are_relative(name, kind):
+    model = make(name, kind)
+    lengths = [9, 1, 5]
+    rows = [words(1, n, seed=n) for n in lengths]
+    padded = torch.cat([torch.cat([words(1, 12 - row.shape[1], seed=99), row], 1) for row in rows])
+    real = torch.arange(12) >= 12 - torch.tensor(lengths)[:, None]
+    logits = model(padded, mask=real)
+    for item, row in enumerate(rows):
+        assert_close(logits[item, 12 - lengths[item] :], model(row)[0])
+
+
+def test_padding_of_the_source_changes_nothing():
+    model = make("rotary", "encoder-decoder")
+    sources, target = [words(1, n, seed=n) for n in (6, 2)], words(2, 4)
+    padded = torch.cat([torch.cat([row, words(1, 8 - row.shape[1], seed=7)], 1) for row in sources])
+    logits = model(target, padded, source_mask=masks.padding(torch.tensor([6, 2])))
+    for item, row in enumerate(sources):
+        assert_close(logits[item], model(target[item : item + 1], row)[0])
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 13])
+@pytest.mark.parametrize("name", NAMES)
+def test_cached_is_uncached(name, chunk):
+    model = make(name)
+    ids = words(2, 13)
+    cache = model.new_cache(2, 13)
+    states = [model.decode(part, cache=cache) for part in ids.split(chunk, 1)]
+    assert_close(torch.cat(states, 1), model.decode(ids))
+    cache.reset()
+    assert_close(model.decode(ids[:, :4], cache=cache), model.decode(ids[:, :4]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cached_is_uncached_for_items_of_different_length(name):
+    model = make(name)
+    rows = [words(1, n, seed=n) for n in (9, 6, 7)]
+    cache = model.new_cache(3, 12)
+    first = torch.cat(
+        [torch.cat([row[:, :n], words(1, 5 - n, seed=50)], 1) for row, n in zip(rows, (5, 2, 3), strict=True)]
+    )
+    cache.expect([5, 2, 3])
+    begun = model.decode(first, cache=cache)
+    for item, n in enumerate((5, 2, 3)):
+        assert_close(begun[item, :n], model.decode(rows[item])[0, :n])
+    for step in range(4):
+        now = torch.cat([row[:, n + step : n + step + 1] for row, n in zip(rows, (5, 2, 3), strict=True)])
+        states = model.decode(now, cache=cache)
+        for item, n in enumerate((5, 2, 3)):
+            assert_close(states[item, 0], model.decode(rows[item])[0, n + step])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "window" not in name or "GQA" in name])
+def test_an_encoder_decoder_cached_is_uncached(name):
+    model = make(name, "encoder-decoder")
+    source, target, lengths = words(2, 6), words(2, 7, seed=1), torch.tensor([6, 3])
+    rule = masks.padding(lengths)
+    whole = model(target, source, source_mask=rule)
+    memory = model.encode(source, rule)
+    cache = model.new_cache(2, 7, memory=6)
+    parts = [model.head(model.decode(part, memory, memory_mask=rule, cache=cache)) for part in target.split(2, 1)]
+    assert_close(torch.cat(parts, 1), whole)
+
+
+@given(st.permutations(range(3)), st.integers(1, 6))
+def test_a_reordered_cache_goes_on_as_the_other_text(order, begun):
+    model = make("rotary, GQA")
+    ids, index = words(3, 7), torch.tensor(order)
+    cache = model.new_cache(3, 7)
+    model.decode(ids[:, :begun], cache=cache)
+    cache.reorder(index)
+    assert_close(model.decode(ids[index, begun:], cache=cache), model.decode(ids[index])[:, begun:])
+
+
+def test_tied_weights_are_one_parameter():
+    tied, loose = (Transformer(Config(vocab=50, width=16, n_head=2, tied=tied)) for tied in (True, False))
+    assert tied.head.weight is tied.embedding.weight
+    assert loose.count() - tied.count() == 50 * 16
+    tied(torch.tensor([[1, 2]])).sum().backward()
+    assert tied.embedding.weight.grad is tied.head.weight.grad
+
+
+@pytest.mark.parametrize(
+    ("kind", "sides"),
+    [("decoder", ["decoder"]), ("encoder", ["encoder"]), ("encoder-decoder", ["encoder", "decoder", "cross"])],
+)
+@pytest.mark.parametrize("name", ["rotary", "latent"])
+def test_every_attention_has_a_name(kind, sides, name):
+    model = make(name, kind, n_layer=3)
+    with record() as calls:
+        model(words(1, 4), words(1, 5)) if kind == "encoder-decoder" else model(words(1, 4))
+    assert sorted(call.name for call in calls) == sorted(f"{side}.{i}" for side in sides for i in range(3))
+
+
+@pytest.mark.parametrize("init", ["normal", "zero-out", "torch"])
+def test_a_new_model_guesses_about_evenly(init):
+    model = Transformer(Config(vocab=64, width=48, n_head=4, init=init, tied=init != "zero-out"))
+    loss = nn.functional.cross_entropy(model(words(4, 16, vocab=64)).flatten(0, 1), words(64, seed=3, vocab=64))
+    assert 3.5 < loss.item() < 6.0  # ln 64 = 4.16
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(ValueError, match="give the source tokens too"):
+        make("rotary", "encoder-decoder")(words(1, 3))
+    with pytest.raises(ValueError, match=r"give \(batch, tokens\)"):
+        make("rotary")(words(3))
+    with pytest.raises(ValueError, match="only 40 were learned"):
+        make("learned")(words(1, 41))

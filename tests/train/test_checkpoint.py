@@ -1,0 +1,103 @@
+"""A checkpoint is there wholly or not at all, and comes back bit for bit."""
+
+import errno
+import json
+import os
+
+import pytest
+import torch
+
+from qkv import Config, Transformer
+from qkv.train.checkpoint import check, load_checkpoint, newest, save_checkpoint
+from qkv.train.optim import make_optimizers
+from qkv.train.settings import Settings
+
+CONFIG = Config(vocab=11, width=16, n_layer=2, n_head=2, position="relative")
+
+
+def trained(optimizer="muon", config=CONFIG):
+    model = Transformer(config)
+    optimizers = make_optimizers(model, Settings(optimizer=optimizer))
+    for _ in range(2):
+        model(torch.randint(11, (2, 5))).square().mean().backward()
+        for o in optimizers:
+            o.step()
+    return model, optimizers
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_comes_back_bit_for_bit(optimizer, tmp_path):
+    model, optimizers = trained(optimizer)
+    place = save_checkpoint(tmp_path, 7, model, optimizers, {"best_step": None})
+    other, others = trained(optimizer)
+    assert load_checkpoint(place, other, others)["step"] == 7
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    for a, b in zip(optimizers, others, strict=True):
+        for p, q in zip(a.state.values(), b.state.values(), strict=True):
+            assert p.keys() == q.keys() and all(torch.equal(p[k], q[k]) and p[k].dtype == q[k].dtype for k in p)
+
+
+def test_keeps_the_last_two_and_the_best(tmp_path):
+    model, optimizers = trained()
+    for step in (1, 2, 3, 4, 5):
+        save_checkpoint(tmp_path, step, model, optimizers, {"best_step": 2})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000002", "000004", "000005"]
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "no state", "broken state", "missing", "newer"])
+def test_a_damaged_one_is_passed_over(harm, tmp_path):
+    model, optimizers = trained()
+    good = save_checkpoint(tmp_path, 1, model, optimizers, {})
+    bad = save_checkpoint(tmp_path, 2, model, optimizers, {})
+    file, state = bad / "optimizer.safetensors", bad / "state.json"
+    content = file.read_bytes()
+    match harm:
+        case "cut":
+            file.write_bytes(content[: len(content) // 2])
+        case "flip":
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "no state":
+            state.unlink()
+        case "broken state":
+            state.write_text(state.read_text()[:50])
+        case "missing":
+            file.unlink()
+        case "newer":
+            state.write_text(json.dumps({**json.loads(state.read_text()), "format": "qkv checkpoint 99"}))
+    assert check(good) is None and check(bad)
+    assert newest(tmp_path) == good
+    with pytest.raises(ValueError, match="000002"):
+        load_checkpoint(bad, model, optimizers)
+
+
+def test_a_half_written_one_is_not_seen(tmp_path):
+    model, optimizers = trained()
+    good = save_checkpoint(tmp_path, 1, model, optimizers, {})
+    half = tmp_path / ".000002.part"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
+    assert newest(tmp_path) == good
+    save_checkpoint(tmp_path, 2, model, optimizers, {})
+    assert not half.exists() and newest(tmp_path).name == "000002"
+
+
+def test_a_full_disk_leaves_the_last_good_one_and_says_so(tmp_path, monkeypatch):
+    model, optimizers = trained()
+    save_checkpoint(tmp_path, 1, model, optimizers, {})
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ValueError, match=r"the disk is full.*the last good checkpoint is .*000001"):
+        save_checkpoint(tmp_path, 2, model, optimizers, {})
+    assert [p.name for p in tmp_path.iterdir()] == ["000001"]
+
+
+def test_another_config_is_told(tmp_path):
+    model, optimizers = trained()
+    place = save_checkpoint(tmp_path, 1, model, optimizers, {})
+    with pytest.raises(ValueError, match="of another config"):
+        load_checkpoint(place, Transformer(CONFIG.replace(width=32)))
+    with pytest.raises(ValueError, match="of another config"):
+        load_checkpoint(place, Transformer(CONFIG.replace(n_layer=3)))
