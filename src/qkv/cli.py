@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _forget_output()
         sentence = _refused(error)
     except ValueError as error:
-        print(words.say("problem.english", sentence=str(error) or type(error).__name__), file=sys.stderr)
+        _complain(words.say("problem.english", sentence=str(error) or type(error).__name__))
         return 2
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
@@ -90,8 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = f"{type(error).__name__}: {error}".split("\n")[0]
         print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
         return 1
-    print(words.say("problem", sentence=sentence), file=sys.stderr)
+    _complain(words.say("problem", sentence=sentence))
     return 2
+
+
+def _complain(sentence: str) -> None:
+    """To stderr; of several processes that made the same mistake, the first speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        print(sentence, file=sys.stderr)
 
 
 def _with_language(arguments: Sequence[str]) -> list[str]:

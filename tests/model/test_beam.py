@@ -65,6 +65,28 @@ def test_a_width_that_holds_everything_is_brute_force(prompt, penalty, most):
         assert [*text.tokens, *([stop] if text.ended else [])] == tokens
 
 
+def by_hand(model, prompt, width, most, stop, penalty):
+    """The same search in the fewest words: everything recomputed, no cache, no early end."""
+    playing, found = [(0.0, [])], []
+    for n in range(1, most + 1):
+        grown = [(logprob(model, prompt, [*text, t]), [*text, t]) for _, text in playing for t in range(5)]
+        best = sorted(grown, reverse=True)[: width - len(found)]
+        found += [(total / n**penalty, text) for total, text in best if text[-1] == stop]
+        playing = [(total, text) for total, text in best if text[-1] != stop]
+    return max(found + [(total / most**penalty, text) for total, text in playing])
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_search_is_the_one_done_by_hand(width, penalty):
+    model = make("rotary", vocab=5)
+    for stop in range(5):
+        score, tokens = by_hand(model, [1, 3], width, 5, stop, penalty)
+        found = beam(model, [[1, 3]], width=width, most=5, stop=[stop], length_penalty=penalty)[0][0]
+        assert [*found.tokens, *([stop] if found.ended else [])] == tokens
+        assert found.score == pytest.approx(score)
+
+
 @pytest.mark.parametrize("cache", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", ["rotary", "rotary, GQA", "rotary, window", "learned", "alibi", "relative", "latent"])
 def test_scores_are_true_and_a_batch_is_one_by_one(name, cache):

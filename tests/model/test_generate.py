@@ -260,7 +260,7 @@ def test_text_until_a_stop(text, stops, size):
     ends = [text.index(s) for s in stops if s in text]
     found = list(until(iter(pieces), stops))
     # the stop that shows first in the stream ends it; one that begins earlier but is longer may then be cut into
-    assert text.startswith("".join(found))
+    assert text.startswith("".join(found)) and all(found)
     assert "".join(found) == text[: min(ends)] if len(stops) < 2 and ends else len("".join(found)) <= len(text)
     assert not any(s in "".join(found) for s in stops)
     assert ends or "".join(found) == text

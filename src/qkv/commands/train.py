@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     from ..train.parallelize import world_from_environment
     from ..train.run import resume, start
 
-    world = world_from_environment(options.parallel)
+    world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
         going = resume(options.resume, world, options.text)
     else:

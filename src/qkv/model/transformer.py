@@ -71,7 +71,11 @@ class Transformer(nn.Module):
         self.decoder_norm = self._norm() if pre and self.decoder is not None else None
         self.head = HEADS[config.head](config)
         self.initialise()
-        if config.tied:
+        self.tie()
+
+    def tie(self) -> None:
+        """Let the head read the embedding's matrix, where the config says so."""
+        if self.config.tied:
             self.head.weight = self.embedding.weight
 
     def _norm(self) -> nn.Module:

@@ -23,6 +23,7 @@ def load(name: str | Path) -> tuple[Transformer, text.Tokenizer]:
     with torch.device("meta"):  # weights come from the file: none are drawn first
         model = Transformer(Config.from_dict(config["model"]))
     model = model.to_empty(device="cpu")
+    model.tie()  # giving every tensor memory of its own has parted the two
     load_weights(_best(folder) / "model.safetensors", model)
     return model.eval(), text.load(folder)
 

@@ -97,7 +97,7 @@ class HiddenWord:
         return summed_loss(model(x), y)
 
     def sample(self, model: Transformer) -> str:
-        x, labels = next(iter(self.validation(1, 1)))
+        x, labels = (part.to(model.embedding.weight.device) for part in next(iter(self.validation(1, 1))))
         with torch.no_grad():
             said = model(x)[0].argmax(-1)
         shown = torch.where(labels[0] >= 0, said, x[0])

@@ -25,7 +25,8 @@ class Watch:
     def record(self, model: Transformer, step: int) -> None:
         """Run the sentence through the model, listening."""
         model.eval()
-        ids = torch.tensor([self.ids])
+        device = model.embedding.weight.device
+        ids = torch.tensor([self.ids], device=device)
         tokens = {"tokens": self.tokenizer.pieces(self.ids)}
         with record() as calls:
             if model.config.kind == "encoder-decoder":
@@ -35,7 +36,7 @@ class Watch:
                 said = translate_ids(model, self.tokenizer, [source])[0]
                 calls.clear()
                 start = [] if self.tokenizer.bos is None else [self.tokenizer.bos]
-                model(torch.tensor([[*start, *said]]), torch.tensor([source]))
+                model(torch.tensor([[*start, *said]], device=device), torch.tensor([source], device=device))
                 tokens = {
                     "source": self.tokenizer.pieces(source),
                     "target": self.tokenizer.pieces([*start, *said]),

@@ -1,0 +1,193 @@
+"""train, generate, fill, translate, export and data on the command line, as a person meets them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from qkv.cli import main
+
+TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(300))
+SMALL = [
+    "--set",
+    "n_layer=1",
+    "--set",
+    "width=32",
+    "--set",
+    "n_head=2",
+    "--context",
+    "16",
+    "--batch",
+    "4",
+    "--steps",
+    "6",
+]
+SMALL += ["--eval-every", "3", "--set", "eval_batches=1"]
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """A book, and a run of each kind that learned a little from it."""
+    folder = tmp_path_factory.mktemp("shelf")
+    (folder / "book.txt").write_text(TEXT, encoding="utf-8")
+    (folder / "pairs.tsv").write_text("".join(f"cat {i}\t猫 {i}\n" for i in range(40)), encoding="utf-8")
+    for task, given in (("lm", "--text"), ("mlm", "--text"), ("translate", "--pairs")):
+        source = folder / ("pairs.tsv" if task == "translate" else "book.txt")
+        assert main(["train", task, given, str(source), "--out", str(folder / task), *SMALL]) == 0
+    return folder
+
+
+@pytest.fixture
+def call(capfd, monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+
+    def ask(*arguments):
+        capfd.readouterr()
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return ask
+
+
+def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path):
+    code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "en", *SMALL)
+    assert code == 0 and "parameters: 1 layers, width 32" in out and "tokenizer: characters" in out
+    assert "best validation loss" in out and f"--model {tmp_path / 'en'}" in out
+    assert any("loss" in line and "tokens/s" in line and "of peak" in line for line in out.splitlines())
+    code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "zh", *SMALL, "--lang", "zh")
+    assert code == 0 and "个参数" in out and "分词" in out and "词元/秒" in out and "完成" in out
+
+
+def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(call, shelf):
+    code, out, _ = call("train", "--resume", shelf / "lm")
+    assert code == 0 and "going on at step 6 of 6" in out
+
+
+def test_generate_goes_on_with_the_text(call, shelf):
+    code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 1)
+    assert code == 0 and out.startswith("the cat") and len(out) > 10 and "tokens/s" in err
+    assert call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 1, "--quiet") == (0, out, "")
+    assert call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 2, "--quiet")[1] != out
+
+
+def test_fill_gives_words_with_probabilities(call, shelf):
+    code, out, _ = call("fill", "the c[MASK]t s[MASK]t", "--model", shelf / "mlm", "--top", 3)
+    assert code == 0 and out.count("%") == 6 and "[MASK] 2" in out
+
+
+def test_translate_and_beams(call, shelf):
+    code, out, _ = call("translate", "cat 1", "cat 2", "--model", shelf / "translate", "--most", 8)
+    assert code == 0 and len(out.splitlines()) == 2 and out.startswith("cat 1 → ")
+    assert call("translate", "cat 1", "--model", shelf / "translate", "--beam", 3, "--most", 8)[0] == 0
+
+
+def test_the_demo_translates_dates_at_once_offline(call):
+    code, out, _ = call("translate", "15 Nov 2026", "二〇二六年十一月十五日", "November 15, 2026", "--demo")
+    assert code == 0 and out.count("→ 2026-11-15") == 3 and "tools/make_demo.py" in out
+
+
+def test_export_is_loaded_by_transformers(call, shelf, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from qkv.model.weights import load
+
+    code, out, _ = call("export", shelf / "lm", "--out", tmp_path / "hf")
+    assert code == 0 and "from_pretrained" in out
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    ours, tokenizer = load(shelf / "lm")
+    ids = tokenizer.encode("the cat 我")
+    assert AutoTokenizer.from_pretrained(tmp_path / "hf")("the cat 我").input_ids == ids
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, ours(torch.tensor([ids])), atol=1e-4, rtol=1e-4)
+
+
+def test_data_lists_and_prepares(call, shelf, tmp_path, monkeypatch):
+    monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
+    code, out, _ = call("data")
+    assert code == 0 and all(name in out for name in ("shakespeare", "enwik8", "hsk")) and "not here yet" in out
+    assert "尚未下载" in call("data", "--lang", "zh")[1]
+    code, out, _ = call("data", "prepare", shelf / "book.txt", "--out", tmp_path / "tokens", "--tokenizer", "bytes")
+    assert code == 0 and json.loads((tmp_path / "tokens" / "index.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["train"], "say what to train"),
+        (["train", "lm"], "needs a text"),
+        (["train", "lm", "--text", "{shelf}/nothing.txt"], "nothing.txt"),
+        (
+            ["train", "lm", "--text", "{shelf}/book.txt", "--out", "{tmp}/r", "--set", "widht=3"],
+            "did you mean 'width'?",
+        ),
+        (["train", "lm", "--text", "{shelf}/book.txt", "--out", "{tmp}/r", "--set", "width"], "--set name=value"),
+        (
+            ["train", "lm", "--text", "{shelf}/book.txt", "--out", "{tmp}/r", "--preset", "tinny"],
+            "did you mean 'tiny'?",
+        ),
+        (["train", "lm", "--text", "{shelf}/book.txt", "--out", "{shelf}/lm"], "holds a run already"),
+        (["train", "lm", "--text", "{shelf}/book.txt", "--out", "{tmp}/r", "--context", "99999"], "give more text"),
+        (["train", "lm", "--text", "{tmp}/empty.txt", "--out", "{tmp}/r"], "empty"),
+        (["train", "lm", "--text", "{tmp}/binary.txt", "--out", "{tmp}/r"], "binary"),
+        (["train", "translate", "--pairs", "{tmp}/one.tsv", "--out", "{tmp}/r"], "line 1"),
+        (["train", "lm", "--text", "enwik8", "--out", "{tmp}/r"], "qkv data get enwik8"),
+        (["train", "--resume", "{tmp}"], "is no run of qkv"),
+        (["train", "lm", "--text", "{shelf}/book.txt", "--out", "{tmp}/r", "--parallel", "ddp"], "torchrun"),
+        (["generate", "x"], "say which model"),
+        (["generate", "--model", "{shelf}/lm"], "give a text"),
+        (["generate", "the 猫", "--model", "{shelf}/lm"], "猫"),
+        (["generate", "the", "--model", "{shelf}/mlm"], "needs one of kind decoder"),
+        (["generate", "the", "--model", "{tmp}"], "is no run of qkv"),
+        (["fill", "the cat", "--model", "{shelf}/mlm"], "[MASK]"),
+        (["fill", "the [MASK]", "--model", "{shelf}/lm"], "needs one of kind encoder"),
+        (["translate", "--model", "{shelf}/translate"], "give a text"),
+        (["export", "{shelf}/translate", "--out", "{tmp}/hf"], "encoder-decoder"),
+        (["data", "get"], "needs a name"),
+        (["data", "get", "shakespear"], "shakespeare"),
+        (["data", "prepare", "{shelf}/book.txt"], "--out"),
+    ],
+    ids=lambda p: " ".join(p) if isinstance(p, list) else "",
+)
+def test_mistakes_get_a_sentence_and_exit_2(call, shelf, tmp_path, monkeypatch, arguments, says):
+    monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 20)
+    (tmp_path / "one.tsv").write_text("no tab here\n")
+    code, _, err = call(*(a.format(shelf=shelf, tmp=tmp_path) for a in arguments))
+    assert code == 2 and says in err and "Traceback" not in err, err
+    assert not (tmp_path / "r" / "config.json").exists()
+
+
+def test_a_damaged_model_is_told(call, shelf, tmp_path):
+    import shutil
+
+    shutil.copytree(shelf / "lm", tmp_path / "lm")
+    for file in (tmp_path / "lm" / "checkpoints").glob("*/model.safetensors"):
+        file.write_bytes(file.read_bytes()[:100])
+    code, _, err = call("generate", "the", "--model", tmp_path / "lm")
+    assert code == 2 and "safetensors" in err and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_same_command(shelf, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        "29611",
+        "-m",
+        "qkv",
+    ]
+    command += ["train", "lm", "--text", str(shelf / "book.txt"), "--out", str(tmp_path / "run"), *SMALL]
+    done = subprocess.run([*command, "--parallel", "fsdp"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("best validation loss") == 1
