@@ -72,7 +72,7 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
     )
 
     page = HERE / "RESULTS.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else "# Measured\n\nEach table by `make bench`.\n"
+    text = page.read_text(encoding="utf-8") if page.exists() else "# Measured\n"
     opening, closing = f"<!-- {name} -->", f"<!-- end {name} -->"
     section = f"{opening}\n## {title}\n\n{machine()}\n\n{table}\n{closing}"
     if opening in text:

@@ -123,4 +123,4 @@ def decoding() -> list[Row]:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    publish("attention", "Attention", [*fused(), *modules(), *skipping(), *decoding()])
+    publish("attention", "Attention", [*decoding(), *fused(), *modules(), *skipping()])

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import masks, pieces
-from .rules import Full
+from .rules import Band, Full
 from .steps import check_shapes
 
 KERNELS = ("auto", "plain", "sdpa")
@@ -119,10 +120,16 @@ def attend(
     >>> [[round(w, 2) for w in row] for row in weights[0, 0].tolist()]
     [[1.0, 0.0, 0.0], [0.36, 0.64, 0.0], [0.26, 0.26, 0.47]]
     """
-    call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout is {dropout}: give a share from 0 up to, not including, 1")
-    m = k.shape[2]
+    plainly = not (weights or _recorders or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
+    if plainly and (causal := _straight(q, k, v, mask)) is not None:
+        # The commonest calls go straight to the kernel: with one new token at a time, microseconds of Python show.
+        grouped = True if q.shape[1] != k.shape[1] else False  # a branch, so that a compiler sees a bool
+        output = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal, enable_gqa=grouped)
+        if torch.compiler.is_compiling() or output.device.type != "cpu" or math.isfinite(_glance(output.detach())):
+            return output
+    call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
     road, parts, _ = _road(call, weights, kernel)
     if _recorders:
         for calls, thread in _recorders:
@@ -140,7 +147,9 @@ def attend(
     if _edits:
         output, shares = _edited(call, output, shares)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
-        _refuse_nan(call, output, whole=m >= 64 and parts is not None and len(parts) == 1)
+        # With few keys the fused kernel takes a row of NaN scores for a hidden one and gives 0: there q and k are looked at.
+        whole = road == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
+        _refuse_nan(call, (output,) if whole else (output, q, k))
     return (output, shares.to(q.dtype)) if weights and shares is not None else output
 
 
@@ -211,6 +220,22 @@ def replace_weights(
         yield
     finally:
         _edits[:] = [kept for kept in _edits if kept is not edit]
+
+
+def _straight(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> bool | None:
+    """Is this a call that SDPA knows as it is, and then with its causal mask or without? None: no, or not surely."""
+    if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or q.ndim != 4 or k.ndim != 4:
+        return None
+    n, m = q.shape[2], k.shape[2]
+    if m < 64 or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or k.shape != v.shape or q.shape[1] % k.shape[1]:
+        return None
+    if not q.dtype == k.dtype == v.dtype or not q.dtype.is_floating_point or q.shape[3] == 0 or n == 0:
+        return None
+    if mask is None or isinstance(mask, Full):
+        return False
+    if isinstance(mask, Band) and mask.left is None and mask.right == 0 and (n == 1 or n == m):
+        return n == m and n > 1
+    return None
 
 
 def _call(
@@ -377,21 +402,9 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
     return output, shares
 
 
-def _refuse_nan(call: Call, output: Tensor, whole: bool) -> None:
-    """NaN comes out only if NaN (or infinity) went in: say where, as far as looking is cheap.
-
-    On the whole road a NaN of q or k shows in every column of some row, and one of v in the last row, which sees every
-    key. On others, and with few keys, where the fused kernel takes a row of NaN scores for a hidden one and gives 0,
-    everything is looked at.
-    """
-    output = output.detach()
-    if not whole:
-        total = (output.sum() + call.q.detach().sum() + call.k.detach().sum()).item()
-    elif output.shape[2] == 1:
-        total = output.sum().item()
-    else:
-        total = (output[..., 0].sum() + output[:, :, -1].sum()).item()
-    if math.isfinite(total):
+def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:
+    """NaN comes out only if NaN (or infinity) went in: say where it is."""
+    if math.isfinite(sum(_glance(tensor.detach()) for tensor in looked_at)):
         return
     for what, tensor in (("q", call.q), ("k", call.k), ("v", call.v), ("bias", call.bias), ("sinks", call.sinks)):
         if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
@@ -401,6 +414,14 @@ def _refuse_nan(call: Call, output: Tensor, whole: bool) -> None:
                 raise ValueError(
                     f"{what} holds {value} at {place} of {tuple(tensor.shape)}: attention needs finite numbers"
                 )
+
+
+def _glance(tensor: Tensor) -> float:
+    """A number that is not finite if any in the tensor isn't; the dot product with itself is the quickest on a CPU."""
+    if tensor.is_contiguous() and tensor.dtype in (torch.float32, torch.float64):
+        flat = tensor.view(-1)
+        return torch.dot(flat, flat).item()
+    return tensor.sum().item()
 
 
 def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:

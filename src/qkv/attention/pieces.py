@@ -175,22 +175,15 @@ def sdpa(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float, dropout: float = 0.0, causal: bool = False
 ) -> Tensor:
     """SDPA with grouped heads and a value width of its own; q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv)."""
-    batch, heads, n, d = q.shape
+    heads, d = q.shape[1], q.shape[3]
     groups, value_width = v.shape[1], v.shape[3]
     if value_width != d:  # the fused kernel wants one width; zeros change no score and no output
         wide = max(d, value_width)
         q, k, v = (F.pad(t, (0, wide - t.shape[3])) for t in (q, k, v))
-    if heads != groups and n == 1 and mask is None:
-        # One new token: the heads of a group become rows of one small matrix, so each key is read once.
-        output = F.scaled_dot_product_attention(
-            q.reshape(batch, groups, -1, q.shape[3]), k, v, dropout_p=dropout, scale=scale
-        )
-        output = output.reshape(batch, heads, 1, -1)
-    else:
-        grouped = {"enable_gqa": True} if heads != groups else {}
-        output = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, **grouped
-        )
+    grouped = True if heads != groups else False  # a branch, so that a compiler sees a bool
+    output = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
     return output if value_width == output.shape[3] else output[..., :value_width]
 
 

@@ -77,7 +77,7 @@ def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tup
 
 _CLASSIC = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)
 _RUNS: dict[str, dict[str, Any]] = {
-    "tiny": dict(steps=1000, batch=32),
+    "tiny": dict(steps=1000, batch=24),
     "small": dict(steps=2000, batch=16, eval_every=200),
     "gpt2": dict(steps=20000, batch=8, lr=6e-4, eval_every=500, **_CLASSIC),
 }
