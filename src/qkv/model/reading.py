@@ -98,7 +98,7 @@ class Reading:
                 return
             self.lengths = self.lengths + 1
             if self._step is not None:
-                self.logits = self.model.head(self._step(tokens[:, None], self.memory_mask)[:, -1])
+                self.logits = self.model.head(self._step(tokens, self.memory_mask))
             else:
                 self.logits = self.model.head(self._decode(tokens[:, None])[:, -1])
 
