@@ -3,9 +3,11 @@
 B batch, N tokens, M memory tokens, C model width, V vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -16,6 +18,14 @@ from ..attention.masks import Mask
 from ..attention.norms import RMSNorm
 from .config import Config
 
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU's approximation by tanh. Compiled as x·σ(2u), which is the same: a third of the time tanh takes."""
+    if torch.compiler.is_compiling():
+        return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return F.gelu(x, approximate="tanh")
+
+
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "rms": lambda width, eps: RMSNorm(width, eps),
     "layer": lambda width, eps: nn.LayerNorm(width, eps=eps),
@@ -23,7 +33,7 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu-tanh": gelu_tanh,
     "relu2": lambda x: F.relu(x).square(),
     "swiglu": F.silu,
     "geglu": F.gelu,

@@ -1,0 +1,3 @@
+"""Mistakes that attention and masks refuse."""
+
+SENTENCES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Mistakes that named data sets and models refuse."""
+
+SENTENCES: dict[str, tuple[str, str]] = {}

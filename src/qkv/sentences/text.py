@@ -1,0 +1,3 @@
+"""Mistakes that tokenizers, corpora and pairs refuse."""
+
+SENTENCES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Mistakes that a training run refuses."""
+
+SENTENCES: dict[str, tuple[str, str]] = {}
