@@ -10,8 +10,8 @@ BIN := .venv/bin
 
 # What is announced, in English or, where the system speaks it, in Chinese.
 LANGUAGE := $(if $(filter zh% ZH%,$(firstword $(QKV_LANG) $(LC_ALL) $(LC_MESSAGES) $(LANG))),zh,en)
-RUN_en := the steps of attention on "The cat sat on the mat", each word looking back only, and the row of "mat":
-RUN_zh := 对 "The cat sat on the mat" 逐步计算注意力，每个词只能看自己和前文；最后是 "mat" 这一行：
+RUN_en := looking into SmolLM2 (98 MB, fetched once and verified): where does "it" look?
+RUN_zh := 看看 SmolLM2 的内部（98 MB，只下载一次并校验）：“it” 在看哪里？
 TEST_en := running the tests
 TEST_zh := 正在运行测试
 TEST_ALL_en := running all tests, slow ones too
@@ -30,9 +30,10 @@ TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: setup ## show attention computed step by step on a sentence
+run: setup ## look into a real model: which heads link "it" to "cat", and how
 	@echo '$(RUN_$(LANGUAGE))'
-	@$(BIN)/qkv steps "The cat sat on the mat" --mask causal --word mat
+	@$(BIN)/qkv see "The cat sat on the mat because it was tired" --from it --to cat --yes \
+		-o out/attention.html --png out/attention.png
 
 test: setup ## run the tests and the examples in docstrings
 	@echo "$(TEST_$(LANGUAGE))"

@@ -425,7 +425,7 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
         (["masks", "window:a"], "请写成 window:LEFT[,RIGHT]"),
         (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
         (["masks"], "缺少参数：mask"),
-        (["step"], "没有 step 这个命令；有的是 steps、masks、"),
+        (["step"], "没有 step 这个命令；有的是 steps、see、masks、"),
         (["-x"], "-x 前面要有命令"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",

@@ -147,7 +147,7 @@ def test_data_lists_and_prepares(call, shelf, tmp_path, monkeypatch):
         (["fill", "the cat", "--model", "{shelf}/mlm"], "[MASK]"),
         (["fill", "the [MASK]", "--model", "{shelf}/lm"], "needs one of kind encoder"),
         (["translate", "--model", "{shelf}/translate"], "give a text"),
-        (["export", "{shelf}/translate", "--out", "{tmp}/hf"], "encoder-decoder"),
+        (["export", "{shelf}/translate", "--out", "{tmp}/hf"], "The nearest is T5"),
         (["data", "get"], "needs a name"),
         (["data", "get", "shakespear"], "shakespeare"),
         (["data", "prepare", "{shelf}/book.txt"], "--out"),

@@ -4,17 +4,21 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import sys
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
-from qkv import store
-from qkv.store import File, Item, Package
+from qkv import hub, store
+from qkv.store import File, Inner, Item, Package
 from qkv.text import read_pairs
+from qkv.words import Problem
 
 REAL = store.ITEMS
+HOME = os.environ.get("QKV_HOME")
 TEXT = "To be, or not to be.\n生存还是毁灭。\n".encode()
 ROWS = [{"chinese": "你好！", "translation": {"en": "Hello!"}}, {"chinese": "谢谢。", "translation": {"en": "Thanks."}}]
 PAIRS = "Hello!\t你好！\nThanks.\t谢谢。\n".encode()
@@ -69,12 +73,22 @@ ZIPPED = item(
 )
 SENTENCES = item("pairs", WHEEL, File("tiny_book/rows.json", "pairs.tsv", digest(PAIRS), len(PAIRS), "hsk"))
 BOTH = item("both", WHEEL, *BOOK.files, *SENTENCES.files)
+BOX = wheel({"box/deep/book.txt": TEXT, "box/other.txt": b"other"})  # an archive that lies in another
+BOXED = sdist({"tiny_book-1.0/tests/data.box": BOX})
+INNER = Inner("tiny_book-1.0/tests/data.box", digest(BOX), len(BOX))
+NESTED = item(
+    "nested",
+    BOXED,
+    File("box/deep/book.txt", "book.txt", digest(TEXT), len(TEXT), within=INNER),
+    File("box/other.txt", "other.txt", digest(b"other"), 5, within=INNER),
+    sdist=True,
+)
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(store, "ITEMS", (BOOK, ZIPPED, SENTENCES, BOTH))
+    monkeypatch.setattr(store, "ITEMS", (BOOK, ZIPPED, SENTENCES, BOTH, NESTED))
     return tmp_path / "home"
 
 
@@ -111,13 +125,55 @@ def test_fetched_verified_kept_and_removed(name, archive, content, home):
     assert file.read_bytes() == content and told[-1] == (len(archive), len(archive))
     assert store.path(name) == file == store.get(name, fetch=never), "the second time it is there, offline too"
     assert left_behind(home) == [str(file.relative_to(home))], "no scraps"
-    assert store.remove(name) and not store.remove(name)
+    assert store.remove(name) == len(content) and store.remove(name) == 0, "it says what was freed"
     assert store.path(name) is None and left_behind(home) == []
 
 
 def test_several_files_are_a_folder():
     folder = store.get("both", fetch=brings(WHEEL))
     assert folder.is_dir() and {file.name for file in folder.iterdir()} == {"book.txt", "pairs.tsv"}
+
+
+def test_an_archive_inside_the_archive_is_opened_once_and_verified(home, monkeypatch):
+    opened, member = [], store._member
+    monkeypatch.setattr(store, "_member", lambda archive, name: opened.append(name) or member(archive, name))
+    folder = store.get("nested", fetch=brings(BOXED, "tiny_book-1.0.tar.gz"))
+    assert (folder / "book.txt").read_bytes() == TEXT and (folder / "other.txt").read_bytes() == b"other"
+    assert opened == [INNER.inside, "box/deep/book.txt", "box/other.txt"]
+    assert len(left_behind(home)) == 2
+    assert store.remove("nested") == len(TEXT) + 5
+
+
+@pytest.mark.parametrize("change", ["hash", "size"])
+def test_a_wrong_inner_archive_is_kept_aside_and_not_opened(change, home, monkeypatch):
+    wrong = Inner(INNER.inside, "0" * 64 if change == "hash" else INNER.sha256, len(BOX) - (change == "size") * 9)
+    file = File("box/deep/book.txt", "book.txt", digest(TEXT), len(TEXT), within=wrong)
+    monkeypatch.setattr(store, "ITEMS", (item("nested", BOXED, file, sdist=True),))
+    member = store._member
+    monkeypatch.setattr(
+        store, "_member", lambda archive, name: member(archive, name) if name == wrong.inside else pytest.fail("opened")
+    )
+    with pytest.raises(Problem, match=r"data\.box of nested is not what it should be .*not used"):
+        store.get("nested", fetch=brings(BOXED, "tiny_book-1.0.tar.gz"))
+    assert store.path("nested") is None and left_behind(home) == ["data.box.rejected"]
+
+
+def test_an_archive_that_is_none_is_told(monkeypatch):
+    junk = b"neither a zip nor a tar"
+    monkeypatch.setattr(store, "ITEMS", (item("junk", junk, *BOOK.files),))
+    with pytest.raises(Problem, match="can't be opened"):
+        store.get("junk", fetch=brings(junk, "tiny_book-1.0.tar.gz"))
+
+
+def test_what_a_killed_process_left_is_swept_after_a_day(home):
+    for name, age in (("old", 90_000), ("new", 60)):
+        scraps = home / f".fetch-{name}"
+        scraps.mkdir(parents=True)
+        (scraps / "half.whl").write_bytes(b"half")
+        then = scraps.stat().st_mtime - age
+        os.utime(scraps, (then, then))
+    store.get("book", fetch=brings(WHEEL))
+    assert sorted(folder.name for folder in home.glob(".fetch-*")) == [".fetch-new"], "another may be at work there"
 
 
 def test_a_wrong_archive_is_kept_aside_and_not_opened(home, monkeypatch):
@@ -172,6 +228,147 @@ def test_wrong_names_are_told_the_nearest():
         store.get("bok", fetch=never)
     with pytest.raises(ValueError, match="there are book, zipped"):
         store.path("something else")
+
+
+# ── the Hugging Face hub ──────────────────────────────────────────────────────────────────────────────────────────────
+
+REPOSITORY = {
+    "model.safetensors": b"weights" * 100,
+    "config.json": b"{}",
+    "tokenizer.json": b"{}",
+    "vocab.txt": b"a",
+    "spiece.model": b"pieces",
+    "pytorch_model.bin": b"pickle",
+    "model.gguf": b"another form",
+    "onnx/model.json": b"not wanted",
+    "README.md": b"# read me",
+    "run.py": b"print()",
+}
+
+
+class FakeHub:
+    """What of huggingface_hub.HfApi is used, over files in memory; it counts, fails or lies when told to."""
+
+    def __init__(self, files=None, error=None, lies=()):
+        self.files, self.error, self.lies, self.asked = dict(files or REPOSITORY), error, lies, []
+
+    def model_info(self, repository, revision=None, files_metadata=False):
+        self.asked.append((repository, revision))
+        if self.error:
+            raise self.error
+        large = [name for name in self.files if name.endswith((".safetensors", ".gguf"))]
+        siblings = [
+            SimpleNamespace(
+                rfilename=name,
+                size=len(content),
+                lfs=SimpleNamespace(sha256=digest(content)) if name in large else None,
+            )
+            for name, content in self.files.items()
+        ]
+        return SimpleNamespace(sha="c0ffee", siblings=siblings)
+
+    def hf_hub_download(self, repository, name, revision=None, local_dir=None):
+        assert revision == "c0ffee", "every file of the commit that was listed"
+        self.asked.append(name)
+        content = self.files[name]
+        (local_dir / ".cache").mkdir(exist_ok=True)
+        (local_dir / ".cache" / "notes").write_text("the library's own")
+        if "interrupt" in self.lies:
+            raise KeyboardInterrupt
+        content = content[:-1] + b"!" if "content" in self.lies else content[:-1] if "size" in self.lies else content
+        (local_dir / name).write_bytes(content)
+
+
+def test_a_repository_of_the_hub_is_fetched_without_pickles(home):
+    told = []
+    assert store.path("hf:owner/tiny") is None and not home.exists()
+    folder = store.get("hf:owner/tiny", lambda *now: told.append(now), api=FakeHub())
+    assert folder == home / "model" / "hf" / "owner--tiny"
+    wanted = {"model.safetensors", "config.json", "tokenizer.json", "vocab.txt", "spiece.model"}
+    assert {file.name for file in folder.rglob("*")} == wanted, "no pickle, no program, no second form, no notes"
+    size = sum(len(REPOSITORY[name]) for name in wanted)
+    assert told[-1] == (size, size)
+    offline = FakeHub(error=ConnectionError("no network"))
+    assert store.get("hf:owner/tiny", api=offline) == folder == store.path("hf:owner/tiny"), "it is here, offline too"
+    listed = [each for each in store.listing("model") if each.name == "hf:owner/tiny"]
+    assert len(listed) == 1 and listed[0].size == size and listed[0].note_zh and listed[0].licence
+    assert "hf:owner/tiny" not in [each.name for each in store.listing("data")]
+    assert store.remove("hf:owner/tiny") == size and store.remove("hf:owner/tiny") == 0
+    assert store.path("hf:owner/tiny") is None and not left_behind(home)
+
+
+def test_revisions_are_kept_apart(home):
+    api = FakeHub()
+    first, second = store.get("hf:owner/tiny", api=api), store.get("hf:owner/tiny@refs/pr/1", api=api)
+    assert first != second and api.asked[0] == ("owner/tiny", None) and ("owner/tiny", "refs/pr/1") in api.asked
+    assert [each.name for each in hub.fetched(home)] == ["hf:owner/tiny", "hf:owner/tiny@refs/pr/1"]
+
+
+def test_a_gguf_is_a_file_and_one_of_several_is_chosen():
+    one = FakeHub({"small.gguf": b"GGUF", "README.md": b""})
+    assert store.get("hf:owner/one", api=one).name == "small.gguf"
+    several = FakeHub({"a.gguf": b"GGUF a", "b.gguf": b"GGUF b", "config.json": b"{}"})
+    with pytest.raises(Problem, match=r"several GGUF files, say which: hf:owner/many/a\.gguf, hf:owner/many/b\.gguf"):
+        store.get("hf:owner/many", api=several)
+    assert store.get("hf:owner/many/b.gguf", api=several).read_bytes() == b"GGUF b"
+    with pytest.raises(Problem, match=r"has no file c\.gguf: it has a\.gguf, b\.gguf"):
+        store.get("hf:owner/many/c.gguf", api=several)
+
+
+@pytest.mark.parametrize(
+    ("api", "says"),
+    [
+        (FakeHub({"pytorch_model.bin": b"x", "config.json": b"{}"}), r"only pytorch_model\.bin: pickled .*Convert"),
+        (FakeHub({"data.json": b"{}"}), "no weights that qkv reads"),
+        (
+            FakeHub(error=ConnectionError("no network")),
+            r"cannot be reached \(no network\): .*qkv models get hf:owner/tiny",
+        ),
+        (FakeHub(error=type("OfflineModeIsEnabled", (Exception,), {})("offline")), "cannot be reached"),
+        (FakeHub(error=type("RepositoryNotFoundError", (Exception,), {})("404")), "the hub has no hf:owner/tiny"),
+        (FakeHub(error=type("GatedRepoError", (Exception,), {})("403")), "accept its licence"),
+        (FakeHub(error=RuntimeError("odd\nmore")), "could not be fetched from the hub: odd$"),
+        (FakeHub(lies=("content",)), r"model\.safetensors of hf:owner/tiny is not what the hub says"),
+        (FakeHub(lies=("size",)), "did not arrive whole"),
+    ],
+    ids=["pickles only", "no weights", "no network", "offline mode", "not there", "gated", "odd", "wrong hash", "cut"],
+)
+def test_what_the_hub_cannot_give_is_told(api, says, home):
+    with pytest.raises(Problem, match=says) as told:
+        store.get("hf:owner/tiny", api=api)
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in told.value.say("zh"))
+    assert left_behind(home) == [] and store.path("hf:owner/tiny") is None
+
+
+def test_an_interrupted_repository_leaves_nothing(home):
+    with pytest.raises(KeyboardInterrupt):
+        store.get("hf:owner/tiny", api=FakeHub(lies=("interrupt",)))
+    assert left_behind(home) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hf:", "hf:owner", "hf:../etc", "hf:owner/..", "hf:a/b/c", "hf:a/b@../../x", "hf:a b/c", "hf:./b", "hf:a/b@"],
+)
+def test_names_that_lead_elsewhere_are_refused(name):
+    for do in (store.path, store.get, store.remove):
+        with pytest.raises(Problem, match="names no repository"):
+            do(name)
+
+
+def test_without_the_hubs_library_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(Problem, match="pip install huggingface_hub"):
+        store.get("hf:owner/tiny")
+
+
+def test_the_hubs_library_has_what_is_used():
+    import huggingface_hub
+
+    api = huggingface_hub.HfApi
+    assert callable(api.model_info) and callable(api.hf_hub_download)
+    assert "sha256" in huggingface_hub.hf_api.BlobLfsInfo.__dataclass_fields__
+    huggingface_hub.utils.disable_progress_bars()
 
 
 def test_pip_takes_a_wheel_alone_without_a_network(tmp_path, monkeypatch):
@@ -272,7 +469,7 @@ def test_the_cache_is_where_the_system_keeps_caches(platform, variables, folder,
 
 
 def test_every_record_is_complete():
-    assert {"shakespeare", "enwik8", "hsk"} <= {record.name for record in REAL}
+    assert {"shakespeare", "enwik8", "hsk", "smollm2", "minilm", "opus-zh-en"} <= {record.name for record in REAL}
     assert len({record.name for record in REAL}) == len(REAL)
     for record in REAL:
         assert record.kind in ("data", "model") and record.licence and record.note and record.note_zh
@@ -280,13 +477,24 @@ def test_every_record_is_complete():
         for part in (record.package, *record.files):
             assert len(part.sha256) == 64 and part.size > 0
         assert all(file.unpack in store.UNPACK and "/" not in file.keep for file in record.files)
+        assert all(len(file.within.sha256) == 64 and file.within.size > 0 for file in record.files if file.within)
+        assert (record.kind == "model") == bool(record.layout) == bool(record.credit)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8"])
-def test_the_named_data_sets_can_be_had(name, monkeypatch):
+@pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8", "smollm2", "minilm", "opus-zh-en"])
+def test_the_named_things_can_be_had(name, monkeypatch):
+    """Fetched once, into the cache that the user has; later runs look at what is there."""
     monkeypatch.setattr(store, "ITEMS", REAL)
+    if HOME is None:
+        monkeypatch.delenv("QKV_HOME")
+    else:
+        monkeypatch.setenv("QKV_HOME", HOME)
     file = store.get(name)
-    assert file.stat().st_size == store.find(name).size
+    files = [file] if file.is_file() else list(file.iterdir())
+    assert sum(each.stat().st_size for each in files) == store.find(name).size
+    assert {each.name: digest(each.read_bytes()) for each in files} == {
+        each.keep: each.sha256 for each in store.find(name).files
+    }
     if name == "hsk":
         assert len(read_pairs(file)) == 4354

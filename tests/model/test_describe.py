@@ -109,3 +109,37 @@ def test_the_table_says_so(name, lang):
 def test_a_window_and_grouped_heads_are_told():
     text = describe(PRESETS["gpt2"].replace(window=127, n_kv_head=4), "en")
     assert "12:4 heads" in text and "never more than 128 tokens" in text
+
+
+SIDES = dict(position="learned", sides="own", embedding_norm=True, head_bias=True, n_decoder_layer=3)
+FEW = dict(position="relative", relative_buckets=6, attention_scale=1.0, output_scale=0.5, n_decoder_layer=1)
+
+
+@pytest.mark.parametrize("more", [SIDES, FEW], ids=["own sides", "few buckets"])
+def test_sides_of_different_depth_are_counted(more, counted):
+    model = make("rotary", "encoder-decoder", **more)
+    found = {part.name: part for part in parts(model)}
+    assert sum(part.parameters for part in found.values()) == model.count()
+    assert [*found.values()] == parts(model.config)
+    whole = counted(lambda: model(words(1, 40), words(1, 40)))
+    assert sum(part.flops for part in found.values()) == whole / 40
+    assert f"encoder-decoder, 2 + {more['n_decoder_layer']} layers" in describe(model, "en")
+    if more is SIDES:
+        assert found["positions"].parameters == 2 * 40 * 18 and found["head"].parameters == 37 * 18 + 37
+        norms = [p.numel() for path, p in model.named_parameters() if "norm" in path]
+        assert found["norms"].parameters == sum(norms)
+    else:
+        assert found["positions"].parameters == 2 * 6 * 3
+    held = [t for kept in model.new_cache(1, 10).layers for t in (kept.k, kept.v)]
+    assert sum(t.numel() for t in held) * 4 == 10 * cache_bytes(model)
+
+
+def test_a_pooler_is_counted_and_no_head_is_no_row(counted):
+    model = make("learned", "encoder", head="none", pooler=True)
+    found = {part.name: part for part in parts(model)}
+    assert "head" not in found and found["pooler"].parameters == 18 * 18 + 18
+    assert sum(part.parameters for part in found.values()) == model.count()
+    whole = counted(lambda: model(words(2, 40)))  # without the pooler, which is asked for by itself
+    assert sum(part.flops for part in found.values()) == whole / (2 * 40)
+    assert "pooler" in describe(model, "en") and "head " not in describe(model, "en")
+    assert "池化" in describe(model, "zh")

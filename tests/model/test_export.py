@@ -7,14 +7,23 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
 from qkv import Config, Transformer
 from qkv.model.config import PRESETS
 from qkv.model.export import FILES, export
 from qkv.model.families import FAMILIES, family_of, to_ours, to_theirs
+from qkv.model.generate import generate
 from qkv.text import Bytes, load, train_tokenizer
+from qkv.words import Problem
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -22,6 +31,50 @@ logging.disable_progress_bar()
 LLAMA = Config(vocab=37, width=24, n_layer=2, n_head=4, n_kv_head=2, hidden=20, context=29)
 GPT2 = PRESETS["gpt2"].replace(vocab=41, width=21, n_layer=3, n_head=3, hidden=31, context=19, dropout=0.1)
 BERT = PRESETS["bert"].replace(vocab=43, width=22, n_layer=2, n_head=2, hidden=27, context=17)
+T5 = Config(
+    kind="encoder-decoder",
+    vocab=41,
+    width=22,
+    n_layer=2,
+    n_decoder_layer=3,
+    n_head=3,
+    head_width=6,
+    hidden=19,
+    context=29,
+    position="relative",
+    relative_buckets=10,
+    relative_distance=9,
+    attention_scale=1.0,
+    output_scale=22**-0.5,
+    feed_forward="relu",
+)
+BART = Config(
+    kind="encoder-decoder",
+    vocab=39,
+    width=21,
+    n_layer=3,
+    n_decoder_layer=2,
+    n_head=3,
+    hidden=23,
+    context=19,
+    position="learned",
+    norm="layer",
+    norm_place="post",
+    norm_eps=1e-5,
+    feed_forward="gelu",
+    bias=True,
+    embedding_norm=True,
+    sides="own",
+    head_bias=True,
+)
+MARIAN = BART.replace(
+    position="sinusoidal",
+    sinusoid="halves",
+    embedding_norm=False,
+    sides="shared",
+    embedding_scale=21**0.5,
+    feed_forward="silu",
+)
 CASES = {
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama, wide heads, a bias everywhere": ("LlamaForCausalLM", LLAMA.replace(head_width=10, bias=True)),
@@ -49,8 +102,23 @@ CASES = {
     "gpt2, no bias, squared relu": ("GPT2LMHeadModel", GPT2.replace(bias=False, feed_forward="relu2")),
     "bert": ("BertForMaskedLM", BERT),
     "bert, no types, a bias on q, k, v": ("BertForMaskedLM", BERT.replace(token_types=0, bias="qkv")),
+    "bert, a pooler and no head": ("BertModel", BERT.replace(head="none", pooler=True)),
+    "t5": ("T5ForConditionalGeneration", T5),
+    "t5, gated": ("T5ForConditionalGeneration", T5.replace(feed_forward="geglu-tanh")),
+    "bart": ("BartForConditionalGeneration", BART),
+    "bart, no bias, one for both sides": (
+        "BartForConditionalGeneration",
+        BART.replace(bias=False, head_bias=False, sides="shared"),
+    ),
+    "mbart": ("MBartForConditionalGeneration", BART.replace(norm_place="pre", embedding_scale=21**0.5)),
+    "marian": ("MarianMTModel", MARIAN),
 }
-EXACT = ("gpt2", "bert")  # transformers computes RMS norm and rotary tables in float32, whatever the model is in
+EXACT = (
+    "gpt2",
+    "bert",
+    "bart",
+    "mbart",
+)  # transformers computes RMS norm and rotary tables in float32, whatever the model is in
 each = pytest.mark.parametrize("case", CASES)
 
 
@@ -58,7 +126,9 @@ def made(config, dtype=torch.float64):
     """A model in which no weight is what it was born as."""
     model = Transformer(config).to(dtype).eval()
     for name, parameter in model.named_parameters():
-        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.1)
+        # Large enough that what it says depends on what it reads; T5 makes its states small before the head.
+        spread = 0.1 if config.output_scale == 1.0 else 0.2
+        nn.init.normal_(parameter, mean=float("norm.weight" in name), std=spread)
     return model
 
 
@@ -68,8 +138,10 @@ def exported(model, tokenizer, folder):
 
 
 def theirs(folder, **kwargs):
-    word = json.loads((folder / "config.json").read_text())["model_type"]
-    auto = AutoModelForMaskedLM if word == "bert" else AutoModelForCausalLM
+    name = json.loads((folder / "config.json").read_text())["architectures"][0]
+    known = dict(CausalLM=AutoModelForCausalLM, LMHeadModel=AutoModelForCausalLM, MaskedLM=AutoModelForMaskedLM)
+    known |= dict(ConditionalGeneration=AutoModelForSeq2SeqLM, MTModel=AutoModelForSeq2SeqLM, BertModel=AutoModel)
+    auto = next(auto for ending, auto in known.items() if name.endswith(ending))
     model, info = auto.from_pretrained(folder, output_loading_info=True, **kwargs)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     return model.eval()
@@ -85,21 +157,40 @@ def real(padding, n=13):
     return kept
 
 
+def headed(config, tied):
+    """The same with its head tied or not, where the layout has both."""
+    if config.kind != "encoder-decoder":
+        return config.replace(tied=tied)
+    if config.position != "relative":
+        return config
+    return config.replace(tied=tied, output_scale=config.width**-0.5 if tied else 1.0)
+
+
+def answers(model, loaded, ids, kept=None):
+    """What ours and theirs say; an encoder-decoder reads ids as its source, and writes some of them."""
+    kept = torch.ones_like(ids, dtype=torch.bool) if kept is None else kept
+    told = dict(input_ids=ids, attention_mask=kept.long())
+    if model.config.kind == "encoder-decoder":
+        return model(ids[:, 3:11], ids, source_mask=kept), loaded(**told, decoder_input_ids=ids[:, 3:11]).logits
+    their = loaded(**told)
+    return model(ids, mask=kept)[kept], (their.last_hidden_state if model.config.head == "none" else their.logits)[kept]
+
+
 @each
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @torch.no_grad()
 def test_the_same_logits_in_transformers(case, tied, tmp_path):
     architecture, config = CASES[case]
-    model = made(config.replace(tied=tied))
+    model = made(headed(config, tied))
     loaded = theirs(exported(model, None, tmp_path / "out"))
     assert type(loaded).__name__ == architecture and loaded.dtype == torch.float64
     atol = 1e-10 if case.startswith(EXACT) else 1e-6
     for padding in ("none", "right", "left"):
         kept = real(padding)
         ids = torch.randint(config.vocab, kept.shape)
-        ours, their = model(ids, mask=kept), loaded(ids, attention_mask=kept.long()).logits
+        ours, their = answers(model, loaded, ids, kept)
         assert ours.std() > 0.1  # else any two models would be equal
-        torch.testing.assert_close(ours[kept], their[kept], atol=atol, rtol=0)
+        torch.testing.assert_close(ours, their, atol=atol, rtol=0)
 
 
 @each
@@ -109,7 +200,7 @@ def test_the_same_logits_in_float32(case, tmp_path):
     loaded = theirs(exported(model, None, tmp_path / "out"))
     assert loaded.dtype == torch.float32
     ids = torch.randint(model.config.vocab, (2, 13))
-    torch.testing.assert_close(model(ids), loaded(ids).logits, atol=1e-4, rtol=0)
+    torch.testing.assert_close(*answers(model, loaded, ids), atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
@@ -127,7 +218,7 @@ def test_token_types_are_berts(tmp_path):
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @torch.no_grad()
 def test_back_again(case, tied, tmp_path):
-    model = made(CASES[case][1].replace(tied=tied))
+    model = made(headed(CASES[case][1], tied))
     folder = exported(model, None, tmp_path / "out")
     saved = load_file(folder / "model.safetensors")
     config, state = to_ours(json.loads((folder / "config.json").read_text()), saved)
@@ -135,13 +226,15 @@ def test_back_again(case, tied, tmp_path):
     again.load_state_dict(state)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, dict(again.named_parameters())[name]), name
-    ids = torch.randint(config.vocab, (2, 13))
-    torch.testing.assert_close(again(ids), model(ids), atol=1e-12, rtol=0)
+    ids = [torch.randint(config.vocab, (2, 13)) for _ in range(1 + (config.kind == "encoder-decoder"))]
+    torch.testing.assert_close(again(*ids), model(*ids), atol=1e-12, rtol=0)
     if not any(word in case for word in ("no ", "ntk", "a bias on")):  # those are written as what they amount to
         assert config == model.config.replace(init=config.init)
 
 
-@pytest.mark.parametrize("case", ["llama", "mistral", "qwen2", "qwen3, narrow heads, a window", "gpt2", "bert"])
+@pytest.mark.parametrize(
+    "case", ["llama", "mistral", "qwen2", "qwen3, narrow heads, a window", "gpt2", "bert", "t5", "bart", "marian"]
+)
 @torch.no_grad()
 def test_what_transformers_saves_reads_the_same(case, tmp_path):
     loaded = theirs(exported(made(CASES[case][1]), None, tmp_path / "out"))
@@ -152,14 +245,14 @@ def test_what_transformers_saves_reads_the_same(case, tmp_path):
     again.load_state_dict(state)
     ids = torch.randint(config.vocab, (2, 13))
     atol = 1e-10 if case.startswith(EXACT) else 1e-6
-    torch.testing.assert_close(again(ids), loaded(ids).logits, atol=atol, rtol=0)
+    torch.testing.assert_close(*answers(again, loaded, ids), atol=atol, rtol=0)
 
 
 TEXT = "The cat sat on the mat.  人工智能，你好！\n\tdef f(x): return x² … naïve 🙂"
 
 
 @pytest.mark.parametrize("kind", ["characters", "bytes", "bpe"])
-@pytest.mark.parametrize("case", ["llama", "mistral", "qwen2", "qwen3", "gpt2", "bert"])
+@pytest.mark.parametrize("case", ["llama", "mistral", "qwen2", "qwen3", "gpt2", "bert", "t5", "bart", "marian"])
 @pytest.mark.filterwarnings("ignore:this is the Qwen2 layout")
 def test_the_same_ids_in_transformers(case, kind, tmp_path):
     special = ["pad", "bos", "eos", "mask", "unk"]
@@ -177,6 +270,22 @@ def test_the_same_ids_in_transformers(case, kind, tmp_path):
     assert [getattr(loaded, name) for name in ids] == expected
     assert [getattr(theirs(folder).config, name) for name in ids] == expected
     assert load(folder).encode(TEXT) == tokenizer.encode(TEXT)
+
+
+@pytest.mark.parametrize("case", ["t5", "bart", "marian"])
+def test_a_translator_begins_and_ends_in_transformers_as_it_does_here(case, tmp_path):
+    """Left to itself, theirs begins with the token that ours does, and ends where ours does."""
+    tokenizer = train_tokenizer("characters", [TEXT], special=["pad", "bos", "eos", "unk"])
+    # theirs has no cache for a decoder that is deeper than the encoder
+    model = made(CASES[case][1].replace(vocab=tokenizer.vocab, n_decoder_layer=1))
+    loaded = theirs(exported(model, tokenizer, tmp_path / "out"))
+    assert loaded.generation_config.decoder_start_token_id == tokenizer.start == tokenizer.bos
+    sources = [tokenizer.encode("the cat")[:7], tokenizer.encode("on a mat")[:7]]
+    seen = loaded.generate(torch.tensor(sources), max_new_tokens=9, do_sample=False, num_beams=1).tolist()
+    ours = generate(model, [[tokenizer.start]] * 2, most=9, source=sources, stop=tokenizer.ends)
+    until = [row[1:].index(tokenizer.eos) + 1 if tokenizer.eos in row[1:] else 10 for row in seen]
+    assert [row[1:n] for row, n in zip(seen, until, strict=True)] == ours
+    assert {row[0] for row in seen} == {tokenizer.bos}
 
 
 def test_the_layout_for_which_transformers_builds_another_tokenizer_warns(tmp_path):
@@ -213,7 +322,21 @@ def test_transformers_4_finds_its_names(tmp_path):
 
 
 REFUSED = {
-    "an encoder-decoder": (LLAMA.replace(kind="encoder-decoder"), "no published layout here holds an encoder-decoder"),
+    "an encoder-decoder like LLaMA": (
+        LLAMA.replace(kind="encoder-decoder"),
+        r"nearest is T5.*position='relative' \(here 'rotary'\); .*attention_scale=1.0.*n_kv_head=4 \(here 2\)",
+    ),
+    "a T5 that scales no output": (T5.replace(output_scale=1.0), r"T5.*output_scale=0\.2\d* \(here 1\.0\)"),
+    "a BART without its norm": (BART.replace(embedding_norm=False), r"BART.*embedding_norm=True \(here False\)"),
+    "a BART with a head of its own": (BART.replace(tied=False), r"BART.*tied=True \(here False\)"),
+    "a Marian with sines in pairs": (MARIAN.replace(sinusoid="pairs"), r"BART.*sinusoid='halves' \(here 'pairs'\)"),
+    "a scale that is none of BART's": (BART.replace(embedding_scale=3.0), r"embedding_scale = 1 \| √width \(here 3.0"),
+    "a scale of the scores": (LLAMA.replace(attention_scale=0.3), r"LLaMA.*attention_scale=None \(here 0.3\)"),
+    "a bias of the logits": (GPT2.replace(head_bias=True), r"GPT-2.*head_bias=False \(here True\)"),
+    "bert with a pooler and a head": (
+        BERT.replace(pooler=True),
+        r"pooler=False, or head='none' \(here True and 'mlm'\)",
+    ),
     "a decoder with layer norm": (LLAMA.replace(norm="layer"), r"nearest is LLaMA.*norm='rms' \(here 'layer'\)"),
     "alibi": (LLAMA.replace(position="alibi"), r"LLaMA.*position='rotary' \(here 'alibi'\)"),
     "relu2 with rotary": (LLAMA.replace(feed_forward="relu2"), "feed_forward='swiglu' or feed_forward='geglu'"),
@@ -222,7 +345,7 @@ REFUSED = {
     "a window and a bias": (LLAMA.replace(window=3, bias=True), r"or window=None \(here True and 3\)"),
     "a bias and odd heads": (
         LLAMA.replace(width=25, head_width=8, bias=True),
-        r"heads that divide the width \(here True, 4 heads\)",
+        r"heads that divide the width \(here True and n_head=4\)",
     ),
     "latent attention": (LLAMA.replace(mixer="latent", n_kv_head=None), "mixer='attention'"),
     "scaled embeddings": (LLAMA.replace(embedding_scale=2.0), r"embedding_scale=1.0 \(here 2.0\)"),
@@ -230,7 +353,7 @@ REFUSED = {
     "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
     "gpt2 with norms after": (GPT2.replace(norm_place="post"), r"GPT-2.*norm_place='pre' \(here 'post'\)"),
     "gpt2 with a window": (GPT2.replace(window=3), r"GPT-2.*window=None \(here 3\)"),
-    "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' \(here 'linear'\)"),
+    "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' or head='none' \(here 'linear'\)"),
     "bert without its norm": (BERT.replace(embedding_norm=False), r"BERT.*embedding_norm=True \(here False\)"),
     "the classic encoder": (PRESETS["classic"], r"BERT.*position='learned'.*embedding_norm=True.*head='mlm'.*train it"),
 }
@@ -239,8 +362,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_layout_holds_is_said(case, tmp_path):
     config, sentence = REFUSED[case]
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=sentence) as refusal:
         family_of(config)
+    assert "（这里是 " in refusal.value.say("zh") and "(here" not in refusal.value.say("zh")
     with torch.device("meta"):
         model = Transformer(config)
     with pytest.raises(ValueError, match=sentence):
@@ -319,15 +443,15 @@ def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
     assert [place.name for place in folder.parent.iterdir()] == ["out"]
 
     (folder / "README.md").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"holds README\.md, which no export of qkv wrote"):
+    with pytest.raises(Problem, match=r"holds README\.md, which no export of qkv wrote"):
         export(made(GPT2), None, folder)
     other = tmp_path / "a model of someone else"
     other.mkdir()
     export(made(GPT2), None, other)  # an empty folder is free to use
     (other / "config.json").write_text("{}")
-    with pytest.raises(FileExistsError, match=r"holds config\.json, model\.safetensors"):
+    with pytest.raises(Problem, match=r"holds config\.json, model\.safetensors"):
         export(made(GPT2), None, other)
-    with pytest.raises(FileExistsError, match="is a file"):
+    with pytest.raises(Problem, match="is a file"):
         export(made(GPT2), None, other / "config.json")
 
 

@@ -311,3 +311,13 @@ def test_hidden_words_are_filled_with_their_probabilities():
         fill(model, Bytes.make(), "abc")
     with pytest.raises(ValueError, match="43 tokens but this model learned 40"):
         fill(make("learned", "encoder"), tokenizer, "a" * 40 + "[MASK]")
+
+
+def test_what_may_never_be_said_is_not_said():
+    model = make("rotary")
+    free = generate(model, [[1, 2, 3]], most=6)[0]
+    held = generate(model, [[1, 2, 3]], most=6, never=free[:2])[0]
+    assert not set(held) & set(free[:2])
+    logits = model(torch.tensor([[1, 2, 3]]))[0, -1]
+    logits[free[:2]] = -torch.inf
+    assert held[0] == int(logits.argmax())

@@ -263,3 +263,79 @@ def test_what_is_missing_is_named():
         make("rotary")(words(3))
     with pytest.raises(ValueError, match="only 40 were learned"):
         make("learned")(words(1, 41))
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("name", NAMES)
+def test_padded_on_the_left_and_told_where_tokens_stand_it_is_the_same(name, kind):
+    model, ids = make(name, kind), words(2, 9)
+    padded = torch.cat([words(2, 4, seed=1), ids], 1)
+    kept = torch.arange(13) >= 4
+    at = (torch.arange(13) - 4).clamp(min=0).expand(2, -1)
+    assert_close(model(padded, mask=kept.expand(2, -1), at=at)[:, 4:], model(ids))
+    assert_close(model(ids, at=torch.arange(9).expand(2, -1)), model(ids))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_so_with_a_cache(name):
+    model, ids = make(name), words(2, 9)
+    padded, kept = torch.cat([words(2, 4, seed=1), ids], 1), (torch.arange(13) >= 4).expand(2, -1)
+    at, cache = (torch.arange(13) - 4).clamp(min=0).expand(2, -1), model.new_cache(2, 13)
+
+    def read(a, b):
+        return model.decode(padded[:, a:b], mask=kept[:, :b], at=at[:, a:b], cache=cache)
+
+    if name.startswith(("alibi", "relative")):  # which are told distances, and take them from the order of the keys
+        with pytest.raises(ValueError, match="leave `at` out"):
+            read(0, 6)
+        return
+    states = torch.cat([read(a, b) for a, b in ((0, 6), (6, 8), (8, 9), (9, 10), (10, 13))], 1)
+    assert_close(states[:, 4:], model.decode(ids))
+
+
+def test_positions_with_gaps_are_what_they_say():
+    """Tokens taken out of a longer text keep their places: what is far stays far."""
+    for name in ("rotary", "alibi", "relative", "latent"):
+        model, ids, places = make(name), words(1, 12), torch.tensor([[0, 1, 7, 8, 11]])
+        shown = torch.zeros(1, 12, dtype=torch.bool).index_fill(1, places[0], True)
+        whole = model(ids, mask=shown)[:, places[0]]
+        assert_close(model(ids[:, places[0]], at=places), whole)
+        assert not torch.allclose(model(ids[:, places[0]]), whole, atol=1e-4)
+
+
+def test_each_side_may_have_its_own_positions_and_norm():
+    model = make("learned", "encoder-decoder", sides="own", embedding_norm=True, n_decoder_layer=3)
+    assert len(model.encoder) == 2 and len(model.decoder) == 3
+    source, target = words(1, 5), words(1, 6, seed=1)
+    memory, before = model.encode(source), model(target, source)
+    for parameter in (model.decoder_position.table, model.decoder_embedding_norm.weight):
+        kept = parameter.data
+        parameter.data = kept.flip(-1)
+        assert torch.equal(model.encode(source), memory)
+        assert not torch.allclose(model(target, source), before)
+        parameter.data = kept
+    assert make("learned", "encoder-decoder").decoder_position is None
+
+
+def test_a_scale_of_its_own_and_a_bias_of_the_logits():
+    plain = make("rotary")
+    for changes, change in (
+        (dict(attention_scale=6**-0.5), lambda logits: logits),
+        (dict(output_scale=0.25), lambda logits: logits / 4),
+        (dict(head_bias=True), lambda logits: logits + torch.arange(37)),
+    ):
+        other = Transformer(plain.config.replace(**changes)).double().eval()
+        missing = other.load_state_dict(plain.state_dict(), strict=False).missing_keys
+        assert missing == (["head.bias"] if "head_bias" in changes else [])
+        if missing:
+            other.head.bias.data = torch.arange(37).double()
+        assert_close(other(words(1, 7)), change(plain(words(1, 7))))
+
+
+def test_an_encoder_without_a_head_gives_states_and_a_summary():
+    model = make("learned", "encoder", head="none", pooler=True)
+    states = model(words(2, 5))
+    assert torch.equal(states, model.encode(words(2, 5)))
+    assert_close(model.pool(states), (states[:, 0] @ model.pooler.weight.T + model.pooler.bias).tanh())
+    with pytest.raises(ValueError, match="has no pooler"):
+        make("learned", "encoder").pool(states)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from qkv.text import Corpus
 from qkv.text import corpus as corpus_module
 from qkv.text.corpus import pieces
+from qkv.words import Problem
 
 
 @pytest.fixture
@@ -164,17 +165,17 @@ def test_a_wrong_byte_is_counted_from_the_start_of_the_file(tmp_path, small_bloc
 
 def test_missing_files_name_the_nearest(tmp_path):
     write(tmp_path, shakespeare="text")
-    with pytest.raises(FileNotFoundError, match=r"did you mean shakespeare\.txt"):
+    with pytest.raises(Problem, match=r"did you mean shakespeare\.txt"):
         Corpus.of(tmp_path / "shakespear.txt")
-    with pytest.raises(FileNotFoundError, match="nothing of a similar name"):
+    with pytest.raises(Problem, match="nothing of a similar name"):
         Corpus.of(tmp_path / "zzz")
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(Problem, match="no folder"):
         Corpus.of(tmp_path / "none" / "book.txt")
-    with pytest.raises(FileNotFoundError, match="no file matches"):
+    with pytest.raises(Problem, match="no file matches"):
         Corpus.of(tmp_path / "*.py")
 
 
 def test_a_folder_without_text_says_what_it_has(tmp_path):
     (tmp_path / "code.py").write_text("x = 1")
-    with pytest.raises(FileNotFoundError, match=r"it has \.py\): for other files give a glob"):
+    with pytest.raises(Problem, match=r"it has \.py\): for other files give a glob"):
         Corpus.of(tmp_path)

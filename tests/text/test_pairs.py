@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.text import Bytes, Characters, Pairs, PairStream, read_pairs, split_pairs
+from qkv.words import Problem
 
 SPECIAL = ("pad", "bos", "eos", "unk")
 TOKENIZER = Bytes.make(special=SPECIAL)
@@ -134,5 +135,5 @@ def test_faults_of_a_pairs_file_are_named(raw, says, tmp_path):
 
 
 def test_a_missing_pairs_file_is_told(tmp_path):
-    with pytest.raises(FileNotFoundError, match="source TAB target"):
+    with pytest.raises(Problem, match="source TAB target"):
         read_pairs(tmp_path / "none.tsv")

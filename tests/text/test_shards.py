@@ -19,6 +19,7 @@ from qkv.text import Bytes, Tokens, prepare, train_tokenizer
 from qkv.text import corpus as corpus_module
 from qkv.text import shards as shards_module
 from qkv.text.corpus import pieces
+from qkv.words import Problem
 
 BOOK = (
     "ROMEO:\nBut, soft!  what light\nthrough yonder window breaks?\n\n春眠不觉晓，处处闻啼鸟。\u3000\n it's 🙂\n" * 20
@@ -224,7 +225,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
 
 
 def test_damaged_folders_are_told(book, tmp_path):
-    with pytest.raises(FileNotFoundError, match="qkv data prepare"):
+    with pytest.raises(Problem, match="qkv data prepare"):
         Tokens.open(tmp_path)
     prepare(book, TOKENIZERS["bytes"], tmp_path / "out")
     shard = tmp_path / "out" / "train-00000.bin"

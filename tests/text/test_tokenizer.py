@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 
 from qkv.text import BPE, Bytes, Characters, Tokenizer, load, train_tokenizer
 from qkv.text.tokenizer import BYTES, LETTERS
+from qkv.words import Problem
 
 BOOK = [
     "ROMEO:\nBut, soft! what light through yonder window breaks?\n\n  It is the east, and Juliet is the sun.\n",
@@ -156,7 +157,7 @@ def test_ids_that_do_not_exist_are_refused():
 
 
 def test_wrong_files_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
+    with pytest.raises(Problem, match=r"tokenizer\.json"):
         load(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"}')
     with pytest.raises(ValueError, match="not a tokenizer"):

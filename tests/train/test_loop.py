@@ -111,36 +111,34 @@ def test_a_run_is_readable_by_eye(book, tmp_path):
 
 
 def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
-    from qkv.attention import from_qkv
-    from qkv.tracing.file import open_calls
+    from qkv.tracing.trace import Trace
 
     run = runs.start("lm", out=tmp_path / "run", source=book, changes=SMALL, watch="the cat 我")
     run.train()
     files = sorted((tmp_path / "run" / "watch").iterdir())
     assert [file.stem for file in files] == ["000005", "000010", "000012"]
-    header, tensors = open_calls(files[-1])
-    assert "".join(header["tokens"]["tokens"]) == "the cat 我" and header["step"] == 12
-    assert set(header["calls"]) == {"decoder.0", "decoder.1"} and header["calls"]["decoder.0"]["mask"] == "causal()"
+    kept = Trace.load(files[-1])
+    assert "".join(kept.tokens().pieces) == kept.text == "the cat 我" and kept.more["step"] == 12
     ids = torch.tensor([run.task.tokenizer.encode("the cat 我")])
-    from qkv import masks, record
+    from qkv import record
 
     run.model.eval()
     with record() as calls, torch.no_grad():
         run.model(ids)
-    done = from_qkv(
-        *(tensors[f"decoder.1.{x}"] for x in "qkv"), mask=masks.causal(), scale=header["calls"]["decoder.1"]["scale"]
-    )
-    torch.testing.assert_close(torch.from_numpy(done.weights).float(), calls[1].weights(), atol=5e-3, rtol=5e-3)
+    for layer in (0, 1):
+        for head in range(kept.n_head()):
+            own = calls[layer].weights()[0, head]
+            torch.testing.assert_close(torch.from_numpy(kept.map(layer, head)), own, atol=5e-3, rtol=5e-3)
 
 
 def test_translators_are_watched_too(tmp_path):
-    from qkv.tracing.file import open_calls
+    from qkv.tracing.trace import Trace
 
     run = runs.start("translate", out=tmp_path / "run", changes=SMALL, watch="15 Nov 2026")
     run.train()
-    header, tensors = open_calls(tmp_path / "run" / "watch" / "000012.safetensors")
-    assert {name.split(".")[0] for name in header["calls"]} == {"encoder", "decoder", "cross"}
-    assert tensors["cross.0.k"].shape[2] == len(header["tokens"]["source"])
+    kept = Trace.load(tmp_path / "run" / "watch" / "000012.safetensors")
+    assert kept.parts == ["encoder", "decoder", "cross"]
+    assert kept.map(0, 0, part="cross").shape[1] == len(kept.tokens("encoder")) == len("15 Nov 2026") + 1
 
 
 CHILD = """

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..words import Problem
 from . import masks, pieces
 from .rules import Band, Full
 from .steps import check_shapes
@@ -81,9 +82,10 @@ class Call:
 
 @dataclass(frozen=True)
 class _Edit:
-    change: Callable[[Tensor], Tensor]
+    change: Callable[..., Tensor]
     name: str | None
     heads: tuple[int, ...] | None
+    told: bool
 
 
 _recorders: list[tuple[list[Call], int]] = []  # with the thread that listens
@@ -202,11 +204,12 @@ def record() -> Iterator[list[Call]]:
 
 @contextmanager
 def replace_weights(
-    change: Callable[[Tensor], Tensor], *, name: str | None = None, heads: Sequence[int] | None = None
+    change: Callable[..., Tensor], *, name: str | None = None, heads: Sequence[int] | None = None, told: bool = False
 ) -> Iterator[None]:
     """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
 
     `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives, without dropout.
+    With `told` it gets the `Call` of these heads too, which knows the mask.
     Several edits of one head apply one after the other.
 
     >>> q = torch.ones(1, 2, 2, 4)
@@ -214,7 +217,7 @@ def replace_weights(
     ...     attend(q, q, q)[0, :, 0, 0].tolist()
     [1.0, 0.0]
     """
-    edit = _Edit(change, name, None if heads is None else tuple(heads))
+    edit = _Edit(change, name, None if heads is None else tuple(heads), told)
     _edits.append(edit)
     try:
         yield
@@ -392,7 +395,7 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
             shares = _weigh(call)[0]
         index = torch.as_tensor(list(heads), device=output.device)
         before = shares[:, index]
-        after = edit.change(before)
+        after = edit.change(before, call.only(heads)) if edit.told else edit.change(before)
         if after.shape != before.shape:
             raise ValueError(
                 f"an edit gave weights of {tuple(after.shape)}, it got {tuple(before.shape)}: keep the shape"
@@ -411,9 +414,7 @@ def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:
             place = tuple(bad.nonzero()[0].tolist())
             if what != "bias" or torch.isnan(tensor[place]):
                 value = tensor[place].item()
-                raise ValueError(
-                    f"{what} holds {value} at {place} of {tuple(tensor.shape)}: attention needs finite numbers"
-                )
+                raise Problem("attention.finite", what=what, value=value, place=place, shape=tuple(tensor.shape))
 
 
 def _glance(tensor: Tensor) -> float:

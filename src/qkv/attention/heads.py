@@ -5,7 +5,6 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..words import unknown
 from . import masks
 from .attend import attend
 from .cache import Cache, KVCache
 from .norms import RMSNorm
-from .positions import ALiBi, Relative, Rotary
+from .positions import ALiBi, At, Relative, Rotary
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "rotary": lambda n_head, head_width: Rotary(head_width),
@@ -135,12 +135,13 @@ class MultiHeadAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: Cache | None = None,
+        at: At | None = None,
         weights: bool = False,
     ) -> Any:
         """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
 
         With a cache, x is only the new tokens, and what it keeps carries no gradient; for cross-attention the memory's
-        keys are computed once and kept.
+        keys are computed once and kept. `at` says where the tokens of x stand, if not one after the other.
         """
         _check_input("x", x, self.width)
         rule = masks.resolve(mask)
@@ -148,7 +149,7 @@ class MultiHeadAttention(nn.Module):
             rule = rule & self.window
         n = x.shape[1]
 
-        at: int | Tensor = 0
+        here: At = 0
         if memory is not None:
             q = self._split(self.q(x), self.n_head, self.q_norm)  # (B, H, N, D)
             k, v = self._from_memory(memory, cache)
@@ -156,17 +157,22 @@ class MultiHeadAttention(nn.Module):
             if self.memory_width != self.width:
                 raise ValueError(f"this attention reads a memory {self.memory_width} wide: pass memory=")
             q, k, v = self._from_itself(x)
-            at = 0 if cache is None else cache.at(n)
+            here = 0 if cache is None else cache.at(n)
             if isinstance(self.position, Rotary):
-                q, k = self.position(q, at), self.position(k, at)
+                stand = here if at is None else at
+                q, k = self.position(q, stand), self.position(k, stand)
             if cache is not None:
                 k, v = cache.append(k, v)
-                rule = cache.place(rule, at)
+                rule = cache.place(rule, here)
 
         bias = None
         if self.position is not None and not isinstance(self.position, Rotary) and memory is None:
-            keys_at = None if cache is None else cache.keys_at
-            bias = self.position.bias(n, k.shape[2], None if isinstance(at, int) else at, keys_at, x.device)
+            keys_at, query_at = None if cache is None else cache.keys_at, None if isinstance(here, int) else here
+            if isinstance(at, Tensor):
+                if cache is not None:
+                    raise ValueError("a cache counts positions itself: with a bias by distance, leave `at` out")
+                keys_at = query_at = at
+            bias = self.position.bias(n, k.shape[2], query_at, keys_at, x.device)
         done = attend(
             q,
             k,
@@ -286,9 +292,7 @@ def choose(what: str, word: str, among: dict[str, Any]) -> Any:
     """The entry of that name; a wrong word's error lists the right ones and the nearest."""
     if word in among:
         return among[word]
-    near = difflib.get_close_matches(word, among, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{what} {word!r} is not one of {', '.join(among)}{hint}")
+    raise unknown(what, word, among)
 
 
 def _check_input(name: str, x: Tensor, width: int) -> None:

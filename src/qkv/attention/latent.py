@@ -20,7 +20,7 @@ from .attend import attend
 from .cache import KVCache
 from .heads import _check_input
 from .norms import RMSNorm
-from .positions import Rotary
+from .positions import At, Rotary
 
 
 class LatentAttention(nn.Module):
@@ -85,10 +85,14 @@ class LatentAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: KVCache | None = None,
+        at: At | None = None,
         weights: bool = False,
         absorbed: bool | None = None,
     ) -> Any:
-        """x (B, N, C) → (B, N, C); `absorbed` chooses the path, by default absorbed for single tokens with a cache."""
+        """x (B, N, C) → (B, N, C); `absorbed` chooses the path, by default absorbed for single tokens with a cache.
+
+        `at` says where the tokens of x stand, if not one after the other.
+        """
         _check_input("x", x, self.width)
         n = x.shape[1]
         if cache is not None and not isinstance(cache, KVCache):
@@ -96,7 +100,8 @@ class LatentAttention(nn.Module):
                 f"latent attention keeps latents: make its cache with new_cache(), not {type(cache).__name__}"
             )
         rule = masks.resolve(mask)
-        at = 0 if cache is None else cache.at(n)
+        here = 0 if cache is None else cache.at(n)
+        at = here if at is None else at
 
         q = self.q(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, D + rope)
         q_plain, q_rotary = q.split([self.head_width, self.rope_width], -1)
@@ -105,7 +110,7 @@ class LatentAttention(nn.Module):
         kept = torch.cat([self.norm(latent)[:, None], self.rotary(k_rotary[:, None], at)], -1)  # (B, 1, N, R + rope)
         if cache is not None:
             kept, _ = cache.append(kept, kept[..., :0])
-            rule = cache.place(rule, at)
+            rule = cache.place(rule, here)
         latent = kept[..., : self.rank]  # (B, 1, M, R)
 
         matrix = self.expand.weight.unflatten(0, (self.n_head, -1))  # (H, D + Dv, R)

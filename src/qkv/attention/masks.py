@@ -19,10 +19,9 @@ the last query sees every key. That is what a cache needs; for N = M it is the u
 B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays and torch tensors are both welcome.
 """
 
-import difflib
 from typing import Any
 
-from ..words import Problem, all_of
+from ..words import Problem, all_of, nearest
 from .rules import (
     And,
     Band,
@@ -195,9 +194,9 @@ def parse(text: str, real: Any = None) -> Mask:
     if word == "padding" and real is not None:
         return padding([real])
     if name not in WORDS:
-        near = difflib.get_close_matches(name, WORDS, n=1)
+        near = nearest(name, WORDS)
         key = "problem.mask.near" if near else "problem.mask.word" if name else "problem.mask.empty"
-        raise Problem(key, name=name, near="".join(near), words=all_of(WORDS.values()))
+        raise Problem(key, name=name, near=near, words=all_of(WORDS.values()))
     least, most = {"causal": (0, 0), "full": (0, 0), "window": (1, 2), "prefix": (1, 1)}.get(name, (1, 10**6))
     try:
         given = [int(part) for part in rest.split(",")] if rest else []

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..words import Problem
 from .steps import sinusoid
 
 At = int | Tensor
@@ -31,23 +32,29 @@ def places(at: At, n: int, device: Any = None) -> Tensor:
 class Sinusoidal(nn.Module):
     """The fixed sines and cosines of "Attention is all you need", added to the word vectors.
 
+    A frequency's sine and cosine are neighbours, or with `halves` all sines come first, then all cosines.
+
     >>> Sinusoidal(4)(torch.zeros(1, 2, 4)).round(decimals=3).tolist()
     [[[0.0, 1.0, 0.0, 1.0], [0.8410000205039978, 0.5400000214576721, 0.009999999776482582, 1.0]]]
     """
 
-    def __init__(self, width: int, base: float = 10000.0) -> None:
+    def __init__(self, width: int, base: float = 10000.0, *, halves: bool = False) -> None:
         super().__init__()
-        self.width, self.base = width, base
+        self.width, self.base, self.halves = width, base, halves
         self._table = torch.zeros(0, width, dtype=torch.float64)
 
     def forward(self, x: Tensor, at: At = 0) -> Tensor:
         if isinstance(at, int):
             last = at + x.shape[-2]
             if last > len(self._table):
-                self._table = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
+                made = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
+                self._table = torch.cat([made[:, 0::2], made[:, 1::2]], -1) if self.halves else made
             return x + self._table[at:last].to(x)
-        frequencies = self.base ** -(torch.arange(0, self.width, 2, device=x.device) / self.width)
+        exact = torch.float32 if x.device.type == "mps" else torch.float64
+        frequencies = self.base ** -(torch.arange(0, self.width, 2, dtype=exact, device=x.device) / self.width)
         angles = places(at, x.shape[-2])[..., None] * frequencies  # (B, N, ⌈C/2⌉)
+        if self.halves:
+            return x + torch.cat([angles.sin(), angles.cos()[..., : self.width // 2]], -1).to(x)
         return x + torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.width].to(x)
 
 
@@ -88,9 +95,7 @@ class Rotary(nn.Module):
         super().__init__()
         turned = int(head_width * fraction)
         if turned < 2 or turned % 2:
-            raise ValueError(
-                f"rotary turns pairs: {head_width} × {fraction} is {turned} numbers; it must be even, 2 or more"
-            )
+            raise Problem("attention.rotary", width=head_width, fraction=str(fraction), turned=turned)
         self.turned, self.interleaved = turned, interleaved
         frequencies, self.stretch = rotary_frequencies(turned, base, scaling)
         self.frequencies = tuple(frequencies.tolist())

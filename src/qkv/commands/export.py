@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..words import both, say
-from .models import open_model
+from .opening import open_model
 
 EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]
 
@@ -28,5 +28,7 @@ def run(options: argparse.Namespace) -> None:
 
     folder = options.out or Path(str(options.model).rstrip("/") + "-hf")
     layout = export(model, tokenizer, folder)
-    how = f"AutoModel{'ForMaskedLM' if model.config.kind == 'encoder' else 'ForCausalLM'}.from_pretrained({str(folder)!r})"
+    ends = {"encoder": "ForMaskedLM", "decoder": "ForCausalLM", "encoder-decoder": "ForSeq2SeqLM"}[model.config.kind]
+    auto = "AutoModel" + ("" if model.config.head == "none" else ends)
+    how = f"{auto}.from_pretrained({str(folder)!r})"
     print(say("export.done", folder=folder, layout=layout, how=how))

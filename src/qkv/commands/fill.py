@@ -4,10 +4,11 @@ import argparse
 
 from .. import grid
 from ..words import both
-from .models import need_text, open_model
+from .opening import model_arguments, need_text, open_model
 
 EXAMPLES = [
     'qkv fill "the [MASK] sat on the mat" --model runs/mlm-mybook',
+    'qkv fill "Paris is the [MASK] of France." --model ./my-bert-folder',
     'qkv fill "我[MASK]北京" --model runs/mlm-mybook --top 10',
 ]
 
@@ -15,7 +16,7 @@ EXAMPLES = [
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.add_argument("text", nargs="?", help=both("a text with [MASK] in it", "含有 [MASK] 的文本"))
-    parser.add_argument("--model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    model_arguments(parser)
     parser.add_argument(
         "--top", type=int, default=5, metavar="K", help=both("how many guesses (5)", "显示几个猜测（5）")
     )
@@ -24,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """For each [MASK], the likeliest words with their probabilities."""
     text = need_text(options.text, EXAMPLES[0])
-    model, tokenizer = open_model(options.model, "fill")
+    model, tokenizer = open_model(options.model, "fill", yes=options.yes)
     from ..model.generate import fill
 
     for number, guesses in enumerate(fill(model, tokenizer, text, k=options.top)):

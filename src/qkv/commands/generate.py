@@ -1,14 +1,13 @@
 """qkv generate: let a trained GPT go on with a text."""
 
 import argparse
-import sys
-import time
 
-from ..words import both, say
-from .models import need_text, open_model
+from ..words import both
+from .opening import Pace, model_arguments, need_text, open_model
 
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
+    'qkv generate "The capital of France is" --model smollm2 --temperature 0',
     'qkv generate "从前" --model runs/lm-mybook --temperature 0.8 --top-k 40 --seed 3',
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
 ]
@@ -18,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
     add("text", nargs="?", help=both("how it begins", "开头"))
-    add("--model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    model_arguments(parser)
     add("--most", type=int, default=200, metavar="N", help=both("new tokens at most (200)", "最多新增多少词元（200）"))
     add(
         "--temperature",
@@ -43,24 +42,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--stop", action="append", default=[], metavar="TEXT", help=both("stop before this text", "遇到这段文字就停"))
     add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
+    add(
+        "--int8",
+        action="store_true",
+        help=both("weights in 8 bits: faster, a little less exact", "权重用 8 位：更快，略欠精确"),
+    )
     add("--quiet", action="store_true", help=both("only the text, without the speed", "只输出文本，不显示速度"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the text as it grows, then how fast it came."""
     text = need_text(options.text, EXAMPLES[0])
-    model, tokenizer = open_model(options.model, "generate")
+    model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
     from ..model.generate import stream
 
-    ids = tokenizer.encode(text)
+    ids = tokenizer.frame(tokenizer.encode(text))
     print(text, end="", flush=True)
-    begun, first, made = time.perf_counter(), 0.0, 0
-
-    def count(token: int) -> None:
-        nonlocal first, made
-        first = first or time.perf_counter() - begun
-        made += 1
-
+    pace = Pace(len(ids))
     pieces = stream(
         model,
         tokenizer,
@@ -72,11 +70,10 @@ def run(options: argparse.Namespace) -> None:
         repetition_penalty=options.repetition_penalty,
         seed=options.seed,
         stop=options.stop,
-        on_token=count,
+        on_token=pace,
     )
     for piece in pieces:
         print(piece, end="", flush=True)
     print()
     if not options.quiet:
-        speed = (made - 1) / max(time.perf_counter() - begun - first, 1e-9) if made > 1 else 0.0
-        print(say("generate.speed", prompt=len(ids), before=first, made=made, speed=f"{speed:.0f}"), file=sys.stderr)
+        pace.tell()

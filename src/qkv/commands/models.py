@@ -1,28 +1,82 @@
-"""What the verbs that use a trained model share: finding it, and refusing one of the wrong kind."""
+"""qkv models: the models that can be had by name, where they lie, and what is inside them."""
 
-from pathlib import Path
-from typing import Any
+import argparse
 
-from ..words import Problem
+from ..words import Problem, both, language, say
+from .progress import bar
 
-KINDS = {"generate": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
-
-
-def open_model(name: str | None, verb: str) -> tuple[Any, Any]:
-    """(model, tokenizer) of a run's folder."""
-    if name is None:
-        raise Problem("problem.model.none")
-    from ..model.weights import load
-
-    model, tokenizer = load(Path(name))
-    kind = model.config.kind
-    if verb in KINDS and kind != KINDS[verb]:
-        raise Problem("problem.model.kind", model=name, kind=kind, verb=f"qkv {verb}", needed=KINDS[verb])
-    return model, tokenizer
+EXAMPLES = [
+    "qkv models",
+    "qkv models get smollm2",
+    "qkv models show smollm2",
+    "qkv models show ./my-hf-folder",
+    "qkv models remove opus-zh-en",
+]
 
 
-def need_text(text: str | None, example: str) -> str:
-    """The text, or a sentence that shows how to give one."""
-    if text is None or not text.strip():
-        raise Problem("problem.text.none", example=example)
-    return text
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="list",
+        choices=["list", "get", "show", "remove"],
+        help=both("list (default), get, show, remove", "list（默认）、get、show、remove"),
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help=both(
+            "names, or hf:owner/name; show also takes folders and files",
+            "名字，或 hf:作者/名字；show 也可以给文件夹和文件",
+        ),
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """One of the four."""
+    if options.what == "list":
+        _list()
+        return
+    if not options.names:
+        raise Problem("problem.models.name", what=options.what)
+    for name in options.names:
+        {"get": _get, "show": _show, "remove": _remove}[options.what](name)
+
+
+def _get(name: str) -> None:
+    from .. import store
+
+    with bar(both(f"fetching {name}", f"下载 {name}")) as progress:
+        place = store.get(name, progress)
+    print(say("models.got", name=name, place=place))
+
+
+def _show(name: str) -> None:
+    from .opening import open_model
+
+    model, tokenizer = open_model(name, "show")
+    print(model.describe())
+    print(both(f"Tokenizer: {tokenizer!r}", f"分词器：{tokenizer!r}"))
+
+
+def _remove(name: str) -> None:
+    from .. import store
+
+    print(say("data.removed" if store.remove(name) else "data.absent", name=name))
+
+
+def _list() -> None:
+    from .. import grid, store
+
+    rows = []
+    for item in store.listing("model"):
+        place = store.path(item.name)
+        note = item.note_zh if language() == "zh" else item.note
+        here = str(place) if place else f"qkv models get {item.name}"
+        rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence, note, here))
+    widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
+    for row in rows:
+        print("  ".join(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)))
+        print(f"    {row[4]}\n    {row[5]}")
+    print("\n" + say("models.also"))

@@ -15,6 +15,7 @@ from ..attention import masks
 from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..words import Problem, all_of, both, say
+from .opening import model_arguments, open_model
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -23,6 +24,7 @@ EXAMPLES = [
     'qkv steps "I love Beijing" --memory "我 爱 北京"',
     'qkv steps "a b [PAD]" --mask padding --tiles 2',
     "qkv steps --file examples/matrices.json --no-scale",
+    'qkv steps "The cat sat on the mat because it was tired" --model smollm2 --layer 13 --head 8 --word it',
 ]
 PADDING = "[PAD]"
 WIDEST = 4096
@@ -49,6 +51,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json)",
             "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v（见 examples/matrices.json）",
         ),
+    )
+    model_arguments(parser)
+    add(
+        "--layer",
+        type=int,
+        metavar="L",
+        help=both("which layer of the model, from 0 (0)", "模型的第几层，从 0 开始（0）"),
+    )
+    add(
+        "--part",
+        choices=["encoder", "decoder", "cross"],
+        help=both("which part of an encoder-decoder", "编码器-解码器模型的哪一部分"),
     )
     add("--heads", type=int, default=1, metavar="H", help=both("number of heads (1)", "头数（1）"))
     add(
@@ -98,7 +112,14 @@ def run(options: argparse.Namespace) -> None:
     for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
         if value is not None and value < 1:
             raise Problem("problem.number", option=option, value=value, wanted="1, 2, 3, …")
-    preamble, done = _from_text(options) if options.file is None else _from_file(options)
+    if options.model is not None:
+        preamble, done = _from_model(options)
+        options.head = 0  # the only one that is left
+    else:
+        for option in ("layer", "part"):
+            if getattr(options, option) is not None:
+                raise Problem("problem.only.model", option=f"--{option}")
+        preamble, done = _from_text(options) if options.file is None else _from_file(options)
     heads = done.scores.shape[-3] if done.headed else 1
     if not 0 <= options.head < heads:
         raise Problem("problem.number", option="--head", value=options.head, wanted=f"0 … {heads - 1}")
@@ -204,6 +225,30 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
         names=words,
         memory_names=memory,
     )
+    return lines, done
+
+
+def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
+    given = {"--file": options.file, "--mask": options.mask, "--dim": options.dim, "--position": options.position}
+    given |= {"--memory": options.memory, "--seed": options.seed, "--no-scale": options.no_scale or None}
+    given |= {"--heads": None if options.heads == 1 else options.heads}
+    for option, value in given.items():
+        if value is not None:
+            raise Problem("problem.not.model", option=option)
+    model, tokenizer = open_model(options.model, "steps", yes=options.yes)
+    from ..tracing.recorder import trace
+
+    found = trace(model, options.text, tokenizer, name=options.model)
+    layer, part = options.layer or 0, options.part or found.parts[0]
+    done = found.steps(layer, options.head, part=part)
+    lines = [say("steps.model", part=part, layer=layer, head=options.head, model=options.model)]
+    heads, groups = (found.calls[part][layer].q.shape[1], found.calls[part][layer].k.shape[1])
+    if groups < heads:
+        lines.append(say("steps.model.shared", head=options.head, kv=options.head // (heads // groups), groups=groups))
+    position = model.config.position
+    if position in ("rotary", "relative", "alibi") and part != "cross":
+        lines.append(say(f"steps.model.{position}"))
+    lines.append(say("steps.model.same", difference=f"{found.difference(layer, options.head, part=part):.1e}"))
     return lines, done
 
 

@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 
 from ..words import both, say
-from .models import need_text, open_model
+from .opening import model_arguments, need_text, open_model
 
 EXAMPLES = [
     'qkv translate "15 Nov 2026" --demo',
     "qkv translate 二〇二六年十一月十五日 --demo",
+    "qkv translate 我喜欢玩人工智能。 --model opus-zh-en --beam 4",
     'qkv translate "I love you" --model runs/translate-en-zh --beam 4',
 ]
 DEMO = Path(__file__).parent.parent / "demo" / "dates"
@@ -18,7 +19,7 @@ MADE_BY = "python tools/make_demo.py"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.add_argument("text", nargs="*", help=both("one or more sentences", "一句或几句话"))
-    parser.add_argument("--model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    model_arguments(parser)
     parser.add_argument(
         "--demo",
         action="store_true",
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
         texts = options.text or ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
     else:
         texts = [need_text(text, EXAMPLES[0]) for text in options.text or [None]]
-    model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate")
+    model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.generate import translate
 
     for text, said in zip(

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..words import Problem
 from .reading import Prompts, Reading, as_rows
 from .transformer import Transformer
 
@@ -32,6 +33,7 @@ def beam(
     width: int = 4,
     most: int = 128,
     stop: Sequence[int] = (),
+    never: Sequence[int] = (),
     length_penalty: float = 1.0,
     best: int = 1,
     source: Prompts | None = None,
@@ -40,9 +42,11 @@ def beam(
 ) -> list[list[Found]]:
     """The `best` texts found for each prompt, the highest score first.
 
-    Each step extends every beginning by every token and keeps the `width` likeliest; one that ends takes its place out
-    of the beam, so that width 1 is the greedy choice. The score is logprob / length ** length_penalty: 0 compares whole
-    texts, 1 the average token, more favours long ones. An item ends when nothing in play can still win.
+    Each step extends every beginning by every token. Of the likeliest `width` extensions, those that end are put aside;
+    the likeliest `width` that don't end go on. The score is logprob / length ** length_penalty: 0 compares whole texts, 1
+    the average token, more favours long ones. An item is done when `width` texts have ended and no beginning in play
+    scores better than the worst of them. Width 1 is the greedy choice; any width finds what transformers finds.
+    Tokens in `never` are not said.
 
     >>> from .config import Config
     >>> _ = torch.manual_seed(0)
@@ -52,9 +56,9 @@ def beam(
     True
     """
     if width < 1 or not 1 <= best <= width:
-        raise ValueError(f"width is {width} and best is {best}: give a width of 1 or more and ask for 1 to width texts")
+        raise Problem("generation.beam", width=width, best=best)
     if most < 1:
-        raise ValueError(f"most is {most}: give how many new tokens may come, 1 or more")
+        raise Problem("generation.most", value=most)
     rows = as_rows("prompt", prompts, model.config.vocab)
     found: list[list[Found]] = [[] for _ in rows]
     if not rows:
@@ -66,39 +70,32 @@ def beam(
     totals = torch.zeros(len(rows), dtype=torch.float64)
     for n in range(1, most + 1):
         chances = totals[:, None] + reading.logits.double().log_softmax(-1).cpu()  # (R, V)
+        if never:
+            chances[:, list(never)] = float("-inf")
         vocab = chances.shape[1]
         kept: list[tuple[int, int, float]] = []  # (row, token, logprob), an item's rows together
         for item in sorted(set(items)):
             first, count = items.index(item), items.count(item)
             candidates = chances[first : first + count].flatten()
-            places = width - sum(text.ended for text in found[item])
-            values, index = candidates.topk(min(places, len(candidates)))
+            # Every beginning may end in any of the stop tokens, and `width` others are still needed.
+            values, index = candidates.topk(min(max(2, 1 + len(ends)) * width, len(candidates)))
             going = []
-            for logprob, place in zip(values.tolist(), index.tolist(), strict=True):
+            for rank, (logprob, place) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
                 row, token = first + place // vocab, place % vocab
-                if token in ends:
-                    found[item].append(Found(begun[row], logprob, logprob / n**length_penalty, True))
-                else:
+                if token not in ends and n < most:
                     going.append((row, token, logprob))
-            if n == most:
-                found[item] += [
-                    Found([*begun[row], token], logprob, logprob / n**length_penalty, False)
-                    for row, token, logprob in going
-                ]
-            elif going and not _decided(found[item], best, going[0][2], n + 1, most, length_penalty):
-                kept += going
+                elif rank < width and logprob > float("-inf"):
+                    ended = token in ends
+                    text = begun[row] if ended else [*begun[row], token]
+                    found[item].append(Found(text, logprob, logprob / n**length_penalty, ended))
+            found[item] = sorted(found[item], key=lambda text: -text.score)[:width]
+            full = len(found[item]) == width
+            if going and not (full and going[0][2] / n**length_penalty <= found[item][-1].score):
+                kept += going[:width]
         if not kept:
             break
         items, begun = [items[row] for row, _, _ in kept], [[*begun[row], token] for row, token, _ in kept]
         totals = torch.tensor([logprob for _, _, logprob in kept], dtype=torch.float64)
         reading.keep([row for row, _, _ in kept])
         reading.feed(torch.tensor([token for _, token, _ in kept]))
-    return [sorted(texts, key=lambda text: -text.score)[:best] for texts in found]
-
-
-def _decided(found: list[Found], best: int, logprob: float, soonest: int, most: int, penalty: float) -> bool:
-    """Can the likeliest beginning in play no longer enter the best? Its logprob only falls; its length may help it."""
-    if len(found) < best:
-        return False
-    hope = max(logprob / soonest**penalty, logprob / most**penalty)
-    return sorted((text.score for text in found), reverse=True)[best - 1] >= hope
+    return [texts[:best] for texts in found]

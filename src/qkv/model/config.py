@@ -2,24 +2,27 @@
 
 >>> Config(width=64, n_head=4, position="rotery")
 Traceback (most recent call last):
-ValueError: position 'rotery' is not one of none, sinusoidal, learned, rotary, alibi, relative; did you mean 'rotary'?
+qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, rotary, alibi, relative; did you mean 'rotary'?
 """
 
-import difflib
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+from ..words import Problem, all_of, nearest, unknown
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),
     "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
     "norm": ("rms", "layer"),
     "norm_place": ("pre", "post"),
-    "feed_forward": ("relu", "gelu", "gelu-tanh", "relu2", "swiglu", "geglu"),
+    "sinusoid": ("pairs", "halves"),
+    "sides": ("shared", "own"),
+    "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"),
     "mixer": ("attention", "latent"),
     "qk_norm": (None, "rms", "layer"),
     "bias": (True, False, "qkv"),
-    "head": ("linear", "mlm"),
+    "head": ("linear", "mlm", "none"),
     "init": ("normal", "zero-out", "torch"),
 }
 
@@ -32,12 +35,17 @@ class Config:
     vocab: int = 256
     width: int = 128
     n_layer: int = 4  # of each side, for an encoder-decoder
+    n_decoder_layer: int | None = None  # of its decoder, where that has another number than the encoder
     n_head: int = 4
     n_kv_head: int | None = None  # fewer than n_head is GQA, 1 is MQA
     head_width: int | None = None  # width / n_head
+    attention_scale: float | None = None  # what q·k is multiplied by: 1 / √head_width
     hidden: int | None = None  # of the feed-forward: 4 × width, or 8/3 × width where it is gated
     context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
     position: str = "rotary"
+    sinusoid: str = "pairs"  # sine and cosine of a frequency side by side, or in halves: all sines, then all cosines
+    relative_buckets: int = 32  # of position="relative": how many numbers a head learns,
+    relative_distance: int = 128  # and the distance from which on all share the last
     norm: str = "rms"
     norm_place: str = "pre"
     norm_eps: float = 1e-6
@@ -53,8 +61,12 @@ class Config:
     tied: bool = True  # the head reads the embedding's matrix
     embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
     embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
+    sides: str = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
     token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
-    head: str = "linear"  # linear: the vocabulary matrix alone; mlm: a dense layer before it and a bias, as BERT has it
+    head: str = "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
+    head_bias: bool = False  # a number per word added to its logits, for head="linear"
+    output_scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
+    pooler: bool = False  # an encoder's summary of a text, read from its first token: `Transformer.pool`
     dropout: float = 0.0
     init: str = (
         "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs at 0; torch: its defaults
@@ -63,33 +75,53 @@ class Config:
     def __post_init__(self) -> None:
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
-        for name in ("vocab", "width", "n_layer", "n_head", "context"):
+        for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give a whole number, 1 or more")
+                raise Problem("model.config.whole", name=name, value=repr(getattr(self, name)))
+        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise Problem("model.config.whole", name=name, value=repr(value))
+        if self.n_decoder_layer is not None and self.kind != "encoder-decoder":
+            raise Problem("model.config.sides", setting=f"n_decoder_layer={self.n_decoder_layer}", kind=self.kind)
+        if self.sides != "shared" and self.kind != "encoder-decoder":
+            raise Problem("model.config.sides", setting=f"sides={self.sides!r}", kind=self.kind)
         if not isinstance(self.token_types, int) or self.token_types < 0:
-            raise ValueError(f"token_types is {self.token_types!r}: give a whole number, 0 for none")
+            raise Problem("model.config.types", value=repr(self.token_types))
         if self.token_types and self.kind != "encoder":
-            raise ValueError(f"token_types={self.token_types} belongs to an encoder: a {self.kind} has none, set 0")
+            raise Problem("model.config.types.kind", types=self.token_types, kind=self.kind)
+        for name, on in (("head='none'", self.head == "none"), ("pooler=true", self.pooler)):
+            if on and self.kind != "encoder":
+                raise Problem("model.config.encoder", setting=name, kind=self.kind)
+        for name, on in (("head_bias", self.head_bias), ("output_scale", self.output_scale != 1.0)):
+            if on and self.head != "linear":
+                raise Problem("model.config.head", name=name, head=self.head)
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}: give a share from 0 up to, not including, 1")
+            raise Problem("model.config.dropout", value=repr(self.dropout))
         if self.head_width is None and self.width % self.n_head:
-            raise ValueError(
-                f"width {self.width} doesn't divide into {self.n_head} heads: choose a divisor, or give head_width"
-            )
-        if self.n_kv_head is not None and (self.n_kv_head < 1 or self.n_head % self.n_kv_head):
-            raise ValueError(f"{self.n_head} heads don't divide over n_kv_head={self.n_kv_head}: give a divisor")
+            raise Problem("model.config.heads", width=self.width, heads=self.n_head)
+        if self.n_kv_head is not None and self.n_head % self.n_kv_head:
+            raise Problem("model.config.groups", heads=self.n_head, groups=self.n_kv_head)
+        if self.relative_buckets < 4:
+            raise Problem("model.config.few", buckets=self.relative_buckets)
+        if self.position == "relative" and self.relative_distance <= self.relative_buckets // 2:
+            raise Problem("model.config.buckets", buckets=self.relative_buckets, distance=self.relative_distance)
         if self.mixer == "latent" and self.position not in ("rotary", "none", "learned", "sinusoidal"):
-            raise ValueError(
-                f"mixer 'latent' carries its own rotary key: position {self.position!r} can't be added to it"
-            )
-        for name in ("n_kv_head", "window", "qk_norm"):
+            raise Problem("model.config.latent", position=self.position)
+        for name in ("n_kv_head", "window", "qk_norm", "attention_scale"):
             if self.mixer == "latent" and getattr(self, name) is not None:
-                raise ValueError(f"mixer 'latent' has no {name}: leave it out, or choose mixer 'attention'")
+                raise Problem("model.config.latent.none", name=name)
+
+    @property
+    def layers(self) -> tuple[int, int]:
+        """How many of the encoder and of the decoder."""
+        decoder = self.n_layer if self.n_decoder_layer is None else self.n_decoder_layer
+        return 0 if self.kind == "decoder" else self.n_layer, 0 if self.kind == "encoder" else decoder
 
     @property
     def gated(self) -> bool:
         """Does the feed-forward have a gate, and so three matrices?"""
-        return self.feed_forward in ("swiglu", "geglu")
+        return self.feed_forward in ("swiglu", "geglu", "geglu-tanh")
 
     @property
     def hidden_width(self) -> int:
@@ -103,12 +135,9 @@ class Config:
         known = [field.name for field in fields(self)]
         for name in changes:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                raise ValueError(
-                    f"there is no setting {name!r}"
-                    + (f"; did you mean {near[0]!r}?" if near else "")
-                    + f" All of them: {', '.join(known)}"
-                )
+                near = nearest(name, known)
+                key = "model.config.unknown.near" if near else "model.config.unknown"
+                raise Problem(key, name=name, near=near, known=all_of(known))
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +159,7 @@ class Config:
         for text in assignments:
             name, sign, value = text.partition("=")
             if not sign:
-                raise ValueError(f"{text!r} is no setting: write name=value, as in width=256")
+                raise Problem("model.config.form", text=text)
             changes[name.strip()] = read_value(value.strip())
         return self.replace(**changes)
 
@@ -148,11 +177,7 @@ def read_value(value: str) -> Any:
 def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
     """Refuse a word that isn't among the right ones, naming them and the nearest."""
     if not any(word is right or (isinstance(right, str) and word == right) for right in among):
-        words = [str(right) for right in among]
-        near = difflib.get_close_matches(str(word), words, n=1)
-        raise ValueError(
-            f"{what} {word!r} is not one of {', '.join(words)}" + (f"; did you mean {near[0]!r}?" if near else "")
-        )
+        raise unknown(what, word, among)
 
 
 # Shapes by name. `tiny` and `small` are the modern recipe that training defaults to; the others are as published.

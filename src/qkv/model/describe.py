@@ -19,7 +19,7 @@ from ..words import say
 from .config import Config
 from .transformer import Transformer
 
-PARTS = ("embedding", "positions", "attention", "cross", "forward", "norms", "head")
+PARTS = ("embedding", "positions", "attention", "cross", "forward", "norms", "pooler", "head")
 FLOAT32 = 4  # bytes
 
 
@@ -35,7 +35,8 @@ class Part:
 def parts(given: Transformer | Config) -> list[Part]:
     """The parts that a model has, in the order a token meets them.
 
-    For an encoder-decoder, the FLOPs are those of one source token read and one target token written.
+    For an encoder-decoder, the FLOPs are those of one source token read and one target token written. A pooler reads one
+    token of a text, so that the others cost it nothing.
 
     >>> [(part.name, part.parameters) for part in parts(Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16))]
     [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
@@ -49,14 +50,15 @@ def parts(given: Transformer | Config) -> list[Part]:
             if id(parameter) not in counted:
                 counted.add(id(parameter))
                 part.parameters += parameter.numel()
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and path != "pooler":
             part.flops += 2 * module.weight.numel()
         elif isinstance(module, MultiHeadAttention):
             part.flops += 4 * _keys(model.config, path) * module.n_head * module.head_width
         elif isinstance(module, LatentAttention):
             width = module.head_width + module.rope_width + module.value_width
             part.flops += 2 * _keys(model.config, path) * module.n_head * width
-    return [part for part in found.values() if part.parameters or part.flops or part.name == "head"]
+    headed = model.config.head != "none"
+    return [part for part in found.values() if part.parameters or part.flops or (part.name == "head" and headed)]
 
 
 def cache_bytes(given: Transformer | Config) -> int:
@@ -104,7 +106,9 @@ def describe(given: Transformer | Config, lang: str | None = None) -> str:
             ]
         )
     heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
-    shape = dict(kind=say(f"describe.{config.kind}", lang), layers=config.n_layer, width=config.width, heads=heads)
+    encoder, decoder = config.layers
+    layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
+    shape = dict(kind=say(f"describe.{config.kind}", lang), layers=layers, width=config.width, heads=heads)
     lines = [say("describe.title", lang, **shape, vocab=f"{config.vocab:,}"), "", *_columns(table), ""]
     both = ".both" if config.kind == "encoder-decoder" else ""
     lines.append(say(f"describe.note{both}", lang, context=f"{config.context:,}"))
@@ -124,8 +128,8 @@ def _model(given: Transformer | Config) -> Transformer:
 
 def _part(path: str, module: nn.Module) -> str:
     names = path.split(".")
-    if names[0] == "head":
-        return "head"
+    if names[0] in ("head", "pooler"):
+        return names[0]
     if names[-1] == "norm" or names[-1].endswith("_norm"):
         return "norms"
     if isinstance(module, Learned | Relative):

@@ -2,7 +2,7 @@
 
     config.json   model.safetensors   tokenizer.json   tokenizer_config.json
 
-Which layout it is (LLaMA, Mistral, Qwen, GPT-2, BERT) follows from the model's config; `families` has the tables.
+Which layout it is (LLaMA, Mistral, Qwen, GPT-2, BERT, T5, BART, Marian) follows from the model's config; `families` has the tables.
 """
 
 import json
@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 
 from .. import __version__
 from ..text import Tokenizer
+from ..words import Problem, all_of
 from .config import choose
 from .families import to_theirs
 from .transformer import Transformer
@@ -36,14 +37,16 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
     choose("to", to, ("hf",))
     folder = Path(folder)
     if tokenizer is not None and tokenizer.vocab > model.config.vocab:
-        raise ValueError(
-            f"the tokenizer has {tokenizer.vocab} tokens and the model {model.config.vocab}: it is another model's"
-        )
+        raise Problem("model.family.tokenizer", tokens=tokenizer.vocab, vocab=model.config.vocab)
     config, tensors = to_theirs(model.config, weights_of(model))
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's
     for role in ("bos", "eos", "pad"):  # said even where there is none, since families have defaults
         config[f"{role}_token_id"] = getattr(tokenizer, role, None)
+    if model.config.kind == "encoder-decoder":
+        start = getattr(tokenizer, "start", None)  # what a decoder begins with
+        start = getattr(tokenizer, "bos", None) if start is None else start
+        config["decoder_start_token_id"] = 0 if start is None else start
     config["qkv_version"] = __version__
 
     with whole(folder) as part:
@@ -97,16 +100,14 @@ def _refuse_strangers(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file: name a new folder for the export")
+        raise Problem("model.family.file", folder=folder)
     there = sorted(file.name for file in folder.iterdir())
     strange = [name for name in there if name not in FILES]
     if there and not strange and not _exported(folder / "config.json"):
         strange = there
     if strange:
-        raise FileExistsError(
-            f"{folder} holds {', '.join(strange[:3])}{' …' if len(strange) > 3 else ''}, which no export of qkv wrote: "
-            "name a new folder, or empty this one"
-        )
+        names = all_of([*strange[:3], *["…"] * (len(strange) > 3)])
+        raise Problem("model.family.taken", folder=folder, names=names)
 
 
 def _exported(config: Path) -> bool:

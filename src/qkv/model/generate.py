@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..words import Problem
 from .reading import Prompts, Reading, as_rows, quiet
 from .sampling import Sampling, draws
 from .transformer import Transformer
@@ -30,12 +31,13 @@ def generate(
     repetition_penalty: float = 1.0,
     seed: int | Sequence[int] = 0,
     stop: Sequence[int] = (),
+    never: Sequence[int] = (),
     source: Prompts | None = None,
     source_lengths: Any = None,
     cache: bool = True,
     on_token: Callable[[int, int], Any] | None = None,
 ) -> list[list[int]]:
-    """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`.
+    """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`, none of `never`.
 
     Prompts may differ in length. `most=None` fills the model's context. How tokens are chosen: see `Sampling`. Item i
     draws from seed + i (or give a seed per item), so an item's text doesn't depend on the others in the batch.
@@ -58,6 +60,7 @@ def generate(
         most=most,
         seed=seed,
         stop=stop,
+        never=never,
         source=source,
         source_lengths=source_lengths,
         cache=cache,
@@ -80,6 +83,7 @@ def grow(
     most: int | None = 128,
     seed: int | Sequence[int] = 0,
     stop: Sequence[int] = (),
+    never: Sequence[int] = (),
     source: Prompts | None = None,
     source_lengths: Any = None,
     cache: bool = True,
@@ -90,7 +94,7 @@ def grow(
         return
     most = _room(model, rows) if most is None else most
     if most < 1:
-        raise ValueError(f"most is {most}: give how many new tokens may come, 1 or more")
+        raise Problem("generation.most", value=most)
     seeds = [seed + i for i in range(len(rows))] if isinstance(seed, int) else list(seed)
     if len(seeds) != len(rows):
         raise ValueError(f"there are {len(rows)} prompts but {len(seeds)} seeds: give one number, or one per prompt")
@@ -98,8 +102,10 @@ def grow(
     luck = draws(seeds, most if sampling.temperature else 0).to(reading.logits.device)
     seen = _seen(rows, reading.logits) if sampling.remembers else None
     items, ends = list(range(len(rows))), frozenset(int(i) for i in stop)
+    unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
     for n in range(most):
-        tokens = sampling.choose(reading.logits, luck[:, n] if sampling.temperature else luck, seen)
+        logits = reading.logits if unsaid is None else reading.logits.index_fill(1, unsaid, float("-inf"))
+        tokens = sampling.choose(logits, luck[:, n] if sampling.temperature else luck, seen)
         alive = []
         for row, token in enumerate(tokens.tolist()):
             if token not in ends and not (yield items[row], token):
@@ -118,7 +124,7 @@ def grow(
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
-    text: str,
+    text: str | Sequence[int],
     *,
     most: int | None = 128,
     temperature: float = 0.0,
@@ -129,9 +135,10 @@ def stream(
     stop: Sequence[str] = (),
     on_token: Callable[[int], Any] | None = None,
 ) -> Iterator[str]:
-    """What follows a text, piece by piece, never half a character; it ends before any of the texts in `stop`."""
+    """What follows a text (or its tokens), piece by piece, never half a character; it ends before the texts in `stop`."""
     sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
-    growing = grow(model, [_begin(tokenizer, text)], sampling, most=most, seed=seed, stop=_ends(tokenizer))
+    ids = _begin(tokenizer, text) if isinstance(text, str) else list(text)
+    growing = grow(model, [ids], sampling, most=most, seed=seed, stop=tokenizer.ends, never=tokenizer.never)
 
     def tokens() -> Iterator[int]:
         for _, token in growing:
@@ -156,7 +163,8 @@ def complete(
         return any(s in tail for s in stop)
 
     prompts = [_begin(tokenizer, text) for text in texts]
-    found = generate(model, prompts, stop=_ends(tokenizer), on_token=ended if stop else None, **options)
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never)
+    found = generate(model, prompts, **ends, on_token=ended if stop else None, **options)
     return ["".join(until(tokenizer.stream(ids), stop)) for ids in found]
 
 
@@ -167,7 +175,7 @@ def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
     ['one t', 'wo']
     """
     if any(not s for s in stop):
-        raise ValueError("a stop text is empty: every text would end before it began; leave it out")
+        raise Problem("generation.stop")
     held = ""
     for piece in pieces:
         held += piece
@@ -195,10 +203,16 @@ def translate(
 ) -> list[str]:
     """Each text translated by an encoder-decoder; `width` above 1 keeps that many beginnings in play (beam search)."""
     if tokenizer.eos is None:
-        raise ValueError("the tokenizer has no eos token, which ends a source text: was it made for translation?")
-    sources = [[*tokenizer.encode(text), tokenizer.eos] for text in texts]
+        raise Problem("generation.source.eos")
+    sources = [source_ids(tokenizer, text) for text in texts]
     found = translate_ids(model, tokenizer, sources, width=width, most=most, length_penalty=length_penalty)
     return [tokenizer.decode(ids) for ids in found]
+
+
+def source_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text as an encoder reads it: framed by its tokenizer, and ended by eos."""
+    ids = tokenizer.frame(tokenizer.encode(text))
+    return ids if tokenizer.eos is None or ids[-1:] == [tokenizer.eos] else [*ids, tokenizer.eos]
 
 
 def translate_ids(
@@ -213,39 +227,38 @@ def translate_ids(
     """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
     from .beam import beam
 
-    if tokenizer.bos is None or tokenizer.eos is None:
-        raise ValueError("the tokenizer has no bos or no eos token, which a translation begins and ends with")
+    if tokenizer.start is None or not tokenizer.ends:
+        raise Problem("generation.target.ends")
     if not sources:
         return []
     if model.config.position == "learned":
         most = min(most, model.config.context)
-    begin, stop = [[tokenizer.bos]] * len(sources), [tokenizer.eos]
+    begin = [[tokenizer.start]] * len(sources)
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never)
     if width == 1:
-        return generate(model, begin, most=most, stop=stop, source=sources)
-    found = beam(model, begin, source=sources, width=width, most=most, stop=stop, length_penalty=length_penalty)
+        return generate(model, begin, most=most, source=sources, **ends)
+    found = beam(model, begin, source=sources, width=width, most=most, length_penalty=length_penalty, **ends)
     return [best[0].tokens for best in found]
 
 
 def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
     """The k likeliest words for each [MASK] in a text, each with its probability, the likeliest first."""
-    if model.encoder is None or model.decoder is not None:
-        raise ValueError(
-            "this model doesn't fill in words: it needs an encoder trained on hidden words (qkv train mlm)"
-        )
+    if model.encoder is None or model.decoder is not None or model.config.head == "none":
+        raise Problem("generation.fill.kind")
     if tokenizer.mask is None:
-        raise ValueError("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
+        raise Problem("generation.fill.mask")
+    if k < 1:
+        raise Problem("generation.fill.top", value=k)
     ids = tokenizer.encode(text, special=True)
     if tokenizer.bos is not None and tokenizer.eos is not None:  # as a BERT reads: [CLS] text [SEP]
         ids = [*([] if ids[:1] == [tokenizer.bos] else [tokenizer.bos]), *ids]
         ids = [*ids, *([] if ids[-1] == tokenizer.eos else [tokenizer.eos])]
     name = tokenizer.special["mask"]
     if tokenizer.mask not in ids:
-        raise ValueError(f"the text has no {name}: write it where a word is to be guessed, as in 'the {name} sat'")
+        raise Problem("generation.fill.none", name=name)
     if model.config.position == "learned" and len(ids) > model.config.context:
-        raise ValueError(
-            f"the text has {len(ids)} tokens but this model learned {model.config.context} positions: shorten it"
-        )
-    device = model.head.weight.device
+        raise Problem("generation.fill.long", longest=len(ids), context=model.config.context)
+    device = model.embedding.weight.device
     with quiet(model):
         given = torch.tensor([ids], device=device)
         logits = model(given)[0, given[0] == tokenizer.mask].float()  # (masks, V)
@@ -260,24 +273,18 @@ def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> lis
 
 def _begin(tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a prompt; an empty one begins where a document does."""
-    ids = tokenizer.encode(text)
+    ids = tokenizer.frame(tokenizer.encode(text)) if text else []
     start = tokenizer.bos if tokenizer.bos is not None else tokenizer.eos
     if not ids and start is None:
-        raise ValueError("the text is empty and the tokenizer has no token to begin with: give at least one character")
+        raise Problem("generation.empty")
     return ids or [start]  # type: ignore[list-item]
-
-
-def _ends(tokenizer: Tokenizer) -> list[int]:
-    return [] if tokenizer.eos is None else [tokenizer.eos]
 
 
 def _room(model: Transformer, rows: list[list[int]]) -> int:
     longest = max(map(len, rows))
     room = model.config.context - longest + 1
     if room < 1:
-        raise ValueError(
-            f"the prompt has {longest} tokens and fills the context of {model.config.context}: shorten it or give most="
-        )
+        raise Problem("generation.full", longest=longest, context=model.config.context)
     return room
 
 

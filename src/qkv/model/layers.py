@@ -16,6 +16,7 @@ from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.masks import Mask
 from ..attention.norms import RMSNorm
+from ..attention.positions import At
 from .config import Config
 
 
@@ -34,9 +35,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": gelu_tanh,
+    "silu": F.silu,
     "relu2": lambda x: F.relu(x).square(),
     "swiglu": F.silu,
     "geglu": F.gelu,
+    "geglu-tanh": gelu_tanh,
 }
 
 
@@ -78,6 +81,7 @@ class Block(nn.Module):
                 qk_norm=config.qk_norm,
                 window=window,
                 dropout=config.dropout,
+                scale=config.attention_scale,
                 name=part,
             )
             for qk_norm in (made.q_norm, made.k_norm):
@@ -106,9 +110,10 @@ class Block(nn.Module):
         memory_mask: Mask | None = None,
         cache: Cache | None = None,
         memory_cache: Cache | None = None,
+        at: At | None = None,
     ) -> Tensor:
         """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
-        x = self._around(x, self.attention_norm, lambda h: self.attention(h, mask=mask, cache=cache))
+        x = self._around(x, self.attention_norm, lambda h: self.attention(h, mask=mask, cache=cache, at=at))
         if self.cross is not None:
             look = self.cross
             x = self._around(x, self.cross_norm, lambda h: look(h, memory, memory_mask, cache=memory_cache))
@@ -118,6 +123,18 @@ class Block(nn.Module):
         if self.pre:
             return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
+
+
+class ScaledHead(nn.Linear):
+    """The vocabulary matrix on states that are made smaller first, as T5 does it where the matrix is the embedding's."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.width, config.vocab, bias=config.head_bias)
+        self.scale = config.output_scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, C) → (B, N, V)."""
+        return super().forward(x * self.scale)
 
 
 class MaskedHead(nn.Linear):
@@ -134,9 +151,17 @@ class MaskedHead(nn.Linear):
         return super().forward(self.norm(self.activation(self.dense(x))))
 
 
-HEADS: dict[str, Callable[[Config], nn.Linear]] = {
-    "linear": lambda config: nn.Linear(config.width, config.vocab, bias=False),
+def linear_head(config: Config) -> nn.Linear:
+    """The vocabulary matrix: a logit per word, how well the state fits the word's vector."""
+    if config.output_scale != 1.0:
+        return ScaledHead(config)
+    return nn.Linear(config.width, config.vocab, bias=config.head_bias)
+
+
+HEADS: dict[str, Callable[[Config], nn.Module]] = {
+    "linear": linear_head,
     "mlm": MaskedHead,
+    "none": lambda config: nn.Identity(),  # the states themselves
 }
 
 

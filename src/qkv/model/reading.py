@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
+from ..words import Both, Problem
 from .step import Step, fits
 from .transformer import Transformer
 
 Prompts = Sequence[Sequence[int]] | Tensor
+NAMES = {"prompt": Both("prompt", "提示"), "source": Both("source", "源文本")}
 
 
 class Reading:
@@ -47,10 +49,10 @@ class Reading:
         cache: bool = True,
     ) -> None:
         self.model = model
-        device = model.head.weight.device
+        device = model.embedding.weight.device
         rows = as_rows("prompt", prompts, model.config.vocab)
         if model.decoder is None:
-            raise ValueError("this model is an encoder, which reads but doesn't go on: use fill for its [MASK] tokens")
+            raise Problem("generation.encoder")
         _check_context(model, rows, most)
         self.ids, self.lengths = pad(rows, device)  # (R, N), (R,)
         self.ragged = len({len(row) for row in rows}) > 1
@@ -61,7 +63,7 @@ class Reading:
             if model.encoder is not None:
                 self._read_source(source, source_lengths, len(rows))
             elif source is not None:
-                raise ValueError("this model is a decoder and reads no source: put that text into the prompt")
+                raise Problem("generation.source.extra")
             self.cache = None
             if cache:
                 room = self.ids.shape[1] + most
@@ -74,7 +76,7 @@ class Reading:
 
     def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
         if source is None:
-            raise ValueError("this model is an encoder-decoder: give source=, the tokens it should read first")
+            raise Problem("generation.source.none")
         given = as_rows("source", source, self.model.config.vocab)
         if lengths is not None:
             given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
@@ -151,10 +153,10 @@ def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
     rows = [[int(i) for i in row] for row in given]
     for number, row in enumerate(rows):
         if not row:
-            raise ValueError(f"{what} {number} is empty: give at least one token, such as the tokenizer's bos")
+            raise Problem("generation.row.empty", what=NAMES[what], number=number)
         if min(row) < 0 or max(row) >= vocab:
             wrong = next(i for i in row if not 0 <= i < vocab)
-            raise ValueError(f"{what} {number} holds token {wrong}: this model knows 0 to {vocab - 1}")
+            raise Problem("generation.row.token", what=NAMES[what], number=number, token=wrong, last=vocab - 1)
     return rows
 
 
@@ -171,10 +173,6 @@ def _check_context(model: Transformer, rows: list[list[int]], most: int, what: s
         return
     context, longest = model.config.context, max(map(len, rows), default=0)
     if longest + max(most - 1, 0) > context:
+        key = "generation.long" + ("" if not most else ".room" if longest <= context else ".most")
         room = context - longest + 1
-        and_most = f" and {most} more were asked for" if most else ""
-        hint = f" or ask for {room} at most" if most and longest <= context else ""
-        raise ValueError(
-            f"the {what} has {longest} tokens{and_most}, but this model learned {context} positions: shorten the "
-            f"{what}{hint}"
-        )
+        raise Problem(key, what=NAMES[what], longest=longest, most=most, context=context, room=room)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..words import Problem
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -35,17 +37,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(
-                f"temperature is {self.temperature}: give 0 (the likeliest token) or more; 1 is as learned"
-            )
+            raise Problem("generation.temperature", value=str(self.temperature))
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k is {self.top_k}: give how many tokens may be drawn, 1 or more, or None for all")
+            raise Problem("generation.top_k", value=self.top_k)
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}: give a probability above 0 and up to 1, or None for all")
+            raise Problem("generation.top_p", value=str(self.top_p))
         if not self.repetition_penalty > 0:
-            raise ValueError(
-                f"repetition_penalty is {self.repetition_penalty}: give 1 for none, above 1 for fewer repeats"
-            )
+            raise Problem("generation.repetition", value=str(self.repetition_penalty))
 
     @property
     def remembers(self) -> bool:
@@ -86,5 +84,8 @@ def draws(seeds: Sequence[int], most: int) -> Tensor:
     >>> bool((draws([3, 4], 5)[1, :2] == draws([4], 2)[0]).all())
     True
     """
+    for seed in seeds:
+        if not -(2**63) <= seed < 2**64:
+            raise Problem("generation.seed", value=seed)
     rows = [torch.rand(most, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     return torch.stack(rows) if rows else torch.zeros(0, most, dtype=torch.float64)

@@ -70,7 +70,7 @@ class Step:
     def __call__(self, ids: Tensor, memory_mask: masks.Mask | None = None) -> Tensor:
         cache = self.cache
         at = cache.at(1)
-        x = self.model._embed(ids[:, None], at)  # (B, 1, C)
+        x = self.model._embed_target(ids[:, None], at)  # (B, 1, C)
         # The newest token sees every real key. Items of one length need no mask; others share one, made here.
         rule = masks.full()
         if not isinstance(at, int):
@@ -110,15 +110,15 @@ def _block(block: Any) -> Callable[..., Tensor]:
 
 
 def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
-    (wq, bq), (wk, bk), (wv, bv), (wo, bo) = (_pair(part) for part in (heads.q, heads.k, heads.v, heads.out))
+    to_q, to_k, to_v, out = (_linear(part) for part in (heads.q, heads.k, heads.v, heads.out))
     n_head, groups, width = heads.n_head, heads.n_kv_head, heads.head_width
     scale, softcap, name = heads.scale, heads.softcap, heads.name
     norm = _norm_of_both(heads)
 
     def look(x: Tensor, rule: masks.Mask, turn: tuple[Tensor, Tensor] | None, cache: KVCache) -> Tensor:
-        q = F.linear(x, wq, bq).view(-1, n_head, 1, width)  # with one token, (B, H·D) → (B, H, 1, D) moves nothing
-        k = F.linear(x, wk, bk).view(-1, groups, 1, width)
-        v = F.linear(x, wv, bv).view(-1, groups, 1, width)
+        q = to_q(x).view(-1, n_head, 1, width)  # with one token, (B, H·D) → (B, H, 1, D) moves nothing
+        k = to_k(x).view(-1, groups, 1, width)
+        v = to_v(x).view(-1, groups, 1, width)
         if norm is not None or turn is not None:
             both = torch.cat([q, k], 1)  # (B, H + G, 1, D): normed and turned in one go
             if norm is not None:
@@ -128,7 +128,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
             q, k = both[:, :n_head], both[:, n_head:]
         k, v = cache.append(k, v)
         output = attend(q, k, v, rule, scale=scale, softcap=softcap, name=name)
-        return F.linear(output.reshape(-1, n_head * width), wo, bo)
+        return out(output.reshape(-1, n_head * width))
 
     return look
 
@@ -145,25 +145,25 @@ def _norm_of_both(heads: MultiHeadAttention) -> Callable[[Tensor], Tensor] | Non
 
 
 def _cross_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
-    (wq, bq), (wo, bo) = _pair(heads.q), _pair(heads.out)
+    to_q, out = _linear(heads.q), _linear(heads.out)
     n_head, width, q_norm = heads.n_head, heads.head_width, None if heads.q_norm is None else _norm(heads.q_norm)
 
     def look(x: Tensor, rule: masks.Mask, kept: KVCache) -> Tensor:
-        q = F.linear(x, wq, bq).view(-1, n_head, 1, width)
+        q = to_q(x).view(-1, n_head, 1, width)
         q = q if q_norm is None else q_norm(q)
         k, v = kept.k[:, :, : kept.longest], kept.v[:, :, : kept.longest]
         output = attend(q, k, v, rule, scale=heads.scale, softcap=heads.softcap, name=heads.name)
-        return F.linear(output.reshape(-1, n_head * width), wo, bo)
+        return out(output.reshape(-1, n_head * width))
 
     return look
 
 
 def _feed_forward(part: FeedForward) -> Callable[[Tensor], Tensor]:
-    activation, (up, up_bias), (down, down_bias) = part.activation, _pair(part.up), _pair(part.down)
+    activation, up, down = part.activation, _linear(part.up), _linear(part.down)
     if part.gate is None:
-        return lambda x: F.linear(activation(F.linear(x, up, up_bias)), down, down_bias)
-    gate, gate_bias = _pair(part.gate)
-    return lambda x: F.linear(activation(F.linear(x, gate, gate_bias)) * F.linear(x, up, up_bias), down, down_bias)
+        return lambda x: down(activation(up(x)))
+    gate = _linear(part.gate)
+    return lambda x: down(activation(gate(x)) * up(x))
 
 
 def _norm(norm: Any) -> Callable[[Tensor], Tensor]:
@@ -189,5 +189,9 @@ def _rms(weight: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
     return norm
 
 
-def _pair(linear: Any) -> tuple[Tensor, Tensor | None]:
-    return linear.weight, linear.bias
+def _linear(part: Any) -> Callable[[Tensor], Tensor]:
+    """A matrix product without the cost of calling a module."""
+    if type(part) is nn.Linear:
+        weight, bias = part.weight, part.bias
+        return lambda x: F.linear(x, weight, bias)
+    return part.flat() if hasattr(part, "flat") else part

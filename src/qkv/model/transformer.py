@@ -57,26 +57,34 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
-        self.position = {
-            "sinusoidal": lambda: Sinusoidal(config.width),
-            "learned": lambda: Learned(config.context, config.width),
-        }.get(config.position, lambda: None)()
+        self.position = self._added()
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.embedding_norm = self._norm() if config.embedding_norm else None
+        own = config.sides == "own"  # what stands above is then the encoder's alone
+        self.decoder_position = self._added() if own and config.position == "learned" else None
+        self.decoder_embedding_norm = self._norm() if own and config.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._stack("encoder") if config.kind != "decoder" else None
         self.decoder = self._stack("decoder") if config.kind != "encoder" else None
         pre = config.norm_place == "pre"  # after-norm blocks end in a norm already
         self.encoder_norm = self._norm() if pre and self.encoder is not None else None
         self.decoder_norm = self._norm() if pre and self.decoder is not None else None
-        self.head = HEADS[config.head](config)
+        self.pooler = nn.Linear(config.width, config.width) if config.pooler else None
+        self.head: Any = HEADS[config.head](config)
         self.initialise()
         self.tie()
 
     def tie(self) -> None:
         """Let the head read the embedding's matrix, where the config says so."""
-        if self.config.tied:
+        if self.config.tied and self.config.head != "none":
             self.head.weight = self.embedding.weight
+
+    def _added(self) -> nn.Module | None:
+        """Positions that are added to the word vectors."""
+        config = self.config
+        if config.position == "learned":
+            return Learned(config.context, config.width)
+        return Sinusoidal(config.width, halves=config.sinusoid == "halves") if config.position == "sinusoidal" else None
 
     def _norm(self) -> nn.Module:
         return NORMS[self.config.norm](self.config.width, self.config.norm_eps)
@@ -90,10 +98,10 @@ class Transformer(nn.Module):
         elif config.position == "alibi":
             position = ALiBi(config.n_head)
         elif config.position == "relative":
-            position = Relative(config.n_head, both_ways=not decoder)
+            position = Relative(config.n_head, config.relative_buckets, config.relative_distance, not decoder)
         cross = decoder and config.kind == "encoder-decoder"
         return nn.ModuleList(
-            Block(config, f"{side}.{i}", position, causal=decoder, cross=cross) for i in range(config.n_layer)
+            Block(config, f"{side}.{i}", position, causal=decoder, cross=cross) for i in range(config.layers[decoder])
         )
 
     def forward(
@@ -104,32 +112,49 @@ class Transformer(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         source_mask: masks.Mask | Tensor | None = None,
         types: Tensor | None = None,
+        at: Tensor | None = None,
+        source_at: Tensor | None = None,
         cache: ModelCache | None = None,
     ) -> Tensor:
         """Logits (B, N, V) of ids (B, N); an encoder-decoder reads `source` (B, M) as well.
 
         `mask` and `source_mask` say which tokens are real: `masks.padding(...)`, or True/False per token (B, N).
-        A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given.
+        A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given. `at` and `source_at`
+        (B, N) say where each token stands, which a batch padded on the left needs; 0, 1, 2, … if not given.
+        With head="none" the states (B, N, C) come out instead of logits.
         """
         if self.decoder is None:
-            return self.head(self.encode(ids, mask, types))
+            return self.head(self.encode(ids, mask, types, at=at))
         if types is not None:
             raise ValueError("types are given but only an encoder has token types: leave them out")
         memory = None
         if self.encoder is not None:
             if source is None:
                 raise ValueError("this model is an encoder-decoder: give the source tokens too, model(target, source)")
-            memory = self.encode(source, source_mask)
-        return self.head(self.decode(ids, memory, mask=mask, memory_mask=source_mask, cache=cache))
+            memory = self.encode(source, source_mask, at=source_at)
+        return self.head(self.decode(ids, memory, mask=mask, memory_mask=source_mask, at=at, cache=cache))
 
-    def encode(self, ids: Tensor, mask: masks.Mask | Tensor | None = None, types: Tensor | None = None) -> Tensor:
+    def encode(
+        self,
+        ids: Tensor,
+        mask: masks.Mask | Tensor | None = None,
+        types: Tensor | None = None,
+        *,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """The encoder's states (B, N, C)."""
         assert self.encoder is not None, "a decoder has no encoder"
-        x = self._embed(ids, 0, types)
+        x = self._embed(ids, 0 if at is None else at, types)
         rule = real(mask)
         for block in self.encoder:
-            x = block(x, rule)
+            x = block(x, rule, at=at)
         return x if self.encoder_norm is None else self.encoder_norm(x)
+
+    def pool(self, states: Tensor) -> Tensor:
+        """An encoder's summary (B, C) of texts from their states (B, N, C): what its pooler makes of the first token."""
+        if self.pooler is None:
+            raise ValueError("this model has no pooler: average its states over the real tokens, or set pooler=True")
+        return torch.tanh(self.pooler(states[:, 0]))
 
     def decode(
         self,
@@ -138,24 +163,30 @@ class Transformer(nn.Module):
         *,
         mask: masks.Mask | Tensor | None = None,
         memory_mask: masks.Mask | Tensor | None = None,
+        at: Tensor | None = None,
         cache: ModelCache | None = None,
     ) -> Tensor:
         """The decoder's states (B, N, C); with a cache, ids are only the new tokens."""
         assert self.decoder is not None, "an encoder has no decoder"
-        x = self._embed(ids, 0 if cache is None else cache.at(ids.shape[1]))
+        x = self._embed_target(ids, at if at is not None else 0 if cache is None else cache.at(ids.shape[1]))
         rule, memory_rule = masks.causal() & real(mask), real(memory_mask)
         for i, block in enumerate(self.decoder):
             own = None if cache is None else cache.layers[i]
             kept = None if cache is None or memory is None else cache.memory[i]
-            x = block(x, rule, memory, memory_rule, own, kept)
+            x = block(x, rule, memory, memory_rule, own, kept, at)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
+    def _embed_target(self, ids: Tensor, at: At) -> Tensor:
+        """What the decoder reads, by its own positions and norm where it has some."""
+        position = self.position if self.decoder_position is None else self.decoder_position
+        norm = self.embedding_norm if self.decoder_embedding_norm is None else self.decoder_embedding_norm
+        x = self._words(ids)
+        if position is not None:
+            x = position(x, at)
+        return self.dropout(x if norm is None else norm(x))
+
     def _embed(self, ids: Tensor, at: At, types: Tensor | None = None) -> Tensor:
-        if ids.ndim != 2:
-            raise ValueError(f"ids are {tuple(ids.shape)}: give (batch, tokens)")
-        x = self.embedding(ids)  # (B, N, C)
-        if self.config.embedding_scale != 1.0:
-            x = x * self.config.embedding_scale
+        x = self._words(ids)
         if self.position is not None:
             x = self.position(x, at)
         if self.types is not None:
@@ -164,12 +195,18 @@ class Transformer(nn.Module):
             raise ValueError("types are given but this model has token_types=0: leave them out, or set token_types")
         return self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
 
+    def _words(self, ids: Tensor) -> Tensor:
+        if ids.ndim != 2:
+            raise ValueError(f"ids are {tuple(ids.shape)}: give (batch, tokens)")
+        x = self.embedding(ids)  # (B, N, C)
+        return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
+
     def new_cache(self, batch: int, capacity: int, *, memory: int = 0, static: bool = False) -> ModelCache:
         """Room for `capacity` tokens per item, and for `memory` source tokens."""
         config = self.config
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
-        like: dict[str, Any] = {"dtype": self.head.weight.dtype, "device": self.head.weight.device}
+        like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
 
         def room(block: Any) -> Any:
             if isinstance(block.attention, LatentAttention):
@@ -203,7 +240,7 @@ class Transformer(nn.Module):
                         module.weight, -((3 / config.width) ** 0.5), (3 / config.width) ** 0.5
                     )
                 else:
-                    nn.init.normal_(module.weight, std=0.02 / math.sqrt(outputs * config.n_layer) if out else 0.02)
+                    nn.init.normal_(module.weight, std=0.02 / math.sqrt(outputs * max(config.layers)) if out else 0.02)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 

@@ -1,45 +1,292 @@
-"""Weights in and out: safetensors only, by name. Nothing is ever unpickled."""
+"""Weights in and out, by name: runs of qkv, Hugging Face folders, GGUF files, CTranslate2 folders.
+
+A foreign format is first brought into Hugging Face's words, a config and tensors by name; `families` does the rest.
+The model is built without memory of its own and given the tensors as they come, mapped from the file where they can
+be, so that the weights are in memory about once. Nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from .. import text
+from .. import store, text
+from ..words import Both, Problem, all_of, nearest
+from . import ctranslate2, gguf
 from .config import Config
+from .families import to_ours
 from .transformer import Transformer
 
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+# What config.json says of sizes: none can be larger than the largest side of a tensor, nor a model have more layers
+# than tensors. A wrong one would have us build a model that no memory holds before any weight is looked at.
+SIZES = (
+    *("vocab_size", "type_vocab_size", "relative_attention_num_buckets"),
+    *("hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
+    *("num_attention_heads", "num_key_value_heads", "n_head", "num_heads", "head_dim", "d_kv"),
+    *("encoder_attention_heads", "decoder_attention_heads"),
+)
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
-def load(name: str | Path) -> tuple[Transformer, text.Tokenizer]:
-    """The model and tokenizer of a run folder: its best checkpoint, or its newest; ready to use (eval)."""
-    folder = Path(name)
-    config = read_run(folder)
-    with torch.device("meta"):  # weights come from the file: none are drawn first
-        model = Transformer(Config.from_dict(config["model"]))
-    model = model.to_empty(device="cpu")
-    model.tie()  # giving every tensor memory of its own has parted the two
-    load_weights(_best(folder) / "model.safetensors", model)
+
+def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer]:
+    """A model and its tokenizer, ready to use (eval), by whatever names it.
+
+    A folder (a run of qkv, whose best checkpoint is taken, or its newest; a Hugging Face folder; a CTranslate2
+    folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
+    """
+    place = find(name)
+    if place.is_file():
+        return _gguf(place, dtype)
+    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
+    if "format" in config:
+        return _run(place, dtype)
+    if "model_type" in config:
+        # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
+        tensors = published(place, dtype, keep=config["model_type"] != "gpt2")
+        model = build(place, config, tensors, dtype)
+        return model, fitting(place, text.load(place), model)
+    if found := ctranslate2.find(place):
+        theirs, held = ctranslate2.read(place)
+        return _marian(found, build(found / "model.bin", theirs, held, dtype))
+    if len(files := sorted(place.glob("*.gguf"))) == 1:
+        return _gguf(files[0], dtype)
+    raise _nothing(place, config)
+
+
+def find(name: str | Path) -> Path:
+    """Where a model lies: a folder or file as it is, or a name's place in the cache."""
+    place, named = Path(name), str(name)
+    if place.is_dir():
+        return place
+    if place.is_file():
+        if place.suffix != ".gguf":
+            raise Problem("model.file.lone", file=place, folder=place.parent)
+        return place
+    names = [item.name for item in store.listing("model")]
+    if named not in names and not named.startswith("hf:"):
+        near = nearest(named, names)
+        raise Problem("model.file.none.near" if near else "model.file.none", name=named, names=all_of(names), near=near)
+    cached = store.path(named)
+    if cached is None:
+        raise Problem("model.file.absent", name=named)
+    return cached
+
+
+def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
+    """The Transformer of a config and tensors in Hugging Face's words; `tensors` also tells `.shapes`."""
+    _refuse_absurd(source, theirs, tensors.shapes)
+    try:
+        with Undrawn():
+            config, state = to_ours(theirs, tensors)
+        model = empty(config)
+    except Problem as problem:  # families know nothing of files
+        raise (
+            problem if "file" in problem.values else Problem("model.file.says", file=source, problem=problem)
+        ) from None
+    except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
+        raise Problem("model.file.unfit", file=source, error=_brief(error)) from error
+    assign(source, model, state, dtype)
+    return model.eval()
+
+
+def empty(config: Config) -> Transformer:
+    """A Transformer whose weights have shapes and no memory."""
+    with torch.device("meta"), Undrawn():
+        return Transformer(config)
+
+
+class Undrawn(TorchFunctionMode):
+    """Weights without memory are not drawn, nor scaled: PyTorch would take two seconds to learn how to draw nothing."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ in ("normal_", "uniform_", "mul"):
+            tensor = args[0] if args else kwargs["tensor"]
+            if isinstance(tensor, Tensor) and tensor.is_meta:
+                return tensor
+        return (torch.empty if func is torch.randn else func)(*args, **kwargs)
+
+
+def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """Make these tensors a model's weights as they are, without a copy where dtype and layout allow; empties `state`."""
+    for name, meant in list(model.named_parameters()):
+        if name not in state:
+            raise Problem("model.file.misses", file=source, name=name)
+        tensor = state.pop(name).to(dtype).contiguous()
+        if tensor.shape != meant.shape:
+            raise Problem(
+                "model.file.shape", file=source, name=name, there=tuple(tensor.shape), here=tuple(meant.shape)
+            )
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor))
+    model.tie()
+    if unmade := [name for name, buffer in model.named_buffers() if buffer.is_meta]:
+        raise AssertionError(f"{unmade} are computed, not learned: they must not be made on the meta device")
+
+
+class Safetensors(Mapping[str, Tensor]):
+    """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
+
+    What is mapped stays so as long as the file is open here; with `keep=False`, only as long as the tensor is used.
+    """
+
+    def __init__(self, files: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
+        self._dtype, self._keep, self._files = dtype, keep, {}  # name -> its file
+        self._opened: dict[Path, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for file, names in files.items():
+            self._opened[file] = opened = _open(file)
+            there = set(opened.keys())
+            if missing := [name for name in names or () if name not in there]:
+                raise Problem("model.file.index.tensor", file=file, name=missing[0], count=len(missing))
+            for name in names or opened.keys():
+                self._files[name] = file
+                self.shapes[name] = tuple(opened.get_slice(name).get_shape())
+
+    def __getitem__(self, name: str) -> Tensor:
+        file = self._files[name]
+        try:
+            tensor = self._opened[file].get_tensor(name)
+            if not tensor.is_floating_point() or (self._keep and tensor.dtype == self._dtype):
+                return tensor
+            # Mapped through a handle of its own, its pages are given back as soon as it is converted.
+            return _open(file).get_tensor(name).to(self._dtype)
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def _open(file: Path) -> Any:
+    try:
+        return safe_open(file, framework="pt")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+
+
+def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Safetensors:
+    """The tensors of a Hugging Face folder: one file, or shards with an index that says what lies where."""
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        return Safetensors({single: None}, dtype, keep)
+    if not index.is_file():
+        raise _nothing(folder, {"model_type": ""})
+    where = read_json(index).get("weight_map")
+    if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
+        raise Problem("model.file.json", file=index, error=Both("it has no weight_map", "其中没有 weight_map"))
+    shards: dict[Path, list[str]] = {}
+    for name, shard in where.items():
+        if not shard.endswith(".safetensors") or any(sign in shard for sign in "/\\:\0"):
+            raise Problem("model.file.index.path", file=index, shard=repr(shard)[:80])
+        shards.setdefault(folder / shard, []).append(name)
+    if missing := sorted(shard.name for shard in shards if not shard.is_file()):
+        raise Problem("model.file.shards", folder=folder, names=all_of(missing[:5]), count=len(missing))
+    return Safetensors(shards, dtype, keep)
+
+
+def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
+    record, file = read_run(folder), _best(folder) / "model.safetensors"
+    try:
+        model = empty(Config.from_dict(record["model"]))
+    except Problem:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise Problem("model.file.unfit", file=folder / "config.json", error=_brief(error)) from error
+    saved = Safetensors({file: None}, dtype)
+    _refuse_others(file, saved.shapes, model)
+    assign(file, model, dict(saved), dtype)
     return model.eval(), text.load(folder)
+
+
+def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
+    from ..text.foreign import from_gguf
+
+    held = gguf.read(file)
+    model = build(file, held.theirs, held.tensors, dtype)
+    return model, fitting(file, from_gguf(held.vocabulary), model)
+
+
+def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenizer]:
+    from ..text.foreign import from_sentencepiece
+
+    pieces = next((f for p in (place, place.parent) if (f := p / "sentencepiece.model").is_file()), None)
+    if pieces is None:
+        raise Problem("model.file.sentencepiece", folder=place)
+    return model, fitting(place, from_sentencepiece(pieces, ctranslate2.vocabulary(place)), model)
+
+
+def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
+    """The tokenizer, if the model has a vector for each of its tokens."""
+    if tokenizer.vocab > model.config.vocab:
+        raise Problem("model.file.vocab", file=source, tokens=tokenizer.vocab, vocab=model.config.vocab)
+    return tokenizer
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON file that holds names and values."""
+    try:
+        read = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Problem("model.file.json", file=file, error=_brief(error)) from None
+    if not isinstance(read, dict):
+        raise Problem("model.file.json", file=file, error=Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
+    return read
+
+
+def _refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
+    if told := theirs.get("quantization_config"):
+        method = told.get("quant_method", "") if isinstance(told, dict) else told
+        raise Problem("model.file.quantised.config", file=source, method=str(method)[:80])
+    longest = max((side for shape in shapes.values() for side in shape), default=0)
+    for names, most in ((SIZES, longest), (LAYERS, len(shapes))):
+        for name in names:
+            if isinstance(theirs.get(name), int | float) and not theirs[name] <= most:
+                raise Problem("model.file.absurd", file=source, name=name, value=theirs[name], most=most)
+
+
+def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
+    """Why a folder can't be loaded."""
+    pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
+    if pickled and not any(folder.glob("*.safetensors")):
+        return Problem("model.file.pickled", folder=folder, names=all_of(pickled[:3]))
+    if len(files := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
+        return Problem("model.file.many", folder=folder, names=all_of(files[:5]))
+    if "model_type" in config:
+        return Problem("model.file.unweighted", folder=folder)
+    if config:
+        return Problem("model.file.config", file=folder / "config.json")
+    return Problem("model.file.no_run", folder=folder, file=folder / "config.json")
+
+
+def _brief(error: Exception) -> str:
+    said = str(error).strip().split("\n")[0][:200]
+    return said if isinstance(error, ValueError | OSError) and said else f"{type(error).__name__}: {said}"
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The config.json of a run folder."""
     file = folder / "config.json"
     if not file.is_file():
-        raise FileNotFoundError(f"{folder} is no run of qkv: there is no {file}. Train one with `qkv train`")
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        known = str(config["format"]).startswith("qkv run")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} can't be read: {error}") from None
-    if not known:
-        raise ValueError(f"{file} is {config['format']!r}: this version reads 'qkv run 1'")
+        raise Problem("model.file.no_run", folder=folder, file=file)
+    config = read_json(file)
+    if "format" not in config:
+        raise Problem("model.file.json", file=file, error=Both("it has no 'format'", "其中没有 'format'"))
+    if not str(config["format"]).startswith("qkv run"):
+        raise Problem("model.file.format", file=file, format=repr(config["format"]))
     return config
 
 
@@ -53,7 +300,7 @@ def _best(folder: Path) -> Path:
             continue
         found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
     if not found:
-        raise FileNotFoundError(f"{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`")
+        raise Problem("model.file.no_checkpoint", folder=folder)
     return min(found)[2]
 
 
@@ -67,14 +314,17 @@ def load_weights(file: Path, model: nn.Module) -> None:
     try:
         saved = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file} is not a readable safetensors file: {error}") from None
-    own = dict(model.named_parameters())
-    for name in own.keys() | saved.keys():
-        if name not in saved or name not in own or saved[name].shape != own[name].shape:
-            there, here = (None if name not in d else tuple(d[name].shape) for d in (saved, own))
-            raise ValueError(
-                f"{file} is of another config: {name} is {there or 'missing'} there and {here or 'missing'} here"
-            )
+        raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+    _refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in model.named_parameters():
             parameter.copy_(saved[name])
+
+
+def _refuse_others(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Module) -> None:
+    """Refuse weights that are not of this model, by name and shape."""
+    own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name in sorted(own.keys() | saved.keys()):
+        if saved.get(name) != own.get(name):
+            there, here = (shapes.get(name, Both("missing", "缺失")) for shapes in (saved, own))
+            raise Problem("model.file.other", file=file, name=name, there=there, here=here)

@@ -1,9 +1,9 @@
 """Every sentence that a screen shows, as key: (English, 中文); a file per part of the house."""
 
-from . import attention, model, screens, store, text, train
+from . import attention, generation, model, screens, seeing, store, text, tracing, train
 
 SENTENCES: dict[str, tuple[str, str]] = {}
-for part in (screens, attention, model, text, train, store):
+for part in (screens, attention, model, generation, text, train, store, tracing, seeing):
     if twice := SENTENCES.keys() & part.SENTENCES.keys():
         raise AssertionError(f"two sentences have the same key: {twice}")
     SENTENCES |= part.SENTENCES

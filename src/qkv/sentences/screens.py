@@ -334,8 +334,38 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "训练用 {train} 个词元，验证用 {validation} 个，存于 {folder}",
     ),
     "generate.speed": (
-        "{prompt} prompt tokens in {before} s · {made} new ones, {speed} tokens/s",
-        "提示 {prompt} 个词元，用时 {before} 秒 · 新增 {made} 个，每秒 {speed} 个",
+        "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
+        "提示 {prompt} 个词元，用时 {before} 秒（每秒 {reading} 个）· 新增 {made} 个，每秒 {speed} 个",
+    ),
+    "problem.models.name": (
+        "qkv models {what} needs a name; see  qkv models",
+        "qkv models {what} 后面要有名字；见  qkv models",
+    ),
+    "models.got": (
+        "{name} is here: {place}\nUse it with  --model {name}",
+        "{name} 已在本机：{place}\n使用：--model {name}",
+    ),
+    "models.also": (
+        "--model also takes a run's folder, a Hugging Face folder (safetensors), a .gguf file, or hf:owner/name after\n"
+        "qkv models get hf:owner/name. Layouts: LLaMA, Mistral, Qwen2, Qwen3, GPT-2, BERT, RoBERTa, T5, BART, Marian.",
+        "--model 也可以是训练得到的文件夹、Hugging Face 文件夹（safetensors）、.gguf 文件，或先用\n"
+        "qkv models get hf:作者/名字 下载。支持的结构：LLaMA、Mistral、Qwen2、Qwen3、GPT-2、BERT、RoBERTa、T5、BART、Marian。",
+    ),
+    "problem.chat.template": (
+        "{model} has no chat template, so it wasn't made to chat: use  qkv generate",
+        "{model} 没有对话模板，不是对话模型：请用  qkv generate",
+    ),
+    "problem.chat.long": (
+        "this takes {tokens} tokens and the context has room for {room} before an answer of {most}: shorten it, or lower --most",
+        "这段话有 {tokens} 个词元，而给 {most} 个词元的回答留出位置后，上下文只能放 {room} 个：请缩短，或减小 --most",
+    ),
+    "chat.begin": (
+        "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
+        "正在与 {model} 对话。/new 重新开始，/quit 或 Ctrl-D 结束，Ctrl-C 中断回答。",
+    ),
+    "chat.forgot": (
+        "(the context is full: the oldest question and answer are forgotten)",
+        "（上下文已满：忘掉了最早的一问一答）",
     ),
     "export.done": (
         "wrote {folder} in the {layout} layout; transformers loads it: {how}",
@@ -447,6 +477,35 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "steps.position": (
         "Sinusoidal positions were added to the word vectors, so the same word differs from place to place.",
         "词向量加上了正弦位置编码，所以同一个词在不同位置，向量也不同。",
+    ),
+    "steps.model": (
+        "{part} layer {layer}, head {head} of {model}: its own q, k and v on this text, every number learned, not drawn.",
+        "{model} 的 {part} 第 {layer} 层第 {head} 个头：在这段文本上的 q、k、v，都是学到的，不是随机数。",
+    ),
+    "steps.model.shared": (
+        "Heads share keys and values here: head {head} reads key/value head {kv} (of {groups}).",
+        "这里几个头共用键和值：第 {head} 个头读第 {kv} 个键值头（共 {groups} 个）。",
+    ),
+    "steps.model.rotary": (
+        "q and k are already rotated by their positions (RoPE).",
+        "q 和 k 已按位置旋转（RoPE）。",
+    ),
+    "steps.model.relative": (
+        "A learned number per distance is added to the scores (relative positions).",
+        "得分会加上一个随距离而定的数，是学到的（相对位置）。",
+    ),
+    "steps.model.alibi": (
+        "Scores are lowered in proportion to the distance (ALiBi).",
+        "得分按距离成比例降低（ALiBi）。",
+    ),
+    "steps.model.same": (
+        "The steps, in float64, differ from the model's own kernel by at most {difference}.",
+        "下面用 float64 逐步计算，与模型自己的内核最多相差 {difference}。",
+    ),
+    "problem.only.model": ("{option} goes with --model", "{option} 要与 --model 同用"),
+    "problem.not.model": (
+        "{option} doesn't go with --model, whose numbers are all its own: leave it out",
+        "{option} 不能与 --model 同用：模型的数都是它自己的。请去掉它",
     ),
     "steps.from.file": ("Read from {file}: {what}.", "从 {file} 读入：{what}。"),
     # tiles.py

@@ -1,12 +1,14 @@
 """Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch."""
 
+from . import foreign
 from .corpus import Corpus
 from .dates import date_pair, date_tokenizer
+from .folder import load
 from .masking import mlm
 from .pairs import PairBatch, Pairs, PairStream, read_pairs, split_pairs
 from .sequences import sequence_pairs, sequences
 from .shards import prepare
-from .tokenizer import BPE, Bytes, Characters, Tokenizer, load
+from .tokenizer import BPE, Bytes, Characters, Tokenizer
 from .tokens import Tokens
 from .vocabulary import choose, train_tokenizer
 
@@ -23,6 +25,7 @@ __all__ = [
     "choose",
     "date_pair",
     "date_tokenizer",
+    "foreign",
     "load",
     "mlm",
     "prepare",

@@ -16,6 +16,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from ..words import Both, Problem, all_of, one_of
+
 BLOCK = 1 << 20  # bytes read at a time: what keeps memory flat
 SUFFIXES = (".txt", ".text", ".md")
 Position = tuple[int, int]  # (document, byte in its file)
@@ -55,8 +57,7 @@ class Corpus:
         paths = [path for source in sources for path in _files(source)]
         documents = tuple(document for document in map(_look, paths) if document.size > document.start)
         if not documents:
-            what = ", ".join(str(source) for source in sources) or "the corpus"
-            raise ValueError(f"{what} is empty: a corpus needs text to learn from, a few thousand characters at least")
+            raise Problem("text.corpus.empty", what=all_of(sources) if sources else Both("the corpus", "语料"))
         return cls(documents)
 
     @property
@@ -90,7 +91,7 @@ class Corpus:
     def cut(self, validation: float = 0.1) -> Position:
         """Where validation begins: after (1 − validation) of the text, moved to the end of a document or of a line."""
         if not 0 <= validation < 1:
-            raise ValueError(f"validation={validation} must be a share of the text, 0 (none) up to but below 1")
+            raise Problem("text.corpus.validation", validation=validation)
         if validation == 0:
             return self.end
         wanted = self.size * (1 - validation)
@@ -143,9 +144,9 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[Block]:
             try:
                 text, used = codecs.utf_8_decode(raw, "strict", last)
             except UnicodeDecodeError as error:
-                raise ValueError(_not_utf8(path, raw, start, error)) from None
+                raise _not_utf8(path, raw, start, error) from None
             if not used:
-                raise ValueError(f"{path} became shorter while it was read: leave it alone and start again")
+                raise Problem("text.corpus.shorter", path=path)
             if not last:
                 text = text[: _last_safe(text)]
                 used = len(text.encode())
@@ -180,32 +181,31 @@ def _files(source: str | Path) -> list[Path]:
         visible = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file, path))
         texts = [file for file in visible if file.suffix.lower() in SUFFIXES]
         if not texts:
-            found = ", ".join(sorted({file.suffix or file.name for file in visible})) or "nothing"
-            raise FileNotFoundError(
-                f"the folder {path} has no {', '.join(SUFFIXES)} files (it has {found}): "
-                f'for other files give a glob in quotes, such as "{path}/**/*.py"'
-            )
+            found = sorted({file.suffix or file.name for file in visible})
+            has = all_of(found) if found else Both("nothing", "没有文件")
+            raise Problem("text.corpus.folder", path=path, suffixes=all_of(SUFFIXES), found=has)
         return texts
     if any(letter in str(source) for letter in "*?["):
         matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
         files = [match for match in matches if match.is_file()]
         if not files:
-            raise FileNotFoundError(f"no file matches {source}: ** means any folders, * any name")
+            raise Problem("text.corpus.glob", source=source)
         return files
-    raise FileNotFoundError(_missing(path))
+    raise _missing(path)
 
 
 def _hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def _missing(path: Path) -> str:
-    said = f"there is no file or folder {path}"
+def _missing(path: Path) -> Problem:
     folder = path.parent
     if not folder.is_dir():
-        return f"{said}: there is no folder {folder} either"
+        return Problem("text.corpus.missing.folder", path=path, folder=folder)
     near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=3, cutoff=0.5)
-    return f"{said}: did you mean {' or '.join(near)}?" if near else f"{said}: {folder} has nothing of a similar name"
+    if near:
+        return Problem("text.corpus.missing.near", path=path, near=one_of(near))
+    return Problem("text.corpus.missing", path=path, folder=folder)
 
 
 def _look(path: Path) -> Document:
@@ -214,22 +214,20 @@ def _look(path: Path) -> Document:
     with path.open("rb") as file:
         head = file.read(8192)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError(f"{path} is UTF-16, not UTF-8: {_convert(path, 'UTF-16')}")
+        raise Problem("text.corpus.utf16", path=path, command=_convert(path, "UTF-16"))
     if b"\0" in head:
-        raise ValueError(
-            f"{path} is not text (byte {head.index(0)} is zero, as in programs and pictures): give plain text files"
-        )
+        raise Problem("text.corpus.binary", path=path, at=head.index(0))
     return Document(path, len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0, size)
 
 
-def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> str:
-    said = f"{path} is not UTF-8: byte {start + error.start} is {raw[error.start]:#04x}"
+def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> Problem:
+    where = {"path": path, "at": start + error.start, "byte": f"{raw[error.start]:#04x}"}
     around = raw[max(0, error.start - 200) : error.start + 200]
     for encoding in ("GB18030", "BIG5"):
         # A sample may begin or end inside a character, so one wrong byte at either end proves nothing.
         if any(_reads(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
-            return f"{said}, but it reads as {encoding}: {_convert(path, encoding)}"
-    return f"{said}: if you know its encoding, {_convert(path, 'LATIN1')}"
+            return Problem("text.corpus.encoding", **where, encoding=encoding, command=_convert(path, encoding))
+    return Problem("text.corpus.utf8", **where, command=_convert(path, "LATIN1"))
 
 
 def _reads(raw: bytes, encoding: str) -> bool:
@@ -242,4 +240,4 @@ def _reads(raw: bytes, encoding: str) -> bool:
 
 
 def _convert(path: Path, encoding: str) -> str:
-    return f"convert it with  iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}-utf8{path.suffix}"
+    return f"iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}-utf8{path.suffix}"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..words import Both, Problem
 from .dice import dice
 from .tokenizer import Tokenizer
 
@@ -35,31 +36,32 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: a pairs file has one pair per line, source TAB target")
+        raise Problem("text.pairs.none", path=path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8 text") from None
+        raise Problem("text.pairs.utf8", path=path, at=error.start) from None
     pairs = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            pairs.append(_pair(line.rstrip("\r"), columns, f"line {number} of {path}"))
+            pairs.append(_pair(line.rstrip("\r"), columns, number, path))
     if not pairs:
-        raise ValueError(f"{path} has no pairs: put one on each line, source TAB target")
+        raise Problem("text.pairs.empty", path=path)
     return pairs
 
 
-def _pair(line: str, columns: tuple[int, int], where: str) -> Text:
+def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
     cells = [cell.strip() for cell in line.split("\t")]
-    for name, column in zip(("source", "target"), columns, strict=True):
+    where = {"number": number, "path": path}
+    for name, column in zip((Both("source", "源文"), Both("target", "译文")), columns, strict=True):
         if column >= len(cells):
-            hint = "; it has no TAB, only other separators" if len(cells) == 1 and any(c in line for c in ",;|") else ""
-            raise ValueError(
-                f"{where} has no {name} column: column {column + 1} is wanted, {len(cells)} "
-                f"{'is' if len(cells) == 1 else 'are'} there ({line[:40]!r}){hint}; write source TAB target"
-            )
+            other = len(cells) == 1 and any(letter in line for letter in ",;|")
+            hint = Both("; it has no TAB, only other separators", "；它没有 TAB，只有别的分隔符") if other else ""
+            there = f"{len(cells)} {'is' if len(cells) == 1 else 'are'}", f"{len(cells)}"
+            shown = {"there": Both(*there), "line": repr(line[:40]), "hint": hint}
+            raise Problem("text.pairs.column", **where, name=name, column=column + 1, **shown)
         if not cells[column]:
-            raise ValueError(f"{where} has an empty {name}: fill column {column + 1} or remove the line")
+            raise Problem("text.pairs.cell", **where, name=name, column=column + 1)
     return cells[columns[0]], cells[columns[1]]
 
 
@@ -82,7 +84,7 @@ class Pairs:
 
     def __init__(self, pairs: Sequence[Text], tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> None:
         if not pairs:
-            raise ValueError("there are no pairs to learn from: give at least one (source, target)")
+            raise Problem("text.pairs.nothing")
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer or tokenizer
         pad_pairs([], [], self.tokenizer, self.target_tokenizer)  # refuses a tokenizer that lacks what pairs need
         self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
@@ -165,8 +167,5 @@ def special(tokenizer: Tokenizer, *roles: str) -> list[int]:
     ids = {role: getattr(tokenizer, role) for role in roles}
     missing = [role for role, i in ids.items() if i is None]
     if missing:
-        raise ValueError(
-            f"the tokenizer has no {' and no '.join(missing)} token, which sentence pairs need: "
-            'make it with special=("pad", "bos", "eos", "unk")'
-        )
+        raise Problem("text.pairs.special", missing=Both(" and no ".join(missing), " 和 ".join(missing)))
     return list(ids.values())

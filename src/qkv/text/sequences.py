@@ -9,6 +9,7 @@ Legend: B batch, L length of the random sequence.
 
 import numpy as np
 
+from ..words import Problem, all_of
 from .dice import dice
 from .masking import IGNORED
 from .pairs import PairBatch
@@ -45,9 +46,9 @@ def sequence_pairs(task: str, seed: int, step: int, batch: int, length: int, voc
 
 def _random(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> np.ndarray:
     if task not in TASKS:
-        raise ValueError(f"there is no task {task!r}: choose from {', '.join(TASKS)}")
+        raise Problem("text.task", task=repr(task), tasks=all_of(TASKS))
     if vocab <= SYMBOLS:
-        raise ValueError(f"vocab={vocab} leaves no symbols: ids 0 to 2 are pad, bos and separator, so give 5 or more")
+        raise Problem("text.symbols", vocab=vocab)
     return dice(seed, step, stream=3).integers(SYMBOLS, vocab, size=(batch, length))
 
 

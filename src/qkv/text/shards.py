@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..words import Problem
 from .corpus import Block, Corpus, Position, pieces
 from .tokenizer import Tokenizer
 from .tokens import FORMAT, Tokens, read_index
@@ -58,9 +59,7 @@ def prepare(
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise ValueError(
-                f"the disk of {folder} is full: what is written stays; free some space and prepare again to go on"
-            ) from error
+            raise Problem("text.shards.full", folder=folder) from error
     return Tokens.open(folder)
 
 

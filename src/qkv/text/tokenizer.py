@@ -8,10 +8,13 @@ Special tokens never come out of plain text: a book that happens to contain "[EO
 characters. `encode(text, special=True)` is for prompts that mean them, as in "the [MASK] sat".
 """
 
+import base64
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +22,10 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 from tokenizers.decoders import DecodeStream
+
+from ..words import Problem, all_of
+from . import chat
+from .sentencepiece import Charsmap
 
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
 
@@ -36,40 +43,70 @@ BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
 class Tokenizer:
-    """Any tokenizer of the `tokenizers` library, with special tokens known by what they are for."""
+    """Any tokenizer of the `tokenizers` library, with special tokens known by what they are for.
+
+    `pad`, `bos`, `eos`, `mask`, `unk` are ids or None. Beyond these, what models need to know: `start` is where the
+    decoder of an encoder-decoder begins, `ends` are all ids that end a text, `never` are ids that are never written,
+    `template` lays out a chat.
+
+    `cutter` is for the few whose text is cut by one vocabulary and numbered by another (Marian): the cutter's pieces
+    are looked up by name.
+    """
 
     kind: ClassVar[str] = "other"
 
-    def __init__(self, library: Library, special: dict[str, str] | None = None, why: str = "") -> None:
+    def __init__(
+        self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
+    ) -> None:
         self.library = library
         self.library.encode_special_tokens = True  # plain text stays plain, see the head of this file
+        self.library.no_truncation()  # some files ask for both, which would change a text's length
+        self.library.no_padding()
         known = library.get_vocab()
         self.special = {role: name for role, name in (special or {}).items() if name in known}
+        self._added = {token.content: token.special for token in library.get_added_tokens_decoder().values()}
         self._named = {name: known[name] for name in self.special.values()}
+        self._named |= {name: known[name] for name, special in self._added.items() if special}
         self.why = why
         self.vocab = max(known.values(), default=-1) + 1
-        self._byte_level = isinstance(library.decoder, decoders.ByteLevel)
-        self._added = {token.content for token in library.get_added_tokens_decoder().values()}
+        self._spelling = _spelling(library)
+        self._own_cutter = cutter
+        self._prepare: Callable[[str], str] | None = None
+        if cutter is None:
+            self._lookup, self._cutter = None, _unmatched(library)
+        else:
+            self._lookup = {name: i for name, i in known.items() if name not in self._named}
+            self._prepare, self._cutter = _charsmap(cutter), _unmatched(cutter, charsmap=False)
         self.pad, self.bos, self.eos, self.mask, self.unk = (self._named.get(self.special.get(r, "")) for r in SPECIAL)
+        self.start: int | None = self.bos
+        self.ends: list[int] = [] if self.eos is None else [self.eos]
+        self.never: list[int] = []
+        self.template: str | None = None
 
     @property
     def special_ids(self) -> list[int]:
         """The ids of all special tokens, in order."""
         return sorted(set(self._named.values()))
 
+    def assign(self, role: str, i: int) -> None:
+        """Let the token of an id play a part."""
+        name = self.library.id_to_token(i)
+        if name is not None:
+            self.special[role], self._named[name] = name, i
+            setattr(self, role, i)
+            self.start = self.bos if role == "bos" and self.start is None else self.start
+            self.ends = [i] if role == "eos" and not self.ends else self.ends
+
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """The ids of a text; with `special`, names such as [MASK] in it become the tokens they name."""
-        if not (special and self.special):
-            return self._encode(text)
-        names = "|".join(re.escape(name) for name in sorted(self._named, key=len, reverse=True))
-        ids: list[int] = []
-        for part in re.split(f"({names})", text):
-            ids += [self._named[part]] if part in self._named else self._encode(part)
-        return ids
+        return self._encode_special(text) if special and self._named else self._encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, on all cores."""
-        return [encoding.ids for encoding in self.library.encode_batch_fast(list(texts), add_special_tokens=False)]
+        prepared = [self._prepared(text) for text in texts]
+        if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
+            return [self._numbered(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
+        return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
         """The ids of many texts one after the other, as one array: what goes into a shard."""
@@ -77,6 +114,32 @@ class Tokenizer:
         return (
             np.concatenate([np.asarray(ids, dtype=np.uint32) for ids in batches]) if batches else np.zeros(0, np.uint32)
         )
+
+    def frame(self, ids: Sequence[int]) -> list[int]:
+        """The ids with what the model expects around a text: [CLS] … [SEP], <s> …, … </s>, or nothing."""
+        before, after = self._around
+        return [*before, *(int(i) for i in ids), *after]
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], *, answer: bool = True) -> list[int]:
+        """The ids of a chat by the model's own template; with `answer`, up to where the model's turn begins.
+
+        Messages are {"role": "system" | "user" | "assistant", "content": …}. Control tokens come from the template
+        alone: their names in a message are only text.
+        """
+        if self.template is None:
+            raise Problem("text.chat.none")
+        for message in messages:
+            if not isinstance(message, Mapping) or "role" not in message:
+                raise Problem("text.chat.message", message=str(message)[:80])
+            for value in message.values():
+                if isinstance(value, str):
+                    _refuse_surrogates(value)
+        names = {f"{role}_token": name for role, name in self.special.items()}
+        guarded, mark = chat.guard(messages, self._named)
+        text = chat.render(self.template, guarded, answer=answer, names=names)
+        if mark not in text:
+            return self._encode_special(text)
+        return self._split_special(text, lambda part: self._encode(part.replace(mark, "")))
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
         """The text of some ids; special tokens are left out unless asked for.
@@ -87,14 +150,21 @@ class Tokenizer:
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text as it grows, one piece per yield, never half a character."""
-        grown = DecodeStream(skip_special_tokens=True)
+        grown, seen, said = DecodeStream(skip_special_tokens=True), [], 0
         for i in ids:
+            seen.append(int(i))
             piece = grown.step(self.library, int(i))
             if piece:
+                said += len(piece)
                 yield piece
+        if rest := self.decode(seen)[said:]:  # what was held back as half a character
+            yield rest
 
     def token_bytes(self, ids: Iterable[int]) -> list[bytes]:
-        """The UTF-8 bytes that each token stands for (a byte-level token may hold part of a character)."""
+        """The UTF-8 bytes that each token stands for (a byte-level token may hold part of a character).
+
+        A space that a tokenizer writes as a sign of its own (▁, or the lack of ##) is a space here.
+        """
         return [self._bytes_of(int(i)) for i in ids]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -116,10 +186,20 @@ class Tokenizer:
         """Write tokenizer.json, and tokenizer_config.json, where `transformers` looks for the special tokens."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        roles = {f"{role}_token": name for role, name in self.special.items()}
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **roles}
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        config |= {f"{role}_token": name for role, name in self.special.items()}
+        if self.start != self.bos:
+            config["decoder_start_token_id"] = self.start
+        if self.ends != ([] if self.eos is None else [self.eos]):
+            config["eos_token_ids"] = self.ends
+        if self.never:
+            config["bad_words_ids"] = [[i] for i in self.never]
+        if self.template is not None:
+            config["chat_template"] = self.template
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "tokenizer.json").write_text(self.to_json() + "\n", encoding="utf-8")
+        if self._own_cutter is not None:
+            (folder / "cutter.json").write_text(self._own_cutter.to_str() + "\n", encoding="utf-8")
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:
@@ -130,16 +210,56 @@ class Tokenizer:
         return f"{type(self).__name__}(vocab={self.vocab}, special={list(self.special)})"
 
     def _encode(self, text: str) -> list[int]:
+        return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
+
+    def _prepared(self, text: str) -> str:
         _refuse_surrogates(text)
-        return self.library.encode(text, add_special_tokens=False).ids
+        return text if self._prepare is None else self._prepare(text)
+
+    def _numbered(self, cut: Any) -> list[int]:
+        if self._lookup is None:
+            return cut.ids
+        return [self._lookup.get(name, self.unk) for name in cut.tokens]  # type: ignore[misc]
+
+    def _encode_special(self, text: str) -> list[int]:
+        if self._own_cutter is not None:
+            return self._split_special(text, self._encode)
+        _refuse_surrogates(text)
+        return self._recognising.encode(text, add_special_tokens=False).ids
+
+    def _split_special(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
+        """Special tokens where their names stand, and the ids of the texts between them."""
+        names = "|".join(re.escape(name) for name in sorted(self._named, key=len, reverse=True))
+        ids: list[int] = []
+        for part in re.split(f"({names})", text):
+            ids += [self._named[part]] if part in self._named else encode(part) if part else []
+        return ids
+
+    @cached_property
+    def _recognising(self) -> Library:
+        """A second copy that takes the names of special tokens in a text for the tokens themselves."""
+        copy = Library.from_str(self.library.to_str())
+        copy.encode_special_tokens = False
+        return copy
+
+    @cached_property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """What the library's post-processor puts before and after a text."""
+        for text in ("a", "1", ".", "的"):
+            bare = self.library.encode(text, add_special_tokens=False).ids
+            framed = self.library.encode(text, add_special_tokens=True).ids
+            for at in range(len(framed) - len(bare) + 1):
+                if bare and framed[at : at + len(bare)] == bare:
+                    return framed[:at], framed[at + len(bare) :]
+        return [], []
 
     def _bytes_of(self, i: int) -> bytes:
-        name = self.library.id_to_token(i)
+        name = self.library.id_to_token(i) if i >= 0 else None
         if name is None:
-            raise ValueError(f"token id {i} does not exist: this tokenizer has ids 0 to {self.vocab - 1}")
-        if self._byte_level and name not in self._added:
-            return bytes(BYTES[letter] for letter in name)
-        return name.encode()
+            raise Problem("text.id", i=i, last=self.vocab - 1)
+        if name in self._added or name in self._named:
+            return name.encode()
+        return self._spelling(name)
 
 
 class BPE(Tokenizer):
@@ -169,6 +289,9 @@ class Bytes(BPE):
         _refuse_surrogates(text)
         return list(text.encode())
 
+    def _encode_special(self, text: str) -> list[int]:
+        return self._split_special(text, self._encode)
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self._encode(text) for text in texts]
 
@@ -188,8 +311,10 @@ class Characters(Tokenizer):
 
     kind = "characters"
 
-    def __init__(self, library: Library, special: dict[str, str] | None = None, why: str = "") -> None:
-        super().__init__(library, special, why)
+    def __init__(
+        self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
+    ) -> None:
+        super().__init__(library, special, why, cutter=cutter)
         self._table = {name: i for name, i in library.get_vocab().items() if name not in self._named}
         codes = np.array([ord(letter) for letter in self._table], dtype=np.int64)
         # Code point -> id; −1 = not in the alphabet, and so is the last entry, which stands for all that lie beyond.
@@ -204,7 +329,7 @@ class Characters(Tokenizer):
             seen.update(text)
         letters = sorted(seen)
         if not letters:
-            raise ValueError("the alphabet is empty: give the text, or the characters, that the tokenizer should know")
+            raise Problem("text.alphabet")
         special = list(special)
         vocab = {letter: i for i, letter in enumerate(letters)}
         unk = {}
@@ -220,8 +345,11 @@ class Characters(Tokenizer):
             return [self._table[letter] for letter in text]
         except KeyError:
             if self.unk is None:
-                raise ValueError(self._unknown(text)) from None
+                raise self._unknown(text) from None
             return [self._table.get(letter, self.unk) for letter in text]
+
+    def _encode_special(self, text: str) -> list[int]:
+        return self._split_special(text, self._encode)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self._encode(text) for text in texts]
@@ -233,17 +361,14 @@ class Characters(Tokenizer):
         missing = ids < 0
         if missing.any():
             if self.unk is None:
-                raise ValueError(self._unknown(text))
+                raise self._unknown(text)
             ids[missing] = self.unk
         return ids.astype(np.uint32)
 
-    def _unknown(self, text: str) -> str:
+    def _unknown(self, text: str) -> Problem:
         strangers = list(dict.fromkeys(letter for letter in text if letter not in self._table))
         shown = " ".join(f"{letter!r}" for letter in strangers[:8]) + (" …" if len(strangers) > 8 else "")
-        return (
-            f"this tokenizer knows the {len(self._table)} characters of the text it was made from, not {shown}: "
-            "leave them out, or train with the tokenizer bytes or bpe, which take any text"
-        )
+        return Problem("text.characters", n=len(self._table), shown=shown)
 
 
 def byte_level(model: models.Model) -> Library:
@@ -259,61 +384,92 @@ def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
     chosen = {}
     for role in roles:
         if role not in SPECIAL:
-            raise ValueError(f"there is no special token {role!r}: choose from {', '.join(SPECIAL)}")
+            raise Problem("text.special", role=repr(role), roles=all_of(SPECIAL))
         chosen[role] = SPECIAL[role]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in chosen.values()])
     return chosen
 
 
-def load(path: str | Path) -> Tokenizer:
-    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
-    path = Path(path)
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file():
-        raise FileNotFoundError(f"no tokenizer at {file}: give a folder with a tokenizer.json, or that file")
+def _charsmap(library: Library) -> Callable[[str], str] | None:
+    """SentencePiece's map of characters in a library's normalizer, to be followed as SentencePiece does."""
+    told = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
+    for step in told.get("normalizers", ()):
+        if step.get("type") == "Precompiled":
+            return Charsmap(base64.b64decode(step["precompiled_charsmap"]))
+    return None
+
+
+def _unmatched(library: Library, charsmap: bool = True) -> Library:
+    """A unigram model finds any piece in a text, control tokens too: a copy where these have names no text holds.
+
+    Without `charsmap` the copy leaves the map of characters to us.
+    """
+    if charsmap and not isinstance(library.model, models.Unigram):
+        return library
+    saved = json.loads(library.to_str())
+    if not charsmap:
+        steps = saved["normalizer"]["normalizers"]
+        saved["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
+    if saved["model"]["type"] != "Unigram":
+        copy = Library.from_str(json.dumps(saved))
+        copy.encode_special_tokens = True
+        return copy
+    special = {token["content"] for token in saved["added_tokens"] if token["special"]}
+    vocab, unknown = saved["model"]["vocab"], saved["model"].get("unk_id")
+    for at, (name, score) in enumerate(vocab):
+        if name in special or at == unknown:
+            vocab[at] = [f"\ufdd0{name}", score]
+    saved["added_tokens"] = [token for token in saved["added_tokens"] if not token["special"]]
+    saved["post_processor"] = None
+    return Library.from_str(json.dumps(saved))
+
+
+def _spelling(library: Library) -> Callable[[str], bytes]:
+    """How this tokenizer writes bytes and spaces into the names of its tokens, told by its decoder."""
+    told = json.loads(library.decoder.__getstate__()) if library.decoder is not None else {}
+    steps = {step.get("type"): step for step in (told, *told.get("decoders", ()))}
+    if "ByteLevel" in steps:
+        return _from_letters
+    if "WordPiece" in steps:
+        return lambda name: _from_word_piece(name, steps["WordPiece"].get("prefix", "##"))
+    if "BPEDecoder" in steps:
+        suffix = steps["BPEDecoder"].get("suffix", "</w>")
+        return lambda name: (name.removesuffix(suffix) + " " * name.endswith(suffix)).encode()
+    if "Metaspace" in steps or steps.get("Replace", {}).get("content") == " ":
+        fallback = "ByteFallback" in steps
+        return lambda name: _from_pieces(name, fallback)
+    return str.encode
+
+
+def _from_letters(name: str) -> bytes:
     try:
-        text = file.read_text(encoding="utf-8")
-        saved = json.loads(text)
-        library = Library.from_str(text)
-    except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise ValueError(f"{file} is not a tokenizer of the `tokenizers` library ({error})") from error
-    return _kind_of(saved)(library, _roles(file.with_name("tokenizer_config.json"), saved))
+        return bytes(BYTES[letter] for letter in name)
+    except KeyError:  # a name that was never made of bytes, as of unused places
+        return name.encode()
 
 
-def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
-    model, pre, decoder = saved["model"], saved["pre_tokenizer"] or {}, saved["decoder"] or {}
-    if model.get("type") != "BPE":
-        return Tokenizer
-    plain = not model["merges"] and not saved["normalizer"]
-    if decoder.get("type") == "ByteLevel":
-        in_order = all(model["vocab"].get(letter) == byte for byte, letter in enumerate(LETTERS))
-        return Bytes if plain and in_order and pre.get("type") == "ByteLevel" else BPE
-    return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
+def _from_pieces(name: str, fallback: bool) -> bytes:
+    if fallback and re.fullmatch(r"<0x[0-9A-F]{2}>", name):
+        return bytes([int(name[3:5], 16)])
+    return name.replace("▁", " ").encode()
 
 
-def _roles(config: Path, saved: dict[str, Any]) -> dict[str, str]:
-    """Which special token plays which part: from tokenizer_config.json, else by our own names."""
-    names = {token["content"] for token in saved["added_tokens"]}
-    if not config.is_file():
-        return {role: name for role, name in SPECIAL.items() if name in names}
-    told = json.loads(config.read_text(encoding="utf-8"))
-    also = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
-    roles = {}
-    for role in SPECIAL:
-        name = told.get(f"{role}_token") or told.get(f"{also.get(role)}_token")
-        if name:
-            roles[role] = name["content"] if isinstance(name, dict) else str(name)
-    return roles
+def _from_word_piece(name: str, prefix: str) -> bytes:
+    """A piece that goes on with a word joins it; one that begins a word has a space before it.
+
+    Punctuation and 汉字 are cut out of their surroundings wherever they stand, so nothing is said about a space.
+    """
+    if name.startswith(prefix) and name != prefix:
+        return name.removeprefix(prefix).encode()
+    alone = len(name) == 1 and (unicodedata.category(name)[0] in "PS" or unicodedata.category(name) == "Lo")
+    return (name if alone else f" {name}").encode()
 
 
 def _refuse_surrogates(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"the text holds half a character, U+{ord(text[error.start]):04X}, at position {error.start}: "
-            "it was cut or read in the wrong encoding; read it as UTF-8"
-        ) from None
+        raise Problem("text.half", code=f"U+{ord(text[error.start]):04X}", at=error.start) from None
 
 
 def _is_begun(raw: bytes) -> bool:

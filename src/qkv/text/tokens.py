@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..words import Both, Problem
 from .dice import dice
 
 FORMAT = "qkv tokens 1"
@@ -79,9 +80,9 @@ class Tokens:
         folder = Path(folder)
         index = read_index(folder)
         if index is None:
-            raise FileNotFoundError(f"{folder} has no index.json of prepared tokens: make it with `qkv data prepare`")
+            raise Problem("text.tokens.none", folder=folder)
         if not index["complete"]:
-            raise ValueError(f"{folder} was not finished: prepare it again, it goes on where it stopped")
+            raise Problem("text.tokens.unfinished", folder=folder)
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
         for shard in index["shards"]:
             parts[shard["split"]].append(_map(folder / shard["file"], shard["tokens"], np.dtype(index["dtype"])))
@@ -122,9 +123,9 @@ class Tokens:
             raise ValueError(f"there is no split {split!r}: choose train or validation")
         shards = self.train if split == "train" else self.validation
         if len(shards) <= context:
-            said = f"the {split} text has {len(shards)} tokens, but a context of {context} needs at least {context + 1}"
-            shorter = f", or a context of at most {len(shards) - 1}" if len(shards) > 1 else ""
-            raise ValueError(f"{said}: give more text{shorter}")
+            name = Both(split, {"train": "训练", "validation": "验证"}[split])
+            key = "text.context" if len(shards) > 1 else "text.context.none"
+            raise Problem(key, split=name, n=len(shards), context=context, least=context + 1, most=len(shards) - 1)
         return shards
 
 
@@ -139,14 +140,12 @@ def read_index(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
-        raise ValueError(f"{file} is not an index of {FORMAT}: choose another folder, or remove that file")
+        raise Problem("text.tokens.index", file=file, form=FORMAT)
     return index
 
 
 def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
     size = file.stat().st_size if file.is_file() else 0
     if size != tokens * dtype.itemsize:
-        raise ValueError(
-            f"{file} should have {tokens * dtype.itemsize} bytes and has {size}: remove the folder and prepare again"
-        )
+        raise Problem("text.tokens.size", file=file, wanted=tokens * dtype.itemsize, size=size)
     return np.memmap(file, dtype=dtype, mode="r")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tokenizers import models, pre_tokenizers, trainers
 
+from ..words import Problem, all_of
 from .tokenizer import BPE, Bytes, Characters, Tokenizer, add_special, byte_level
 
 KINDS = ("characters", "bytes", "bpe")
@@ -67,9 +68,9 @@ def train_tokenizer(
         kind, chosen, why = choose(texts)
         vocab = (vocab or chosen) if kind == "bpe" else None
     if kind not in KINDS:
-        raise ValueError(f"there is no tokenizer {kind!r}: choose from {', '.join(KINDS)}, or auto")
+        raise Problem("text.kind", kind=repr(kind), kinds=all_of(KINDS))
     if vocab is not None and kind != "bpe":
-        raise ValueError(f"vocab={vocab} is for bpe: the vocabulary of {kind} comes from the {kind} themselves")
+        raise Problem("text.vocab.kind", vocab=vocab, kind=kind)
     if kind == "bytes":
         return Bytes.make(special, why)
     if kind == "characters":
@@ -80,13 +81,11 @@ def train_tokenizer(
 def _train_bpe(texts: Iterable[str], vocab: int, special: list[str], why: str) -> BPE:
     least = 256 + len(special)
     if vocab < least:
-        raise ValueError(
-            f"vocab={vocab} is too small for bpe: 256 bytes and {len(special)} special tokens need {least}"
-        )
+        raise Problem("text.vocab.small", vocab=vocab, special=len(special), least=least)
     texts = iter(texts)
     first = next(texts, None)
     if first is None:
-        raise ValueError("there is no text to learn from: bpe counts which pieces are frequent in it")
+        raise Problem("text.vocab.text")
     trainer = trainers.BpeTrainer(
         vocab_size=vocab - len(special),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),

@@ -22,6 +22,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..model.weights import load_weights, weights_of
+from ..words import Problem
+from .optim import Muon
 
 FORMAT = "qkv checkpoint 1"
 SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
@@ -71,10 +73,7 @@ def explained(folder: Path, step: int) -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         kept = newest(folder)
-        said = f"the last good checkpoint is {kept}" if kept else "no checkpoint could be written yet"
-        raise ValueError(
-            f"the disk is full: checkpoint {step} was not written, {said}; free some space and resume"
-        ) from error
+        raise Problem("train.disk" if kept else "train.disk.first", step=step, kept=kept) from error
 
 
 def newest(folder: Path) -> Path | None:
@@ -85,20 +84,21 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
-def check(place: Path) -> str | None:
+def check(place: Path) -> Problem | None:
     """What is wrong with a checkpoint, or None."""
     try:
         state = json.loads((place / "state.json").read_text(encoding="utf-8"))
         if state["format"] != FORMAT:
-            return f"{place} is {state['format']!r}, this version reads {FORMAT!r}"
+            return Problem("train.checkpoint.format", place=place, found=state["format"], known=FORMAT)
         for name, known in state["files"].items():
             found = fingerprint(place / name)
             if found["bytes"] != known["bytes"]:
-                return f"{place / name} has {found['bytes']} bytes, {known['bytes']} were written: it was cut short"
+                sizes = {"found": found["bytes"], "known": known["bytes"]}
+                return Problem("train.checkpoint.short", file=place / name, **sizes)
             if found != known:
-                return f"{place / name} is not what was written: its content changed"
+                return Problem("train.checkpoint.changed", file=place / name)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"{place} can't be read: {error}"
+        return Problem("train.checkpoint.unreadable", place=place, error=str(error))
     return None
 
 
@@ -107,13 +107,13 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Put a checkpoint's weights (and momenta) back in place, bit for bit; gives its state."""
     if problem := check(place):
-        raise ValueError(problem)
+        raise problem
     load_weights(place / "model.safetensors", model)
     if optimizers is not None:
         if (place / SHARDS).is_dir():  # many processes wrote it, each its slices
             load_shards(place, model, optimizers, together=False)
         else:
-            _put_momenta(load_file(place / "optimizer.safetensors"), model, optimizers)
+            _put_momenta(place, model, optimizers)
     return read_state(place)
 
 
@@ -158,7 +158,8 @@ def load_shards(place: Path, model: nn.Module, optimizers: list[torch.optim.Opti
             warnings.simplefilter("ignore")
             dcp.load(wanted, storage_reader=reader, no_dist=not together)
     except dcp.CheckpointException as error:
-        raise ValueError(f"{place} is of another config: {next(iter(error.failures.values()))[0]}") from error
+        reason = str(next(iter(error.failures.values()))[0])
+        raise Problem("train.checkpoint.config", place=place, error=reason) from error
 
 
 def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -172,11 +173,13 @@ def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dic
     return found
 
 
-def _put_momenta(saved: dict[str, Tensor], model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
+def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     named, owner = _owners(model, optimizers)
-    for key, value in saved.items():
+    for key, value in load_file(place / "optimizer.safetensors").items():
         name, what = key.rsplit(":", 1)
         parameter = named[name]
+        if (what == "momentum") != isinstance(owner[id(parameter)], Muon):
+            raise Problem("train.checkpoint.optimizer", place=place)
         owner[id(parameter)].state[parameter][what] = value.to(parameter.device, copy=True)
 
 

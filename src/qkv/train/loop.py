@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..model.transformer import Transformer
+from ..words import Problem
 from .checkpoint import newest
 from .optim import set_rate
 from .parallelize import World
@@ -62,9 +63,10 @@ def train(
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
         for step in range(state["step"], settings.steps):
-            loss, tokens = one_step(forward, model, task, settings, optimizers, step, world)
+            with _finite(run, step, settings):
+                loss, tokens = one_step(forward, model, task, settings, optimizers, step, world)
             if not math.isfinite(loss):
-                raise ValueError(_lost(run, step, loss, settings))
+                raise _lost(run, step, loss, settings)
             now = time.perf_counter()
             state |= {"step": step + 1, "seconds": now - begun}
             line: dict[str, Any] = {
@@ -75,7 +77,8 @@ def train(
             }
             last = step + 1 == settings.steps
             if (step + 1) % settings.eval_every == 0 or last:
-                line["val_loss"] = evaluate(forward, model, task, settings, world)
+                with _finite(run, step, settings):
+                    line["val_loss"] = evaluate(forward, model, task, settings, world)
                 if state["best_loss"] is None or line["val_loss"] < state["best_loss"]:
                     state |= {"best_loss": line["val_loss"], "best_step": step + 1}
                 world.once(partial(_look, run, world.whole(model), task, watch, step + 1))
@@ -173,13 +176,21 @@ def _count(piece: tuple[Tensor, ...]) -> Tensor:
     return (piece[-1] != -100).sum().float()
 
 
-def _lost(run: Path, step: int, loss: float, settings: Settings) -> str:
+@contextmanager
+def _finite(run: Path, step: int, settings: Settings) -> Iterator[None]:
+    """Attention meets NaN before the loss does: say what it means for the run."""
+    try:
+        yield
+    except Problem as problem:
+        if problem.key != "attention.finite":
+            raise
+        raise _lost(run, step, math.nan, settings) from problem
+
+
+def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
     kept = newest(run / "checkpoints")
-    good = f"the last good checkpoint is {kept}" if kept is not None else "there is no checkpoint yet"
-    return (
-        f"the loss became {loss} at step {step + 1}, in the batch of seed {settings.seed} and step {step}; {good}. "
-        "Try a smaller --lr, or look for broken text in the data"
-    )
+    key = "train.lost.first" if kept is None else "train.lost"
+    return Problem(key, loss=loss, step=step + 1, seed=settings.seed, batch=step, kept=kept)
 
 
 def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ..attention.positions import Relative
 from ..model.layers import Block
 from ..model.transformer import Transformer
+from ..words import Both, Problem, unknown
 from .checkpoint import (
     SHARDS,
     begin,
@@ -65,11 +66,13 @@ class World:
         """Refuse a batch that processes can't share evenly."""
         shares = self.size * settings.accumulate
         if settings.batch % shares:
-            pieces = "" if settings.accumulate == 1 else f" × accumulate={settings.accumulate}"
-            near = max(settings.batch // shares, 1) * shares
-            raise ValueError(
-                f"a batch of {settings.batch} rows can't be shared evenly by {self.size} processes{pieces}: "
-                f"choose a multiple of {shares}, such as --batch {near}"
+            raise Problem(
+                "train.shares" if settings.accumulate == 1 else "train.shares.accumulate",
+                batch=settings.batch,
+                processes=self.size,
+                accumulate=settings.accumulate,
+                shares=shares,
+                near=max(settings.batch // shares, 1) * shares,
             )
 
     def prepare(self, model: Transformer) -> Transformer:
@@ -245,7 +248,7 @@ class Fsdp(Ddp):
     def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
         if problem := self.once(partial(check, place)):
-            raise ValueError(problem)
+            raise problem
         load_shards(place, model, optimizers, together=True)
         return read_state(place)
 
@@ -259,14 +262,11 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
     Where `parallel` (ddp, fsdp) isn't said, it is as the `run` to go on with was saved, else DDP.
     """
     if parallel is not None and parallel not in KINDS:
-        raise ValueError(f"--parallel {parallel!r} is not one of {', '.join(KINDS)}")
+        raise unknown("--parallel", parallel, KINDS)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     launched = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if not launched and parallel is not None:
-        raise ValueError(
-            f"--parallel {parallel} shares the work between processes, and this one is alone: start them with "
-            f"`torchrun --nproc-per-node 2 -m qkv train … --parallel {parallel}`, or leave --parallel out"
-        )
+        raise Problem("train.alone", parallel=parallel)
     if not launched or (parallel is None and int(os.environ["WORLD_SIZE"]) == 1):
         return World(device)
     if device == "cuda":
@@ -282,13 +282,13 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
     return KINDS.get(parallel or "ddp", Ddp)(device)
 
 
-def described(parallel: str, processes: int) -> str:
+def described(parallel: str, processes: int) -> str | Both:
     """A world in a word or two.
 
-    >>> described("one", 1), described("fsdp", 8)
+    >>> described("one", 1).english, described("fsdp", 8)
     ('1 process', '8 × fsdp')
     """
-    return "1 process" if parallel == "one" else f"{processes} × {parallel}"
+    return Both("1 process", "1 个进程") if parallel == "one" else f"{processes} × {parallel}"
 
 
 def _leave() -> None:

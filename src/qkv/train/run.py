@@ -24,6 +24,7 @@ from ..model.config import Config
 from ..model.transformer import Transformer
 from ..model.weights import read_run
 from ..text.shards import aside
+from ..words import Problem, all_of
 from .checkpoint import check, newest
 from .loop import train
 from .optim import make_optimizers
@@ -81,8 +82,10 @@ def start(
 ) -> Run:
     """Begin a run in a new folder: read the data, make the tokenizer, build the model."""
     if task not in TASKS:
-        raise ValueError(f"there is no task {task!r}: choose from {', '.join(TASKS)}")
+        raise Problem("train.task", task=task, tasks=all_of(TASKS))
     config, settings = both_set(*preset(name, task), changes or {})
+    if config.kind != TASKS[task]:
+        raise Problem("train.kind", task=task, kind=config.kind, needed=TASKS[task])
     world = world or World()
     world.check(settings)
     what = "dates" if task == "translate" and pairs is None else Path(str(pairs or source or "text")).stem
@@ -90,9 +93,7 @@ def start(
 
     def found() -> None:
         if (folder / "config.json").exists():
-            raise ValueError(
-                f"{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out"
-            )
+            raise Problem("train.exists", folder=folder)
         why: list[Reason] = []
         folder.mkdir(parents=True, exist_ok=True)
         data = _gather(task, folder, source, pairs, tokenizer, progress, why)
@@ -108,7 +109,11 @@ def start(
             "watch": watch,
             "why": why,
         }
-        _task(record, folder, spoken, made, chosen)  # refuses what can't be trained before there is a run
+        # What can't be trained is refused before there is a run.
+        _task(record, folder, spoken, made, chosen)
+        _watch(record, folder, spoken, made)
+        with torch.device("meta"):
+            Transformer(made)
         _write(folder / "config.json", record)
 
     world.once(found)
@@ -122,16 +127,16 @@ def resume(folder: Path, world: World | None = None, source: str | None = None) 
     if source is not None:
         now = text.Corpus.of(_named(source)).sha256()
         if now != record["data"].get("sha256"):
-            raise ValueError(
-                f"{source} is not the text that {folder} was begun with (its content changed): a run goes on with its own "
-                "data; leave --text out, or begin a new run"
-            )
+            raise Problem("train.changed", source=source, folder=folder)
     return _open(folder, world)
 
 
 def _open(folder: Path, world: World) -> Run:
     record = read_run(folder)
-    config, settings = Config.from_dict(record["model"]), Settings(**record["train"])
+    for key in ("task", "model", "train", "data", "watch", "why"):
+        if key not in record:
+            raise Problem("train.record", file=folder / "config.json", key=key)
+    config, settings = Config.from_dict(record["model"]), both_set(Config(), Settings(), record["train"])[1]
     _safe_dtype(settings.dtype)
     spoken = text.load(folder)
     task = _task(record, folder, spoken, config, settings)
@@ -149,8 +154,7 @@ def _open(folder: Path, world: World) -> Run:
         why.append(("why.processes", {"n": world.size, "kind": world.kind}))
     if state is not None and (change := world.differs(state)):
         why.append(("why.world", change))
-    watch = None if record["watch"] is None else Watch(folder, record["watch"], spoken)
-    return Run(folder, task, model, settings, optimizers, watch, state, world, why)
+    return Run(folder, task, model, settings, optimizers, _watch(record, folder, spoken, config), state, world, why)
 
 
 def _gather(
@@ -170,7 +174,7 @@ def _gather(
             return {"kind": "dates"}
         read = text.read_pairs(_named(pairs))
         if len(read) < 2:
-            raise ValueError(f"{pairs} has {len(read)} pair: give at least two, one to learn from and one to test with")
+            raise Problem("train.pairs", pairs=pairs, n=len(read))
         both = [sentence for pair in read for sentence in pair]
         made = text.train_tokenizer(tokenizer, both, special=("pad", "bos", "eos", "unk"))
         made.save(folder)
@@ -179,7 +183,7 @@ def _gather(
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
         return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if source is None:
-        raise ValueError(f"training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)")
+        raise Problem("train.text", task=task)
     corpus = text.Corpus.of(_named(source))
     special = ("pad", "eos", "mask") if task == "mlm" else ("eos",)
     made = text.train_tokenizer(tokenizer, corpus, special=special)
@@ -196,9 +200,7 @@ def _named(source: str) -> str:
     if any(item.name == source for item in store.listing("data")):
         found = store.path(source)
         if found is None:
-            raise ValueError(
-                f"the data set {source} is not here yet: get it with `qkv data get {source}`, or add --yes"
-            )
+            raise Problem("train.data.absent", name=source)
         return str(found)
     return source
 
@@ -219,6 +221,12 @@ def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: 
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, config.context, settings.mask_share)
     return NextWord(tokens, spoken, config.context)
+
+
+def _watch(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config) -> Watch | None:
+    if record["watch"] is None:
+        return None
+    return Watch(folder, record["watch"], spoken, config.context if config.position == "learned" else None)
 
 
 def _tokenizer_reason(made: text.Tokenizer, asked: str) -> Reason:
@@ -242,10 +250,7 @@ def _safe_dtype(dtype: str) -> None:
         return
     trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
     if subprocess.run([sys.executable, "-c", trial], capture_output=True, env=os.environ).returncode:
-        raise ValueError(
-            "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the environment "
-            "variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting"
-        )
+        raise Problem("train.bfloat16")
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

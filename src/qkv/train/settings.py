@@ -1,12 +1,15 @@
 """How a run is trained, in plain values, and what each preset sets."""
 
-import difflib
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..model.config import PRESETS, Config
+from ..words import Problem, all_of, nearest, unknown
 
-TASKS = ("lm", "mlm", "translate")
+TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
+CHOICES = {"optimizer": ("muon", "adamw"), "dtype": ("float32", "bfloat16", "float64")}
+LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
 
 
 @dataclass(frozen=True)
@@ -32,19 +35,26 @@ class Settings:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        def refuse(key: str, name: str, right: bool, **more: Any) -> None:
+            if not right:
+                raise Problem(key, name=name, value=str(getattr(self, name)), **more)
+
         for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more")
+            refuse("train.least", name, _whole(getattr(self, name), 1))
+        for name in ("lr", "adam_lr", "weight_decay", "clip"):
+            refuse("train.number", name, _number(getattr(self, name)))
+        for name, among in CHOICES.items():
+            if getattr(self, name) not in among:
+                raise unknown(name, getattr(self, name), among)
+        every = self.checkpoint_every
+        refuse("train.checkpoint_every", "checkpoint_every", every is None or _whole(every, 1))
+        refuse("train.seed", "seed", _whole(self.seed) and self.seed <= LAST_SEED, last=LAST_SEED)
+        refuse("train.whole", "warmup", _whole(self.warmup))
+        refuse("train.decay", "decay", _number(self.decay) and self.decay <= 1)
+        refuse("train.mask_share", "mask_share", _number(self.mask_share) and 0 < self.mask_share <= 1)
+        refuse("train.flag", "compile", isinstance(self.compile, bool))
         if self.batch % self.accumulate:
-            raise ValueError(f"a batch of {self.batch} rows doesn't divide into accumulate={self.accumulate} pieces")
-        if self.optimizer not in ("muon", "adamw"):
-            raise ValueError(f"optimizer {self.optimizer!r} is not one of muon, adamw")
-        if self.dtype not in ("float32", "bfloat16", "float64"):
-            raise ValueError(f"dtype {self.dtype!r} is not one of float32, bfloat16, float64")
-        if not 0 <= self.decay <= 1:
-            raise ValueError(f"decay is {self.decay}: give the share of the steps that the rate falls over, 0 to 1")
-        if self.checkpoint_every is not None and self.checkpoint_every < 1:
-            raise ValueError(f"checkpoint_every is {self.checkpoint_every}: give 1 or more steps")
+            raise Problem("train.accumulate", batch=self.batch, accumulate=self.accumulate)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -63,14 +73,24 @@ class Settings:
         return min(up, down)
 
 
+def _whole(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: Any) -> bool:
+    """A finite one, 0 or more."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
 def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tuple[Config, Settings]:
     """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
     of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
     for name in changes:
         if name not in of_model | of_run:
-            near = difflib.get_close_matches(name, of_model | of_run, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"there is no setting {name!r}{hint} All: {', '.join(sorted(of_model | of_run))}")
+            every = sorted(of_model | of_run)
+            near = nearest(name, every)
+            key = "train.setting.near" if near else "train.setting"
+            raise Problem(key, name=repr(name), near=near, words=all_of(every))
     config = config.replace(**{k: v for k, v in changes.items() if k in of_model})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
 
@@ -86,10 +106,7 @@ _RUNS: dict[str, dict[str, Any]] = {
 def preset(name: str, task: str) -> tuple[Config, Settings]:
     """The model and the run of a preset (tiny, small, gpt2) for a task (lm, mlm, translate); vocab is set later."""
     if name not in _RUNS:
-        near = difflib.get_close_matches(name, _RUNS, n=1)
-        raise ValueError(
-            f"preset {name!r} is not one of {', '.join(_RUNS)}" + (f"; did you mean {near[0]!r}?" if near else "")
-        )
+        raise unknown("preset", name, _RUNS)
     config, settings = PRESETS[name], Settings(**_RUNS[name])
     if task == "mlm":
         config = _bert_like(config)

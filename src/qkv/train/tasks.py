@@ -17,6 +17,7 @@ from torch import Tensor
 from .. import text
 from ..attention import masks
 from ..model.transformer import Transformer
+from ..words import Problem
 
 Batch = tuple[Tensor, ...]
 
@@ -62,7 +63,8 @@ class NextWord:
         from ..model.generate import generate
 
         start = [int(i) for i in self.tokens.train[:1]]
-        ids = generate(model, [start], most=120, temperature=0.8, seed=0)[0]
+        most = min(120, self.context) if model.config.position == "learned" else 120
+        ids = generate(model, [start], most=most, temperature=0.8, seed=0)[0]
         return self.tokenizer.decode([*start, *ids])
 
 
@@ -75,7 +77,7 @@ class HiddenWord:
         self.tokens, self.tokenizer, self.context, self.share = tokens, tokenizer, context, share
         tokens.batch(0, 0, 1, context)
         if tokenizer.mask is None:
-            raise ValueError("the tokenizer has no [MASK] token: make it with special=('pad', 'mask', …)")
+            raise Problem("train.mask")
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
         x, _ = self.tokens.batch(seed, step, rows, self.context)

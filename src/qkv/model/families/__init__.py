@@ -1,38 +1,35 @@
 """Published layouts, each a name table with a config reader and writer: one file per family."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from ...words import Both, Problem, all_of, nearest, unknown
 from ..config import Config
-from .bert import BERT
-from .family import Family, State, in_the_way, rename_to_ours, rename_to_theirs
+from .bart import BART
+from .bert import BERT, ROBERTA
+from .family import Family, State, in_the_way, rename_to_ours, rename_to_theirs, respelled
 from .gpt2 import GPT2
 from .llama import LLAMA
+from .t5 import T5
 
-FAMILIES: tuple[Family, ...] = (LLAMA, GPT2, BERT)
+FAMILIES: tuple[Family, ...] = (LLAMA, GPT2, BERT, ROBERTA, T5, BART)
 
 
 def family_of(config: Config) -> Family:
     """The layout that holds such a model; where none does, an error names the nearest and what it would need."""
     same_kind = [family for family in FAMILIES if config.kind in family.holds["kind"]]
-    if not same_kind:
-        known = ", ".join(f"{family.name} for {' and '.join(family.holds['kind'])}" for family in FAMILIES)
-        raise ValueError(f"no published layout here holds an {config.kind} (known: {known})")
     family = min(same_kind, key=lambda family: len(in_the_way(family, config)))
     if needs := in_the_way(family, config):
-        raise ValueError(
-            f"no published layout holds this model. The nearest is {family.name}, which would need "
-            f"{'; '.join(needs)}: train it with these settings to export it"
-        )
+        told = Both("; ".join(need.english for need in needs), "；".join(need.chinese for need in needs))
+        raise Problem("model.family.export", family=family.name, needs=told)
     return family
 
 
-def to_theirs(config: Config, state: State) -> tuple[dict[str, Any], State]:
+def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[dict[str, Any], State]:
     """config.json and tensors as the family has them; `state` is `dict(model.named_parameters())`."""
-    family = family_of(config)
+    family = family_of(config) if family is None else family
     return family.write(config), rename_to_theirs(family, config, state)
 
 
@@ -41,12 +38,26 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
     word = str(theirs.get("model_type"))
     known = {name: family for family in FAMILIES for name in family.types}
     if word not in known:
-        near = difflib.get_close_matches(word, known, n=1)
-        raise ValueError(
-            f"model_type {word!r} is not one of {', '.join(known)}" + (f"; did you mean {near[0]!r}?" if near else "")
-        )
+        if nearest(word, known):
+            raise unknown("model_type", word, known)
+        raise Problem("model.family.strange", word=word, known=all_of(known), nearest=_nearest(theirs).types[0])
+    tensors = respelled(known[word], tensors)
     try:
-        config = known[word].read(theirs)
+        config = known[word].read(theirs, tensors)
     except KeyError as missing:
-        raise ValueError(f"this config.json says nothing of {missing}, which a {word} needs") from None
+        raise Problem("model.family.silent", name=str(missing), word=word) from None
     return config, rename_to_ours(known[word], config, tensors)
+
+
+def _nearest(theirs: dict[str, Any]) -> Family:
+    """Of the families of its kind, the one whose config.json has the most names in common with this one."""
+    classes = "".join(map(str, theirs.get("architectures") or []))
+    kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
+    kind = "encoder-decoder" if theirs.get("is_encoder_decoder") else kind
+    same = [family for family in FAMILIES if kind in (None, *family.holds["kind"])]
+
+    def shared(family: Family) -> int:
+        usual = Config(**{name: values[0] for name, values in family.holds.items()})
+        return len(set(family.write(usual)) & set(theirs))
+
+    return max(same, key=shared)

@@ -1,11 +1,21 @@
-"""BERT: an encoder with learned positions and token types, norms after each part, and a head for masked words."""
+"""BERT: an encoder with learned positions and token types, norms after each part, and a head for masked words.
 
+RoBERTa is the same model under other names, with one token type and two lines before the first position that are never
+used; XLM-RoBERTa and CamemBERT are RoBERTas. A file may hold the encoder alone, as sentence encoders are published: then
+the model has head="none", and a pooler where the file has one.
+"""
+
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ..config import Config
-from .family import Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+from torch import Tensor
 
-ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu2": "relu2"}
+from ...words import Both
+from ..config import Config
+from .family import PLAIN, Family, Row, State, insist, linear, need, plain_heads, word_of, zero_biases
+
+ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
 HOLDS: dict[str, tuple[Any, ...]] = dict(
     kind=("encoder",),
     position=("learned",),
@@ -17,15 +27,36 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     mixer=("attention",),
     embedding_scale=(1.0,),
     embedding_norm=(True,),
-    head=("mlm",),
-)
+    head=("mlm", "none"),
+) | (PLAIN | dict(pooler=(False, True)))
+# Of the head for masked words: our name -> theirs.
+BERTS_HEAD = {
+    "dense": "cls.predictions.transform.dense",
+    "norm": "cls.predictions.transform.LayerNorm",
+    "bias": "cls.predictions.bias",
+    "matrix": "cls.predictions.decoder",
+}
+ROBERTAS_HEAD = {
+    "dense": "lm_head.dense",
+    "norm": "lm_head.layer_norm",
+    "bias": "lm_head.bias",
+    "matrix": "lm_head.decoder",
+}
+UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the padding token, 1
+
+
+def obstacles(config: Config) -> list[Both]:
+    """A model with a head for words is published without its pooler."""
+    both = config.pooler and config.head != "none"
+    words = Both("pooler=False, or head='none'", "pooler=False 或 head='none'")
+    return plain_heads(config) + [need(words, True, repr(config.head))] * both
 
 
 def write(config: Config) -> dict[str, Any]:
     """config.json."""
     return dict(
         model_type="bert",
-        architectures=["BertForMaskedLM"],
+        architectures=["BertModel" if config.head == "none" else "BertForMaskedLM"],
         vocab_size=config.vocab,
         max_position_embeddings=config.context,
         type_vocab_size=max(config.token_types, 1),
@@ -42,9 +73,20 @@ def write(config: Config) -> dict[str, Any]:
     )
 
 
-def read(theirs: dict[str, Any]) -> Config:
-    """The other way."""
+def write_roberta(config: Config) -> dict[str, Any]:
+    """config.json; RoBERTa finds its first position by the padding token, which is 1."""
+    return write(config) | dict(
+        model_type="roberta",
+        architectures=["RobertaModel" if config.head == "none" else "RobertaForMaskedLM"],
+        max_position_embeddings=config.context + UNUSED,
+        pad_token_id=UNUSED - 1,
+    )
+
+
+def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "cls.predictions.") -> Config:
+    """The other way; `begins` is how the names of the head for masked words begin."""
     insist(theirs, dict(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False))
+    head = "mlm" if any(name.startswith(begins) for name in tensors) else "none"
     return Config(
         kind="encoder",
         vocab=theirs["vocab_size"],
@@ -62,21 +104,31 @@ def read(theirs: dict[str, Any]) -> Config:
         tied=theirs.get("tie_word_embeddings", True),
         embedding_norm=True,
         token_types=theirs.get("type_vocab_size", 2),
-        head="mlm",
+        head=head,
+        pooler=head == "none" and any("pooler.dense." in name for name in tensors),
         dropout=theirs.get("hidden_dropout_prob", 0.1),
     )
 
 
-def rows(config: Config) -> list[Row]:
+def read_roberta(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+    """The same; its head has a GELU whatever its blocks have."""
+    insist(theirs, dict(pad_token_id=UNUSED - 1))
+    config = read(theirs, tensors, "lm_head.")
+    if config.head == "mlm":
+        insist(theirs, dict(hidden_act="gelu"))
+    return config.replace(context=config.context - UNUSED)
+
+
+def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERTS_HEAD) -> list[Row]:
     """Where each tensor lies."""
     table = [
-        Row("embedding.weight", "bert.embeddings.word_embeddings.weight"),
-        Row("position.table", "bert.embeddings.position_embeddings.weight"),
-        Row("types.weight", "bert.embeddings.token_type_embeddings.weight"),
-        *linear("embedding_norm", "bert.embeddings.LayerNorm", bias=True),
+        Row("embedding.weight", f"{base}.embeddings.word_embeddings.weight"),
+        Row("position.table", f"{base}.embeddings.position_embeddings.weight", unused=unused),
+        Row("types.weight", f"{base}.embeddings.token_type_embeddings.weight"),
+        *linear("embedding_norm", f"{base}.embeddings.LayerNorm", bias=True),
     ]
     for i in range(config.n_layer):
-        ours, theirs = f"encoder.{i}", f"bert.encoder.layer.{i}"
+        ours, theirs = f"encoder.{i}", f"{base}.encoder.layer.{i}"
         for part, word in (("q", "query"), ("k", "key"), ("v", "value")):
             table += linear(f"{ours}.attention.{part}", f"{theirs}.attention.self.{word}", bias=True)
         table += linear(f"{ours}.attention.out", f"{theirs}.attention.output.dense", bias=True)
@@ -84,11 +136,13 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", bias=True)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.output.dense", bias=True)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.output.LayerNorm", bias=True)
-    table += linear("head.dense", "cls.predictions.transform.dense", bias=True)
-    table += linear("head.norm", "cls.predictions.transform.LayerNorm", bias=True)
-    table += [Row("head.bias", "cls.predictions.bias")]
+    if config.head == "none":
+        return table + linear("pooler", f"{base}.pooler.dense", bias=True) * config.pooler
+    table += linear("head.dense", head["dense"], bias=True)
+    table += linear("head.norm", head["norm"], bias=True)
+    table += [Row("head.bias", head["bias"])]
     # An untied head has its bias twice in their file, and theirs computes with the second.
-    return table + linear("head", "cls.predictions.decoder", bias=True) * (not config.tied)
+    return table + linear("head", head["matrix"], bias=True) * (not config.tied)
 
 
 def fill(config: Config, state: State) -> State:
@@ -97,6 +151,19 @@ def fill(config: Config, state: State) -> State:
     return {"types.weight": embedding.new_zeros(1, embedding.shape[1])} | zero_biases(state)
 
 
-# The pooler and the next-sentence head were trained beside the masked words and take no part in their logits.
-IGNORED = r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.decoder\."
-BERT = Family("BERT", ("bert",), HOLDS, plain_heads, write, read, rows, fill, IGNORED)
+# Beside the masked words a pooler and a next-sentence head were trained, which take no part in their logits.
+IGNORED = r"position_ids$|\.pooler\.dense\.|^cls\.seq_relationship\.|^(cls\.predictions|lm_head)\.decoder\."
+BERT = Family("BERT", ("bert",), HOLDS, obstacles, write, read, rows, fill, IGNORED, "bert.", r"^cls\.")
+ROBERTA = Family(
+    "RoBERTa",
+    ("roberta", "xlm-roberta", "camembert"),
+    HOLDS | dict(feed_forward=("gelu",)),
+    obstacles,
+    write_roberta,
+    read_roberta,
+    partial(rows, base="roberta", unused=UNUSED, head=ROBERTAS_HEAD),
+    fill,
+    IGNORED,
+    "roberta.",
+    r"^lm_head\.",
+)

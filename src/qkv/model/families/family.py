@@ -1,18 +1,20 @@
 """What a family is: where each of our tensors lies in a published layout, and how its config.json reads.
 
 A family is a table, not code: `Row("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` says it
-in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v) and may transpose
-(GPT-2 keeps its matrices the other way round). Every row must be there: a tensor too few or too many is an error.
+in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v), may transpose
+(GPT-2 keeps its matrices the other way round) and may have lines before ours that are never used (BART's positions begin
+at line 2). Every row must be there: a tensor too few or too many is an error.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...words import Both, Problem, all_of, one_of
 from ..config import Config
 
 State = dict[str, Tensor]
@@ -25,11 +27,25 @@ class Row:
     ours: str | tuple[str, ...]
     theirs: str
     transposed: bool = False
+    unused: int = 0  # lines of theirs that come before ours and stand for nothing
+    lifted: bool = False  # theirs is (1, …) where ours is (…)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Our names."""
         return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+    def write(self, parts: list[Tensor]) -> Tensor:
+        """Theirs of ours."""
+        tensor = torch.cat(parts)
+        if self.unused:
+            tensor = torch.cat([tensor.new_zeros(self.unused, *tensor.shape[1:]), tensor])
+        return (tensor.T if self.transposed else tensor[None] if self.lifted else tensor).contiguous()
+
+    def read(self, tensor: Tensor) -> State:
+        """Ours of theirs."""
+        tensor = tensor.T if self.transposed else tensor.flatten(0, 1) if self.lifted else tensor
+        return dict(zip(self.parts, tensor[self.unused :].chunk(len(self.parts)), strict=True))
 
 
 @dataclass(frozen=True)
@@ -39,12 +55,22 @@ class Family:
     name: str  # as people call it
     types: tuple[str, ...]  # the words that transformers has for it, `model_type`
     holds: dict[str, tuple[Any, ...]]  # setting -> the values that the layout can express, the usual one first
-    obstacles: Callable[[Config], list[str]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
+    obstacles: Callable[[Config], list[Both]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
     write: Callable[[Config], dict[str, Any]]
-    read: Callable[[dict[str, Any]], Config]
+    read: Callable[[dict[str, Any], Mapping[str, Tensor]], Config]  # from config.json, and the names of the tensors
     rows: Callable[[Config], list[Row]]
     fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
     ignored: str = "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours
+    prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
+    head: str = "$^"  # a pattern: the names that have no prefix
+
+
+# What a layout has only if it says so.
+PLAIN: dict[str, tuple[Any, ...]] = dict(
+    attention_scale=(None,), head_bias=(False,), output_scale=(1.0,), pooler=(False,)
+)
+# transformers has several words for some activations.
+SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
 def linear(ours: str | tuple[str, ...], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
@@ -54,29 +80,38 @@ def linear(ours: str | tuple[str, ...], theirs: str, *, bias: bool, transposed: 
     return rows + [Row(tuple(f"{part}.bias" for part in parts), f"{theirs}.bias")] * bias
 
 
-def in_the_way(family: Family, config: Config) -> list[str]:
+def in_the_way(family: Family, config: Config) -> list[Both]:
     """Each setting that the layout can't express, with what it could: empty if the model fits."""
     found = []
     for name, values in family.holds.items():
         if getattr(config, name) not in values:
-            could = " or ".join(f"{name}={value!r}" for value in values)
-            found.append(f"{could} (here {getattr(config, name)!r})")
+            found.append(need(one_of(f"{name}={value!r}" for value in values), repr(getattr(config, name))))
     return found + family.obstacles(config)
 
 
-def plain_heads(config: Config) -> list[str]:
+def need(wanted: str | Both, *here: object) -> Both:
+    """What a layout would need, and what is there."""
+    english, chinese = (wanted, wanted) if isinstance(wanted, str) else wanted
+    return Both(f"{english} (here {' and '.join(map(str, here))})", f"{chinese}（这里是 {'、'.join(map(str, here))}）")
+
+
+def unshared_heads(config: Config) -> list[Both]:
+    """The obstacle of a layout whose heads share nothing."""
+    shares = config.n_kv_head not in (None, config.n_head)
+    return [need(f"n_kv_head={config.n_head}", config.n_kv_head)] if shares else []
+
+
+def plain_heads(config: Config) -> list[Both]:
     """The obstacles of a layout whose heads share nothing and divide the width."""
-    found = []
-    if config.n_kv_head not in (None, config.n_head):
-        found.append(f"n_kv_head={config.n_head} (here {config.n_kv_head})")
+    found = unshared_heads(config)
     if config.head_width is not None and config.head_width * config.n_head != config.width:
-        found.append(f"head_width × n_head = width (here {config.head_width} × {config.n_head} and {config.width})")
+        found.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
     return found
 
 
 def zero_biases(state: State) -> State:
     """A bias of 0 for each matrix of the blocks that has none: the same function, for layouts that always have one."""
-    inside = re.compile(r"(.*\.(?:attention|feed_forward)\.\w+)\.weight")
+    inside = re.compile(r"(.*\.(?:attention|cross|feed_forward)\.\w+)\.weight")
     matrices = {found[1]: weight for name, weight in state.items() if (found := inside.fullmatch(name))}
     return {f"{name}.bias": weight.new_zeros(len(weight)) for name, weight in matrices.items()} | state
 
@@ -85,10 +120,10 @@ def rename_to_theirs(family: Family, config: Config, state: State) -> State:
     """Our tensors under their names."""
     state, theirs = family.fill(config, state), {}
     rows = family.rows(config)
-    _account(f"a {family.name} layout has no place for", set(state) - {part for row in rows for part in row.parts})
+    _account("place", family, set(state) - {part for row in rows for part in row.parts})
     for row in rows:
-        tensor = torch.cat([state[part] for part in row.parts])
-        theirs[row.theirs] = (tensor.T if row.transposed else tensor).contiguous()
+        name = row.theirs.removeprefix(family.prefix) if config.head == "none" else row.theirs
+        theirs[name] = row.write([state[part] for part in row.parts])
     return theirs
 
 
@@ -96,33 +131,63 @@ def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]
     """Their tensors under our names, as `Transformer(config).load_state_dict` takes them."""
     rows = family.rows(config)
     known = {row.theirs for row in rows}
-    _account(f"these weights are no whole {family.name}: missing", known - set(tensors))
-    strange = {name for name in set(tensors) - known if not re.search(family.ignored, name)}
-    _account(f"these weights are no {family.name} that qkv knows: there is also", strange)
+    _account("missing", family, known - set(tensors))
+    _account("extra", family, {name for name in set(tensors) - known if not re.search(family.ignored, name)})
     ours: State = {}
     for row in rows:
-        tensor = tensors[row.theirs].T if row.transposed else tensors[row.theirs]
-        ours |= dict(zip(row.parts, tensor.chunk(len(row.parts)), strict=True))
-    if config.tied:
+        ours |= row.read(tensors[row.theirs])
+    if config.tied and config.head != "none":
         ours["head.weight"] = ours["embedding.weight"]
+    for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
+        table = f"{side}.0.attention.position.table"  # one for all layers of a side
+        ours |= {f"{side}.{i}.attention.position.table": ours[table] for i in range(layers) if table in ours}
     return ours
+
+
+class Respelled(Mapping[str, Tensor]):
+    """The same tensors under other names, none of them touched before it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], names: dict[str, str]) -> None:
+        self.tensors, self.names = tensors, names
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[self.names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def respelled(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Names as the whole model has them, where a file is of the bare one, or as old as BERT and says gamma and beta."""
+    bare = not any(name.startswith(family.prefix) for name in tensors)
+    names = {}
+    for name in tensors:
+        new = re.sub(r"(LayerNorm\.)beta$", r"\1bias", re.sub(r"(LayerNorm\.)gamma$", r"\1weight", name))
+        names[family.prefix + new if bare and not re.search(family.head, new) else new] = name
+    return Respelled(tensors, names)
 
 
 def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
     for name, value in wanted.items():
         if theirs.get(name, value) != value:
-            raise ValueError(f"{name} is {theirs[name]!r} in this config.json: qkv reads it with {value!r} only")
+            raise Problem("model.family.insist", name=name, value=repr(theirs[name]), wanted=repr(value))
 
 
 def word_of(theirs: str, words: dict[str, str]) -> str:
     """Our word for one of theirs, from a table ours -> theirs."""
     for ours, word in words.items():
-        if word == theirs:
+        if word == SAME.get(theirs, theirs):
             return ours
-    raise ValueError(f"the activation {theirs!r} has no word in qkv: it knows {', '.join(words.values())}")
+    raise Problem("model.family.activation", word=theirs, known=all_of(words.values()))
 
 
-def _account(what: str, names: Iterable[str]) -> None:
+def _account(what: str, family: Family, names: Iterable[str]) -> None:
     if names := sorted(names):
-        raise ValueError(f"{what} {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else ""))
+        few, more = all_of(names[:5]), len(names) - 5
+        if more > 0:
+            few = Both(f"{few.english} and {more} more", f"{few.chinese}，以及另外 {more} 个")
+        raise Problem(f"model.family.{what}", family=family.name, names=few)

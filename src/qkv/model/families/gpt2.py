@@ -1,11 +1,14 @@
 """GPT-2: a decoder with learned positions, norms before each part, q, k and v in one matrix."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..config import Config
-from .family import Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+from torch import Tensor
 
-ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
+from ..config import Config
+from .family import PLAIN, Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+
+ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu", "relu2": "relu2"}
 HOLDS: dict[str, tuple[Any, ...]] = dict(
     kind=("decoder",),
     position=("learned",),
@@ -18,6 +21,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     embedding_scale=(1.0,),
     embedding_norm=(False,),
     head=("linear",),
+    **PLAIN,
 )
 
 
@@ -41,7 +45,7 @@ def write(config: Config) -> dict[str, Any]:
     )
 
 
-def read(theirs: dict[str, Any]) -> Config:
+def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     insist(theirs, dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False))
     return Config(
@@ -87,4 +91,5 @@ def fill(config: Config, state: State) -> State:
 
 
 # Published files also hold each layer's causal mask, and may repeat the embedding as the head.
-GPT2 = Family("GPT-2", ("gpt2",), HOLDS, plain_heads, write, read, rows, fill, r"\.attn\.(masked_)?bias$|^lm_head\.")
+IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\."
+GPT2 = Family("GPT-2", ("gpt2",), HOLDS, plain_heads, write, read, rows, fill, IGNORED, "transformer.", r"^lm_head\.")

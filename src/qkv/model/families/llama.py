@@ -1,11 +1,15 @@
 """LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..config import Config
-from .family import Family, Row, insist, linear, word_of
+from torch import Tensor
 
-ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu"}
+from ...words import Both, Problem, all_of
+from ..config import Config
+from .family import PLAIN, Family, Row, insist, linear, need, word_of
+
+ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
 CLASSES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -23,6 +27,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     embedding_scale=(1.0,),
     embedding_norm=(False,),
     head=("linear",),
+    **PLAIN,
 )
 # Rotary scaling: our word for the kind -> our name of each number -> theirs.
 SCALING = {
@@ -53,14 +58,17 @@ def member(config: Config) -> str:
     return "mistral" if config.window is not None or config.width % config.n_head else "llama"
 
 
-def obstacles(config: Config) -> list[str]:
+def obstacles(config: Config) -> list[Both]:
     """Qwen3 and Mistral have no biases; with them, no norm on q and k and no window."""
     if config.bias and config.qk_norm is not None:
-        return [f"bias=False, or qk_norm=None (here {config.bias!r} and {config.qk_norm!r})"]
+        either = Both("bias=False, or qk_norm=None", "bias=False 或 qk_norm=None")
+        return [need(either, repr(config.bias), repr(config.qk_norm))]
+    english, chinese = "bias=False or bias='qkv', or", "bias=False、bias='qkv' 或"
     if config.bias is True and config.window is not None:
-        return [f"bias=False or bias='qkv', or window=None (here True and {config.window})"]
+        return [need(Both(f"{english} window=None", f"{chinese} window=None"), True, config.window)]
     if config.bias is True and config.width % config.n_head:
-        return [f"bias=False or bias='qkv', or heads that divide the width (here True, {config.n_head} heads)"]
+        either = Both(f"{english} heads that divide the width", f"{chinese}能整除宽度的头数")
+        return [need(either, True, f"n_head={config.n_head}")]
     return []
 
 
@@ -114,7 +122,7 @@ def write_rotary(config: Config) -> dict[str, Any]:
     )
 
 
-def read(theirs: dict[str, Any]) -> Config:
+def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
     width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
@@ -164,7 +172,7 @@ def read_window(theirs: dict[str, Any]) -> int | None:
     if window is None or not any(slides):
         return None
     if not all(slides):
-        raise ValueError(f"only {sum(slides)} of {n_layer} layers have a window: qkv reads a window that all share")
+        raise Problem("model.family.windows", some=sum(slides), all=n_layer)
     return window - 1
 
 
@@ -177,10 +185,10 @@ def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
     if kind == "default":
         return base, None
     if kind not in SCALING:
-        raise ValueError(f"rotary scaling {kind!r} has no word in qkv: it knows {', '.join(SCALING)}")
+        raise Problem("model.family.rotary", kind=kind, known=all_of(SCALING))
     ours = {name: told.pop(word) for name, word in SCALING[kind].items() if told.get(word) is not None}
     if strange := sorted(name for name, value in told.items() if value is not None):
-        raise ValueError(f"rotary scaling {kind!r} with {', '.join(strange)} is more than qkv knows")
+        raise Problem("model.family.rotary.more", kind=kind, names=all_of(strange))
     return base, {"kind": kind, **ours}
 
 
@@ -204,6 +212,7 @@ def rows(config: Config) -> list[Row]:
 
 
 # Old files hold the rotary angles, and a tied head may be repeated.
+IGNORED = r"rotary_emb\.inv_freq$|^lm_head\."
 LLAMA = Family(
-    "LLaMA", tuple(CLASSES), HOLDS, obstacles, write, read, rows, ignored=r"rotary_emb\.inv_freq$|^lm_head\."
+    "LLaMA", tuple(CLASSES), HOLDS, obstacles, write, read, rows, ignored=IGNORED, prefix="model.", head=r"^lm_head\."
 )

@@ -1,0 +1,134 @@
+"""qkv chat: talk with an instruct model."""
+
+import argparse
+import sys
+from typing import Any
+
+from ..words import Problem, both, say
+from .opening import Pace, model_arguments, open_model
+
+EXAMPLES = [
+    "qkv chat --model smollm2",
+    'qkv chat "What is the capital of France?" --model smollm2',
+    'qkv chat "Tell me a joke." --model model.gguf --system "You are a pirate." --temperature 0.8',
+]
+DEFAULT = "smollm2"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add("text", nargs="?", help=both("one question; without it, a conversation", "一个问题；不给则开始对话"))
+    model_arguments(parser)
+    add("--system", metavar="TEXT", help=both("how it should behave", "系统提示：它该怎样表现"))
+    add(
+        "--most",
+        type=int,
+        default=400,
+        metavar="N",
+        help=both("tokens per answer (400)", "每次回答最多多少词元（400）"),
+    )
+    add(
+        "--temperature",
+        type=float,
+        default=0.2,
+        metavar="T",
+        help=both("0 takes the likeliest each time (0.2)", "0 表示每次取最可能的（0.2）"),
+    )
+    add(
+        "--top-p",
+        type=float,
+        default=0.9,
+        metavar="P",
+        help=both("only the likeliest that make up this share (0.9)", "只在累计概率达到 P 的里选（0.9）"),
+    )
+    add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
+    add(
+        "--int8",
+        action="store_true",
+        help=both("weights in 8 bits: faster, a little less exact", "权重用 8 位：更快，略欠精确"),
+    )
+    add("--quiet", action="store_true", help=both("only the answers, without the speed", "只输出回答，不显示速度"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """One answer, or a conversation until the input ends."""
+    model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
+    if tokenizer.template is None:
+        raise Problem("problem.chat.template", model=options.model)
+    talk = Talk(model, tokenizer, options)
+    if options.text is not None:
+        talk.answer(options.text)
+        return
+    if sys.stdin.isatty():
+        print(say("chat.begin", model=options.model or DEFAULT))
+    while (said := _ask()) is not None:
+        if said == "/new":
+            talk.forget()
+        elif said == "/quit":
+            return
+        elif said:
+            talk.answer(said)
+
+
+def _ask() -> str | None:
+    """The next line; None at the end of the input."""
+    try:
+        return input("> " if sys.stdin.isatty() else "").strip()
+    except EOFError:
+        return None
+
+
+class Talk:
+    """A conversation: what was said so far, as messages."""
+
+    def __init__(self, model: Any, tokenizer: Any, options: argparse.Namespace) -> None:
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+        self.messages: list[dict[str, str]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        system = self.options.system
+        self.messages = [] if system is None else [{"role": "system", "content": system}]
+
+    def answer(self, said: str) -> None:
+        """Print the answer as it comes; Ctrl-C ends the answer, not the conversation."""
+        from ..model.generate import stream
+
+        self.messages.append({"role": "user", "content": said})
+        ids = self._prompt()
+        options, pace = self.options, Pace(len(ids))
+        pieces: list[str] = []
+        coming = stream(
+            self.model,
+            self.tokenizer,
+            ids,
+            most=options.most,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            on_token=pace,
+        )
+        try:
+            for piece in coming:
+                pieces.append(piece)
+                print(piece, end="", flush=True)
+        except KeyboardInterrupt:
+            if options.text is not None:
+                raise
+        print()
+        self.messages.append({"role": "assistant", "content": "".join(pieces)})
+        if not options.quiet:
+            pace.tell()
+
+    def _prompt(self) -> list[int]:
+        """The conversation as tokens; the oldest turns are forgotten when it outgrows the model's context."""
+        room = self.model.config.context - self.options.most
+        while len(ids := self.tokenizer.chat(self.messages)) > room:
+            first = next((i for i, message in enumerate(self.messages[:-1]) if message["role"] != "system"), None)
+            if first is None:
+                raise Problem("problem.chat.long", tokens=len(ids), room=max(room, 0), most=self.options.most)
+            del self.messages[first : first + 2]
+            print(say("chat.forgot"), file=sys.stderr)
+        return ids

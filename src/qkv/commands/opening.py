@@ -1,0 +1,86 @@
+"""What the verbs that use a model share: how it is named, opening it, and refusing one of the wrong kind."""
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from ..words import Problem, both, say
+
+KINDS = {"generate": "decoder", "chat": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
+
+
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    """--model and --yes."""
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help=both(
+            "a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)",
+            "训练得到的文件夹、Hugging Face 文件夹、.gguf 文件，或名字（见 qkv models）",
+        ),
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help=both("fetch the model first if it is named and not here", "模型不在本机时先下载"),
+    )
+
+
+def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
+    """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it."""
+    if name is None:
+        raise Problem("problem.model.none")
+    if yes:
+        fetch(name)
+    from ..model.weights import load
+
+    model, tokenizer = load(name)
+    kind = model.config.kind
+    if verb in KINDS and kind != KINDS[verb]:
+        raise Problem("problem.model.kind", model=name, kind=kind, verb=f"qkv {verb}", needed=KINDS[verb])
+    if int8:
+        from ..model.quantise import quantise
+
+        quantise(model)
+    return model, tokenizer
+
+
+def fetch(name: str) -> None:
+    """Get a named model if it isn't here, with a progress bar; anything that isn't a name is left alone."""
+    from pathlib import Path
+
+    from .. import store
+    from .progress import bar
+
+    if Path(name).exists() or store.path(name) is not None:
+        return
+    print(both(f"fetching {name} …", f"正在下载 {name} …"), file=sys.stderr)
+    with bar(name) as progress:
+        store.get(name, progress)
+
+
+def need_text(text: str | None, example: str) -> str:
+    """The text, or a sentence that shows how to give one."""
+    if text is None or not text.strip():
+        raise Problem("problem.text.none", example=example)
+    return text
+
+
+class Pace:
+    """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
+
+    def __init__(self, prompt: int) -> None:
+        self.prompt, self.made, self.begun, self.first = prompt, 0, time.perf_counter(), 0.0
+
+    def __call__(self, token: int) -> None:
+        self.first = self.first or time.perf_counter() - self.begun
+        self.made += 1
+
+    def tell(self) -> None:
+        """One line."""
+        after = time.perf_counter() - self.begun - self.first
+        speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
+        reading = self.prompt / max(self.first, 1e-9)
+        numbers = dict(prompt=self.prompt, before=self.first, made=self.made)
+        print(say("generate.speed", **numbers, reading=f"{reading:.0f}", speed=f"{speed:.1f}"), file=sys.stderr)

@@ -1,0 +1,452 @@
+"""What a page carries of a trace, and what fits: tokens, a small picture of every head, then q, k and v.
+
+Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
+they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
+q and k of the layers asked for, else of all, the most telling first; v in the same order. Most telling are the layers
+where a head links the two words of `focus` most strongly or, without a focus, where a head's queries give the largest
+share to a single token on average (first, special and own token left out).
+
+B batch, H heads, G key/value heads, N queries, M keys, D head width.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..attention.attend import Call
+from ..attention.rules import Band, Full, Padding
+from ..tracing.file import _distances
+from ..tracing.maps import Head, _cells, head_of
+from ..tracing.tokens import Tokens, show
+from ..tracing.trace import Trace
+from ..words import Problem
+
+BINS = 64  # cells along each side of a small picture, at most
+PICTURES = 6_000_000  # bytes of all of them before packing
+DENSE = 1 << 26  # cells of a mask that has no words
+BIAS = 1 << 19  # numbers of a bias that isn't one of distances
+SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
+
+
+Link = tuple[int, int, float] | None  # from, to, weight
+Progress = Callable[[int, int], None]  # heads done, of all
+
+
+@dataclass
+class Carried:
+    """What a page carries: its header, and packed blocks by name."""
+
+    room: int
+    header: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
+
+    def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
+        """Keep an array, unless there is no room for it."""
+        block, dtype = pack(array)
+        told = {"id": name, "shape": list(array.shape), "dtype": dtype}
+        cost = len(block) + len(name) + 100
+        if cost > self.room and not must:
+            return None
+        self.room -= cost
+        self.blocks[name] = block
+        return told
+
+    def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
+        """The same for what many layers have in common."""
+        key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
+        if key in self.names:
+            known = self.names[key]
+            return {"id": known, "shape": list(array.shape), "dtype": _dtype(array)}
+        told = self.add(name, array)
+        if told is not None:
+            self.names[key] = name
+        return told
+
+
+def carry(
+    trace: Trace,
+    room: int,
+    layers: Sequence[int] | None = None,
+    focus: tuple[int | str, int | str] | None = None,
+    lang: str | None = None,
+    progress: Progress | None = None,
+) -> Carried:
+    """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
+    for layer in layers or ():
+        most = max(trace.n_layer(part) for part in trace.parts)
+        if not 0 <= layer < most:
+            raise Problem("trace.layer", layer=layer, last=most - 1)
+    found = None if focus is None else _focus(trace, focus)
+    carried = Carried(room)
+    numbers, listed = _token_lists(trace)
+    tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
+    kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
+
+    pictures = sum(call.q.shape[0] * call.q.shape[1] for calls in trace.calls.values() for call in calls)
+    bins = max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, pictures)
+
+    parts: list[dict[str, Any]] = []
+    telling: dict[tuple[str, int], float] = {}
+    for part in trace.parts:
+        seen = _look(trace, part, bins, tick)  # item → layer → head
+        for layer in range(trace.n_layer(part)):
+            telling[part, layer] = max(one.telling for item in seen for one in item[layer])
+        stack = np.stack([[one.picture for heads in item for one in heads] for item in seen])
+        first = trace.calls[part][0]
+        n, m = first.q.shape[2], first.k.shape[2]
+        parts.append(
+            dict(
+                name=part,
+                n=n,
+                m=m,
+                queries=numbers[part, False],
+                keys=numbers[part, True],
+                layers=[_layer(call) for call in trace.calls[part]],
+                thumbs=dict(
+                    stored=carried.add(f"{part}.thumbs", stack, must=True), tall=-(-n // bins), wide=-(-m // bins)
+                ),
+                links=[[[one.link for one in heads] for heads in item] for item in seen],
+            )
+        )
+    if found is not None:
+        top = trace.find(found["query"], found["key"], part=found["part"], most=10**6)
+        # Layers of other parts follow, by what they do themselves.
+        telling |= {(found["part"], layer): 1 + share for layer, _, share in reversed(top)}
+        found["top"] = [(layer, head, round(share, 6)) for layer, head, share in top[:10]]
+    carried.header = dict(
+        model=trace.model,
+        text=text_of(trace),
+        lang=lang,
+        precision=None,
+        bins=bins,
+        tokens=kept,
+        parts=parts,
+        focus=found,
+        first=None,
+    )
+    # What a layer's line in the header will grow by is less than this.
+    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(telling)
+    _tensors(trace, carried, _order(trace, layers, telling))
+    carried.header["first"] = _first(trace, carried.header)
+    return carried
+
+
+def _look(trace: Trace, part: str, bins: int, tick: Callable[[], None]) -> list[list[list[Survey]]]:
+    """Every head of a part looked at once: item → layer → head."""
+    seen: list[list[list[Survey]]] = []
+    for item in range(trace.calls[part][0].q.shape[0]):
+        seen.append([])
+        told = _told(trace, part, item)
+        for call in map(_plain, trace.calls[part]):
+            seen[-1].append([])
+            for head in range(call.q.shape[1]):
+                seen[-1][-1].append(survey(head_of(call, item, head), bins, told, part != "cross"))
+                tick()
+    return seen
+
+
+def _first(trace: Trace, header: dict[str, Any]) -> dict[str, Any]:
+    """What the page opens at: the strongest head of the focus, else the strongest link between two words apart."""
+    found = header["focus"]
+    if found is not None:
+        layer, head, _ = found["top"][0]
+        return {key: found[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
+    best: tuple[tuple[bool, bool, float], dict[str, Any]] | None = None
+    for part in header["parts"]:
+        asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
+        for layer, heads in enumerate(part["links"][0]):
+            for head, link in enumerate(heads):
+                i, j, share = link or (0, 0, 0.0)
+                apart = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and asking[i] != asked[j]
+                words = all(any(c.isalnum() for c in text) for text in (asking[i], asked[j]))
+                rank = part["layers"][layer]["q"] is not None, apart and words, share
+                if best is None or rank > best[0]:
+                    best = rank, dict(part=part["name"], item=0, layer=layer, head=head, query=i, key=j)
+    assert best is not None
+    return best[1]
+
+
+def _characters(tokens: Tokens) -> list[str]:
+    """What each token says, whole characters for parts of them."""
+    return [text.strip() for text, first, end in tokens.whole for _ in range(first, end)]
+
+
+def _order(trace: Trace, layers: Sequence[int] | None, telling: dict[tuple[str, int], float]) -> list[tuple[str, int]]:
+    """Every layer, those to be carried first in front."""
+    asked = set(layers or ())
+    every = [(part, layer) for part in trace.parts for layer in range(trace.n_layer(part))]
+    return sorted(every, key=lambda at: (at[1] not in asked, -telling.get(at, 0.0), at[1]))
+
+
+def _tensors(trace: Trace, carried: Carried, order: Iterable[tuple[str, int]]) -> None:
+    """q and k of as many layers as fit, in that order, then v."""
+    told = {part["name"]: part["layers"] for part in carried.header["parts"]}
+    error, kinds, whole = 0.0, set[str](), []
+    for part, layer in order:
+        call = _plain(trace.calls[part][layer])
+        name, into = f"{part}.{layer}", told[part][layer]
+        mask = _mask(name, call, carried)
+        bias = _bias(name, call, carried)
+        if mask is None or bias is False:
+            continue
+        dtype, off = _precision(call)
+        before = carried.room
+        stored = [carried.add(f"{name}.{what}", getattr(call, what).numpy().astype(dtype)) for what in "qk"]
+        if None in stored:  # all or nothing
+            for what in "qk":
+                carried.blocks.pop(f"{name}.{what}", None)
+            carried.room = before
+            continue
+        into.update(q=stored[0], k=stored[1], mask=mask, bias=bias)
+        error, kinds = max(error, off), kinds | {np.dtype(dtype).name}
+        whole.append((part, layer))
+    for part, layer in whole:
+        v = _plain(trace.calls[part][layer]).v.numpy()
+        half = np.abs(v).max(initial=0.0) < 6e4
+        told[part][layer]["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
+    if whole:
+        carried.header["precision"] = dict(dtype=" / ".join(sorted(kinds)), error=_rounded_up(error))
+
+
+def pack(array: np.ndarray) -> tuple[str, str]:
+    """An array as text: its bytes plane by plane (all first bytes, then all second), deflated, in base64.
+
+    >>> pack(np.arange(3, dtype=np.uint8))
+    ('eJxjYGQCAAAHAAQ=', 'u1')
+    """
+    dtype = _dtype(array)
+    size = array.dtype.itemsize
+    planes = array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, size).T.tobytes()
+    # Floats have no repetitions to look for, only bytes that are commoner than others.
+    strategy = zlib.Z_DEFAULT_STRATEGY if size == 1 else zlib.Z_HUFFMAN_ONLY
+    packer = zlib.compressobj(6 if size == 1 else 1, zlib.DEFLATED, 15, 9, strategy)
+    return base64.b64encode(packer.compress(planes) + packer.flush()).decode(), dtype
+
+
+def _dtype(array: np.ndarray) -> str:
+    return {"float16": "f2", "float32": "f4", "uint8": "u1"}[array.dtype.name]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one look at all of a head gives: a small picture, its largest link, how much it concentrates."""
+
+    picture: np.ndarray  # √weight · 255, the largest weight of each cell
+    link: Link
+    telling: float  # the largest weight of a row, on average
+
+
+def survey(head: Head, bins: int, open_: tuple[Tensor, Tensor], own: bool) -> Survey:
+    """One pass over all weights, block by block. `open_`: 1 for queries and keys that links are told of, else 0."""
+    n, m = head.n, head.m
+    tall, wide = -(-n // bins), -(-m // bins)
+    picture = torch.zeros(-(-n // tall), -(-m // wide))
+    step = max(1, (1 << 20) // max(m, 1) // tall) * tall  # blocks that fit a processor's cache
+    link: Link = None
+    total = 0.0
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        cols = head.reach(rows) or slice(0, m)
+        if cols.start >= cols.stop:
+            continue
+        begin = cols.start // wide * wide
+        shares = head._share(head.scores(rows, slice(begin, cols.stop)))
+        cells = _cells(_cells(shares, wide, 1, "max"), tall, 0, "max")
+        at = start // tall, begin // wide
+        picture[at[0] : at[0] + cells.shape[0], at[1] : at[1] + cells.shape[1]] = cells
+        shares *= open_[1][begin : cols.stop]
+        offset = start + m - n - begin
+        if own and -shares.shape[0] < offset < shares.shape[1]:
+            shares.diagonal(offset).zero_()
+        most, where = shares.max(1)
+        most *= open_[0][rows]
+        total += float(most.sum())
+        i = int(most.argmax())
+        if float(most[i]) > (link[2] if link else 1e-4):
+            link = start + i, begin + int(where[i]), round(float(most[i]), 5)
+    small = (picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
+    return Survey(small, link, total / max(n, 1))
+
+
+def _told(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
+    """0 for special tokens and, among the keys of self-attention, the first one, which takes what is left over."""
+    asking, asked = (1 - torch.tensor(trace.tokens(part, item, keys=keys).special).float() for keys in (False, True))
+    if part != "cross":
+        asked[:1] = 0
+    return asking, asked
+
+
+def _precision(call: Call) -> tuple[type[np.floating], float]:
+    """float16 for q and k if weights stay exact, measured on rows of every head; and how exact."""
+    n = call.q.shape[2]
+    rows = sorted({round(i * (n - 1) / 15) for i in range(16)}) if n > 1 else [0]
+    halved = replace(call, q=call.q.half().float(), k=call.k.half().float())
+    error = 0.0
+    for item in range(call.q.shape[0]):
+        for head in range(call.q.shape[1]):
+            exact, rough = (head_of(one, item, head).weights(rows) for one in (call, halved))
+            off = float((exact - rough).abs().max())
+            error = max(error, off if math.isfinite(off) else 1.0)
+    return (np.float16, error) if error <= EXACT else (np.float32, 1e-6)
+
+
+def _rounded_up(error: float) -> str:
+    """
+    >>> _rounded_up(0.00034), _rounded_up(0.0012), _rounded_up(0.0)
+    ('0.0005', '0.002', '0.000001')
+    """
+    for exponent in range(-6, 0):
+        for digit in (1, 2, 5):
+            if error <= digit * 10.0**exponent:
+                return f"{digit * 10.0**exponent:.{-exponent}f}"
+    return "1"
+
+
+def _plain(call: Call) -> Call:
+    """The same call in float32 on the CPU, apart from any gradient."""
+
+    def plain(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor.detach().float().cpu()
+
+    q, k, v = (tensor.detach().float().cpu() for tensor in (call.q, call.k, call.v))
+    return replace(call, q=q, k=k, v=v, bias=plain(call.bias), sinks=plain(call.sinks))
+
+
+def _layer(call: Call) -> dict[str, Any]:
+    return dict(
+        heads=call.q.shape[1],
+        groups=call.k.shape[1],
+        scale=call.scale,
+        softcap=call.softcap,
+        sinks=None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist(),
+        mask=[],
+        bias=None,
+        q=None,
+        k=None,
+        v=None,
+    )
+
+
+def _mask(name: str, call: Call, carried: Carried) -> list[list[Any]] | None:
+    """The mask in words, or as bits where it has none; None where those are too many."""
+    batch, _, n, _ = call.q.shape
+    m = call.k.shape[2]
+    found: list[list[Any]] = []
+    for i, rule in enumerate(call.mask.terms()):
+        if isinstance(rule, Band):
+            found.append(["band", rule.left, rule.right])
+        elif isinstance(rule, Padding) and rule.lengths is not None:
+            found.append(["lengths", [int(length) for length in rule.lengths]])
+        elif not isinstance(rule, Full):
+            # Padding is the same for every query: one row of bits.
+            rows = slice(0, 1) if isinstance(rule, Padding) else slice(0, n)
+            if (rows.stop - rows.start) * m > DENSE:
+                return None
+            allowed = np.asarray(rule.tensor(n, m, batch=batch, heads=call.q.shape[1], rows=rows).cpu())
+            allowed = np.broadcast_to(allowed, (*allowed.shape[:2], rows.stop - rows.start, m))
+            told = carried.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
+            if told is None:
+                return None
+            found.append(["dense", told])
+    return found
+
+
+def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | None:
+    """The bias as a table over distances, or written out; False where it is too large for that."""
+    if call.bias is None:
+        return None
+    distances = _distances(call.bias)
+    if distances is not None:
+        told = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
+        return False if told is None else dict(kind="distances", table=told)
+    table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+    if table.numel() > BIAS:
+        return False
+    told = carried.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
+    return False if told is None else dict(kind="dense", table=told)
+
+
+def _focus(trace: Trace, focus: tuple[int | str, int | str]) -> dict[str, Any]:
+    """Where the two words are: in the first part that has both."""
+    problem: Problem | None = None
+    for part in trace.parts:
+        try:
+            query, key = trace.place(focus[0], part), trace.place(focus[1], part, keys=True)
+        except Problem as raised:
+            if problem is None or problem.key == "trace.word.absent":
+                problem = raised
+            continue
+        return dict(part=part, item=0, query=query, key=key)
+    assert problem is not None
+    raise problem
+
+
+def _token_lists(trace: Trace) -> tuple[dict[tuple[str, bool], list[int]], list[dict[str, Any]]]:
+    """Every list of tokens once, and which list each side of each part has."""
+    listed: list[dict[str, Any]] = []
+    places: dict[Tokens, int] = {}
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for part in trace.parts:
+        for keys in (False, True):
+            for tokens in (trace.keys if keys else trace.queries)[part]:
+                if tokens not in places:
+                    places[tokens] = len(listed)
+                    special = [i for i, told in enumerate(tokens.special) if told]
+                    listed.append(
+                        dict(
+                            labels=_labels(tokens),
+                            special=special,
+                            words=[(_visible(word), first, end) for word, first, end in tokens.words],
+                        )
+                    )
+                numbers.setdefault((part, keys), []).append(places[tokens])
+    return numbers, listed
+
+
+def _labels(tokens: Tokens) -> list[str]:
+    """A label per token; those that are parts of one character are that character, numbered.
+
+    >>> _labels(Tokens(("<E6><88>", "<91>", "a", "\u200d"), whole=(("我", 0, 2), ("a", 2, 3), ("\u200d", 3, 4))))
+    ['我₁', '我₂', 'a', 'U+200D']
+    """
+    labels = [_visible(label) for label in tokens.shown]
+    for text, first, end in tokens.whole:
+        if end - first > 1:
+            labels[first:end] = (_visible(show(text)) + str(i + 1).translate(SUBSCRIPT) for i in range(end - first))
+    return labels
+
+
+def _visible(label: str) -> str:
+    """The same, but signs that show nothing by themselves (a joiner, a line separator) by their number."""
+    if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
+        return label
+    return " ".join(f"U+{ord(c):04X}" for c in label)
+
+
+def text_of(trace: Trace, most: int = 1500) -> str:
+    """The text, or where only ids were given what the tokens say; the beginning of a long one."""
+    tokens = trace.tokens(trace.parts[-1], keys=True)
+    text = re.sub(r"\s*\n\s*", "\n", (trace.text or "".join(piece for piece, _, _ in tokens.whole[:most])).strip())
+    return text if len(text) <= most else text[:most].rstrip() + " …"

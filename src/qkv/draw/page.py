@@ -1,0 +1,136 @@
+"""One offline HTML file to look into a trace: it carries q, k and v, and computes every map itself.
+
+    page(trace, "attention.html", focus=("it", "cat"))
+
+Size grows with n, never with n², and stays within LIMIT at any length: carry.py decides what fits, and the page says which
+layers are whole and which are there as an overview only.
+
+The page makes no request: its own policy forbids any. The elements are the ES modules in static/, put into one script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html as escaping
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from ..tracing.trace import Trace
+from ..words import language, say
+from .carry import Progress, carry, text_of
+
+LIMIT = 36_000_000  # bytes of a page
+NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
+# In the order that a reader, and the one script, needs them.
+MODULES = "strings dom state data attention view colour top overview lines steps map main".split()
+
+
+def page(
+    trace: Trace,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    layers: Sequence[int] | None = None,
+    focus: tuple[int | str, int | str] | None = None,
+    lang: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Write the page of a trace; gives where.
+
+    `layers`: those to carry whole where not all fit. `focus`: two words, the heads that link them come first. `lang`: "en"
+    or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many.
+    """
+    path = Path(path)
+    made = html(trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(made, encoding="utf-8")
+    return path
+
+
+def html(
+    trace: Trace,
+    *,
+    title: str | None = None,
+    layers: Sequence[int] | None = None,
+    focus: tuple[int | str, int | str] | None = None,
+    lang: str | None = None,
+    limit: int = LIMIT,
+    progress: Progress | None = None,
+) -> str:
+    """The same as a text, of at most `limit` bytes."""
+    spoken = None if lang is None else language(lang)
+    shell = _shell(title or trace.model or say("draw.page.title", spoken or "en"), spoken or "en", trace)
+    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress)
+    header = json.dumps(carried.header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    blocks = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in carried.blocks.items())
+    head, script = shell
+    # The script stands before the numbers and doesn't wait for them: the page is drawn while the file is being read.
+    told = f'<script type="application/json" id="qkv-header">{header}</script>\n'
+    return head + told + script + "".join(blocks) + "</body>\n</html>\n"
+
+
+def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:
+    """The page inside a frame of its own, as notebooks show it: what it says can't touch the notebook."""
+    inside = escaping.escape(html(trace, limit=limit), quote=True)
+    return (
+        f'<iframe srcdoc="{inside}" title="{escaping.escape(trace.model or "qkv")}" sandbox="allow-scripts" '
+        f'style="width: 100%; height: {height}px; border: 0" loading="lazy"></iframe>'
+    )
+
+
+@cache
+def _script() -> str:
+    """The modules as one: they name each other's things as they are, so imports and exports only have to go."""
+    pieces = []
+    for name in MODULES:
+        source = (files(__package__) / "static" / f"{name}.js").read_text(encoding="utf-8")
+        source = re.sub(r"^import [^;]*;\n", "", source, flags=re.MULTILINE)
+        pieces.append(re.sub(r"^export ", "", source, flags=re.MULTILINE))
+    return _safe("\n".join(pieces))
+
+
+@cache
+def _style() -> str:
+    return (files(__package__) / "static" / "style.css").read_text(encoding="utf-8")
+
+
+def _safe(script: str) -> str:
+    return re.sub("</(script)", r"<\\/\1", script, flags=re.IGNORECASE)
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _shell(title: str, lang: str, trace: Trace) -> tuple[str, str]:
+    """What stands before and after the data. Only the scripts written here may run, and nothing may be fetched."""
+    main = _script()
+    old = _safe("""if (!("DecompressionStream" in window)) document.getElementById("qkv-old").hidden = false;""")
+    policy = f"default-src 'none'; script-src {_hash(main)} {_hash(old)}; style-src 'unsafe-inline'; img-src data:"
+    told = [escaping.escape(say("draw.page.old", spoken)) for spoken in ("en", "zh")]
+    off = [escaping.escape(say("draw.page.noscript", spoken)) for spoken in ("en", "zh")]
+    text = escaping.escape(text_of(trace))
+    head = f"""<!doctype html>
+<html lang="{"zh-CN" if lang == "zh" else "en"}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="qkv">
+<link rel="icon" href="data:,">
+<title>{escaping.escape(title)}</title>
+<style>
+{_style()}</style>
+</head>
+<body>
+<div id="qkv-still" class="still"><h1><bdi>{escaping.escape(title)}</bdi></h1><blockquote dir="auto">{text}</blockquote></div>
+<p id="qkv-old" hidden>{told[0]}<br><span lang="zh-CN">{told[1]}</span></p>
+<noscript><p>{off[0]}<br><span lang="zh-CN">{off[1]}</span></p></noscript>
+<script>{old}</script>
+"""
+    return head, f'<script type="module" async>{main}</script>\n'

@@ -1,0 +1,263 @@
+"""Figures by matplotlib: one head, all heads of a layer, all heads of a model, an alignment; PNG, SVG or PDF by the name.
+
+Pairs that a mask hides are hatched, not just dark. Chinese labels use any CJK font that is installed, or the one that
+comes with `pip install qkv[fonts]`. No pyplot, so no window and no state: a figure is an object that can be saved.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..words import both
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..tracing.trace import Trace
+
+COLOURS = "Blues"
+MOST_LABELS = 64
+# Fonts with 汉字 that systems carry: Linux, Windows, macOS.
+CJK_FONTS = (
+    "Noto Sans SC",
+    "Noto Sans CJK SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Heiti SC",
+    "Arial Unicode MS",
+    "Droid Sans Fallback",
+)
+
+
+def heatmap(
+    weights: ArrayLike,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    *,
+    allowed: ArrayLike | None = None,
+    title: str | None = None,
+    lang: str | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """Anyone's map with its tokens: rows ask, columns are looked at. Saved to `path` if there is one."""
+    table = np.asarray(weights, dtype=np.float64)
+    if table.ndim != 2:
+        raise ValueError(f"the map is {table.shape}: give one matrix, (queries, keys)")
+    keys = queries if keys is None and table.shape[0] == table.shape[1] else keys
+    for what, labels, size in (("queries", queries, table.shape[0]), ("keys", keys, table.shape[1])):
+        if labels is not None and len(labels) != size:
+            raise ValueError(f"there are {len(labels)} names of {what} for {size}: give one each")
+    n, m = table.shape
+    size = (min(max(0.32 * m + 1.6, 3.6), 13), min(max(0.32 * n + 1.4, 3.2), 13))
+    figure = _figure(size, [*(queries or ()), *(keys or ()), title or ""])
+    axes = figure.add_subplot()
+    image = _paint(axes, table, allowed, top=max(float(table.max(initial=0)), 1e-9))
+    _label(axes, queries, keys)
+    axes.set_xlabel(both("is looked at (key)", "被看的词（键）", lang))
+    axes.set_ylabel(both("looks (query)", "看的词（查询）", lang))
+    if title:
+        axes.set_title(title, fontsize=11, loc="left")
+    figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
+    return _save(figure, path)
+
+
+def head(
+    trace: Trace,
+    layer: int,
+    head: int,
+    *,
+    words: bool = False,
+    part: str | None = None,
+    batch: int = 0,
+    lang: str | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """One head; a long text is pooled to 512 cells a side."""
+    part = part or trace.parts[0]
+    queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
+    title = f"{trace.model} · {part} {layer}.{head}".strip(" ·")
+    if max(len(queries), len(keys)) > 512:
+        return heatmap(trace.map(layer, head, bins=512, part=part, batch=batch), title=title, lang=lang, path=path)
+    table = trace.map(layer, head, words=words, part=part, batch=batch)
+    if words:
+        names = [[word for word, _, _ in side.words] for side in (queries, keys)]
+        return heatmap(table, *names, title=title, lang=lang, path=path)
+    allowed = trace.head(layer, head, part, batch).allowed().numpy()
+    return heatmap(table, queries.shown, keys.shown, allowed=allowed, title=title, lang=lang, path=path)
+
+
+def layer(
+    trace: Trace,
+    layer: int,
+    *,
+    part: str | None = None,
+    batch: int = 0,
+    lang: str | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """All heads of a layer, side by side."""
+    part = part or trace.parts[0]
+    queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
+    heads = trace.n_head(part)
+    across = min(heads, 4)
+    down = -(-heads // across)
+    figure = _figure((3.1 * across, 3.1 * down + 0.5), [*queries.shown, *keys.shown])
+    few = max(len(queries), len(keys)) <= 24
+    for number in range(heads):
+        axes = figure.add_subplot(down, across, number + 1)
+        bins = None if max(len(queries), len(keys)) <= 256 else 256
+        allowed = trace.head(layer, number, part, batch).allowed().numpy() if bins is None else None
+        _paint(axes, trace.map(layer, number, bins=bins, part=part, batch=batch), allowed)
+        _label(axes, queries.shown if few else None, keys.shown if few else None, small=True)
+        axes.set_title(f"{layer}.{number}", fontsize=9)
+    figure.suptitle(f"{trace.model} · {part} · {both('layer', '层', lang)} {layer}".strip(" ·"), x=0.01, ha="left")
+    return _save(figure, path)
+
+
+def overview(
+    trace: Trace,
+    *,
+    part: str | None = None,
+    batch: int = 0,
+    mark: Sequence[tuple[int, int]] = (),
+    lang: str | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them."""
+    part = part or trace.parts[0]
+    layers, heads = trace.n_layer(part), trace.n_head(part)
+    figure = _figure((0.8 * heads + 0.9, 0.8 * layers + 0.9), [])
+    figure.set_layout_engine("none")
+    top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
+    for i in range(layers):
+        for j in range(heads):
+            axes = figure.add_axes(
+                (0.06 + 0.93 * j / heads, top * (1 - (i + 1) / layers) + 0.01, 0.88 / heads, 0.94 * top / layers)
+            )
+            axes.imshow(trace.map(i, j, bins=48, part=part, batch=batch) ** 0.5, cmap=COLOURS, vmin=0, aspect="auto")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            chosen = (i, j) in {(a, b) for a, b in mark}
+            for side in axes.spines.values():
+                side.set_edgecolor("#d9480f" if chosen else "#bbbbbb")
+                side.set_linewidth(2.2 if chosen else 0.5)
+            if j == 0:
+                axes.set_ylabel(str(i), rotation=0, ha="right", va="center", fontsize=8)
+            if i == 0:
+                axes.set_title(str(j), fontsize=8, pad=3)
+    figure.text(0.01, 0.995, both("layer ↓  head →", "层 ↓  头 →", lang), fontsize=8, va="top")
+    return _save(figure, path)
+
+
+def growth(
+    traces: Sequence[Trace],
+    layer: int,
+    head: int,
+    *,
+    part: str | None = None,
+    lang: str | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """One head at several moments of its training, from left to right."""
+    part = part or traces[0].parts[0]
+    chosen = traces if len(traces) <= 8 else [traces[i] for i in np.linspace(0, len(traces) - 1, 8).round().astype(int)]
+    names = chosen[-1].tokens(part).shown
+    figure = _figure((2.6 * len(chosen), 3.4), names)
+    for number, trace in enumerate(chosen):
+        axes = figure.add_subplot(1, len(chosen), number + 1)
+        queries, keys = (trace.tokens(part, keys=side).shown for side in (False, True))
+        _paint(axes, trace.map(layer, head, part=part), trace.head(layer, head, part).allowed().numpy())
+        _label(axes, queries if number == 0 or part == "cross" else None, keys, small=True)
+        axes.set_title(f"{both('step', '步', lang)} {trace.more.get('step', '')}", fontsize=9)
+    figure.suptitle(f"{traces[-1].model} · {part} {layer}.{head}".strip(" ·"), x=0.01, ha="left")
+    return _save(figure, path)
+
+
+def _paint(axes: Axes, table: np.ndarray, allowed: ArrayLike | None, top: float = 1.0) -> Any:
+    image = axes.imshow(table, cmap=COLOURS, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
+    if allowed is not None:
+        hidden = ~np.broadcast_to(np.asarray(allowed, bool), table.shape)
+        hatch = "////" if max(table.shape) <= 96 else None  # finer cells than hatching can show: plain grey
+        for i, row in enumerate(hidden):
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], row, [0]])))
+            runs = [(start - 0.5, stop - start) for start, stop in edges.reshape(-1, 2)]
+            if runs:
+                face = "none" if hatch else "#e4e4e4"
+                axes.broken_barh(runs, (i - 0.5, 1), facecolor=face, edgecolor="#cccccc", hatch=hatch, linewidth=0)
+    return image
+
+
+def _label(axes: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None, *, small: bool = False) -> None:
+    size = 6 if small else 9
+    for labels, axis, turned in ((keys, axes.xaxis, True), (queries, axes.yaxis, False)):
+        if labels is None:
+            axis.set_ticks([])
+            continue
+        every = -(-len(labels) // MOST_LABELS)
+        axis.set_ticks(range(0, len(labels), every))
+        axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=size, parse_math=False)
+        if turned:
+            axes.tick_params(axis="x", labelrotation=60 if max(map(len, labels)) > 2 else 0)
+
+
+def _clip(label: str) -> str:
+    return label if len(label) <= 14 else label[:13] + "…"
+
+
+def _figure(size: tuple[float, float], labels: Sequence[str]) -> Figure:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    families = ["DejaVu Sans"]
+    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in (*labels, both("", "汉"))):
+        font = cjk_font()
+        if font is None:
+            warnings.warn(
+                "no font with 汉字 was found, so they show as boxes: install one, or  pip install qkv[fonts]",
+                stacklevel=3,
+            )
+        else:
+            families = [font, "DejaVu Sans"]
+    mpl.rcParams["font.family"] = families
+    mpl.rcParams["svg.fonttype"] = "none"
+    return Figure(figsize=size, dpi=150, layout="constrained")
+
+
+@lru_cache(maxsize=1)
+def cjk_font() -> str | None:
+    """The name of a font with 汉字: an installed one, else the one of the extra `fonts`."""
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    for name in CJK_FONTS:
+        if name in known:
+            return name
+    if (found := importlib.util.find_spec("pylopdf_fonts_zh_cn")) and found.submodule_search_locations:
+        for place in found.submodule_search_locations:
+            for file in Path(place).rglob("NotoSansSC*.otf"):
+                font_manager.fontManager.addfont(file)
+                return font_manager.FontProperties(fname=file).get_name()
+    return None
+
+
+def _save(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    return figure

@@ -1,0 +1,105 @@
+// Small helpers for the page's elements. Text only ever arrives as text nodes: a token may look like a tag.
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * An element: `on…` are listeners, the rest attributes (true is an empty one, false and null leave it out).
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...Child} children
+ * @returns {HTMLElement}
+ */
+export function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  setProps(made, props);
+  for (const child of children) if (child !== null && child !== undefined && child !== false) made.append(String(child) === child ? child : asNode(child));
+  return made;
+}
+
+/**
+ * The same for SVG.
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ */
+export function svg(tag, props = {}) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setProps(made, props);
+  return made;
+}
+
+/** @param {Element} element @param {Record<string, any>} props */
+function setProps(element, props) {
+  for (const [name, value] of Object.entries(props)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("aria-") && typeof value === "boolean") element.setAttribute(name, String(value));
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/** @param {Child} child */
+const asNode = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
+
+/** A token's text, kept apart from the direction of what is around it. @param {string} label */
+export const token = (label) => h("bdi", { dir: "auto" }, label);
+
+/**
+ * A sentence with tokens in it: each placeholder that has a node is filled with that node, so that directions stay apart.
+ * @param {string} sentence as `say` gives it for values that are "\u0001name\u0001"
+ * @param {Record<string, Child>} nodes
+ */
+export function filled(sentence, nodes) {
+  return sentence.split("\u0001").map((piece, i) => (i % 2 ? nodes[piece] : piece)).map((child) => asNode(child ?? ""));
+}
+
+/** @param {string} name */
+export const hole = (name) => `\u0001${name}\u0001`;
+
+/**
+ * Two or more choices side by side, one of them pressed; arrow keys move between them.
+ * @param {string} label
+ * @param {[string, string][]} choices value and text
+ * @param {string} chosen
+ * @param {(value: string) => void} choose
+ */
+export function choice(label, choices, chosen, choose) {
+  const group = h("div", { class: "choice", role: "radiogroup", "aria-label": label });
+  for (const [value, text] of choices) {
+    const on = value === chosen;
+    group.append(
+      h("button", {
+        type: "button", role: "radio", "aria-checked": on, tabindex: on ? 0 : -1, "data-value": value,
+        onclick: () => choose(value),
+      }, text),
+    );
+  }
+  group.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const at = choices.findIndex(([value]) => value === chosen);
+    const next = choices[(at + step + choices.length) % choices.length][0];
+    const where = group.parentElement;
+    choose(next);
+    // The choice may have been drawn anew: the focus goes where it went.
+    const again = (group.isConnected ? group : where)?.querySelector(`[role=radio][data-value="${next}"]`);
+    if (again instanceof HTMLElement) again.focus();
+  });
+  return group;
+}
+
+/** A weight as people read it: 0.80, 0.034, 0.0012. @param {number} w */
+export function weight(w) {
+  if (w === 0) return "0";
+  if (w < 0.0001) return "<0.0001";
+  return w.toFixed(w >= 0.1 ? 2 : w >= 0.01 ? 3 : 4);
+}
+
+/** A number with four digits or so, a true minus sign. @param {number} x */
+export function number(x) {
+  if (x === -Infinity) return "−∞";
+  const size = Math.abs(x);
+  return x.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3).replace("-", "−");
+}
+
+/** Let the browser draw and answer. */
+export const breathe = () => new Promise((resolve) => setTimeout(resolve, 0));

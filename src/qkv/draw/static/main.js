@@ -1,0 +1,84 @@
+// The page: opens the file, puts the elements together, and offers its numbers as `window.qkv`.
+
+import { openHead } from "./attention.js";
+import { h } from "./dom.js";
+import "./lines.js";
+import "./map.js";
+import "./overview.js";
+import { state } from "./state.js";
+import "./steps.js";
+import { say, STRINGS } from "./strings.js";
+import "./top.js";
+import { header, open, partOf } from "./view.js";
+
+/** What the page computes, for scripts and tests. Every function takes part, layer, head, item and counts from 0. */
+const api = {
+  /**
+   * All weights of a head: an array of rows (Float32Array), computed from q and k.
+   * @param {string} part @param {number} layer @param {number} head @param {number} [item]
+   */
+  async weights(part, layer, head, item = 0) {
+    const one = await openHead(partOf(part), layer, item, head);
+    return one && Array.from({ length: one.n }, (_, i) => one.row(i).weights);
+  },
+  /**
+   * One query's weights (Float32Array).
+   * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
+   */
+  async row(part, layer, head, query, item = 0) {
+    const one = await openHead(partOf(part), layer, item, head);
+    return one && one.row(query).weights;
+  },
+  /**
+   * One row step by step: dots, scaled, capped, biased, masked, weights, sink, output.
+   * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
+   */
+  async steps(part, layer, head, query, item = 0) {
+    const one = await openHead(partOf(part), layer, item, head);
+    return one && one.steps(query);
+  },
+};
+
+function dress() {
+  document.documentElement.dataset.theme = state.now.theme;
+  document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : "en";
+}
+
+async function start() {
+  await open();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const spoken = header.lang ?? navigator.language;
+  state.set({
+    ...header.first,
+    lang: spoken.toLowerCase().startsWith("zh") ? "zh" : "en",
+    theme: dark.matches ? "dark" : "light",
+  });
+
+  dress();
+  // First of all listeners: elements that draw with the theme's colours must find it set.
+  state.listen((changed) => {
+    dress();
+    if (!changed.has("layer") && !changed.has("head")) return;
+    const { lang, layer, head } = state.now;
+    const live = document.getElementById("qkv-live");
+    if (live) live.textContent = say(lang, "chosen", { name: say(lang, "head", { layer, head }) });
+  });
+  dark.addEventListener("change", () => state.set({ theme: dark.matches ? "dark" : "light" }));
+
+  document.getElementById("qkv-still")?.remove();
+  document.body.prepend(
+    h("qkv-top", { role: "banner" }),
+    h("main", {},
+      h("qkv-overview", { class: "card" }),
+      h("div", { class: "one" },
+        h("qkv-map", { class: "card" }),
+        h("qkv-lines", { class: "card" }),
+        h("qkv-steps", { class: "card" }))),
+    h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" }),
+  );
+  Object.assign(window, { qkv: { header, state, strings: STRINGS, ...api } });
+  document.documentElement.dataset.ready = "";
+}
+
+// A browser that can't unpack the numbers was told so before this script.
+if ("DecompressionStream" in window) await start();

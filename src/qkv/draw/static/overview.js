@@ -1,0 +1,210 @@
+// <qkv-overview>: every head of every layer as a small picture. Arrow keys move, Enter or a click opens one.
+
+import { level, palette } from "./colour.js";
+import { breathe, choice, filled, h, hole, token, weight } from "./dom.js";
+import { state } from "./state.js";
+import { say } from "./strings.js";
+import { header, label, linking, partOf, thumb } from "./view.js";
+
+export class Overview extends HTMLElement {
+  /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
+  focusLink = header?.focus ?? null;
+  /** @type {HTMLElement[][]} */
+  cells = [];
+  drawing = 0;
+  busy = false;
+
+  connectedCallback() {
+    this.focusLink = header.focus;
+    state.listen((changed) => {
+      if (["part", "item", "lang"].some((name) => changed.has(name))) this.render();
+      else if (changed.has("theme") || changed.has("scale")) void this.draw();
+      if (changed.has("layer") || changed.has("head")) this.mark();
+      if (changed.has("query") || changed.has("key") || changed.has("unit")) this.renderLinks();
+    });
+    this.render();
+  }
+
+  render() {
+    const { lang, part: name, item } = state.now;
+    const part = partOf(name);
+    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "overview")));
+    if (header.parts.length > 1) {
+      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, one.name)]));
+      bar.append(choice(say(lang, "part"), choices, name, (value) => openPart(value)));
+    }
+    if (part.queries.length > 1) {
+      const select = h("select", { "aria-label": say(lang, "item"), onchange: (/** @type {Event} */ event) => {
+        state.set({ item: Number(/** @type {HTMLSelectElement} */ (event.target).value) });
+      } });
+      part.queries.forEach((_, i) => select.append(h("option", { value: i, selected: i === item }, say(lang, "item.n", { n: i + 1 }))));
+      bar.append(select);
+    }
+    const heads = Math.max(...part.layers.map((layer) => layer.heads));
+    const grid = h("div", {
+      class: part.layers.every((layer) => layer.q) ? "grid" : "grid partly", role: "grid", "aria-label": say(lang, "overview.grid"), style: `--heads: ${heads}`,
+      onkeydown: (/** @type {KeyboardEvent} */ event) => this.move(event),
+    });
+    const numbers = h("div", { class: "numbers", role: "row" }, h("span", { role: "columnheader", "aria-label": say(lang, "layer") }));
+    for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
+    grid.append(numbers);
+    this.cells = part.layers.map((layer, i) => {
+      const row = h("div", { role: "row", class: layer.q ? null : "pooled" }, h("span", { role: "rowheader" }, i));
+      const cells = Array.from({ length: layer.heads }, (_, j) => {
+        const cell = h("button", {
+          type: "button", role: "gridcell", tabindex: -1, "data-head": `${i}.${j}`,
+          onclick: () => openHeadAt(i, j),
+          onpointerenter: () => this.tell(i, j),
+          onfocus: () => this.tell(i, j),
+          onpointerleave: () => this.tell(state.now.layer, state.now.head),
+        }, h("canvas", { "aria-hidden": true }));
+        cell.setAttribute("aria-label", this.words(i, j).map((node) => node.textContent).join(""));
+        return cell;
+      });
+      row.append(...cells);
+      grid.append(row);
+      return cells;
+    });
+    this.replaceChildren(
+      bar,
+      h("p", { class: "help" }, say(lang, "overview.help")),
+      h("div", { class: "links" }),
+      h("div", { class: "scroll" }, grid),
+      h("p", { class: "told" }),
+    );
+    this.mark();
+    this.renderLinks();
+    void this.draw();
+  }
+
+  /** What a head does most, in words. @param {number} layer @param {number} head */
+  words(layer, head) {
+    const { lang, item } = state.now;
+    const part = partOf(state.now.part);
+    const name = say(lang, "head", { layer, head });
+    const link = part.links[item][layer][head];
+    if (!link) return filled(say(lang, "head.sink", { name }), {});
+    const sentence = say(lang, "head.link", { name, from: hole("from"), to: hole("to"), weight: weight(link[2]) });
+    return filled(sentence, { from: token(label("query", link[0])), to: token(label("key", link[1])) });
+  }
+
+  /** @param {number} layer @param {number} head */
+  tell(layer, head) {
+    this.querySelector(".told")?.replaceChildren(...this.words(layer, head));
+  }
+
+  mark() {
+    const { layer, head, part, item } = state.now;
+    const top = this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink.top : [];
+    const marked = new Map(top.map(([l, h, w]) => [`${l}.${h}`, w]));
+    this.cells.forEach((row, i) => row.forEach((cell, j) => {
+      const on = i === layer && j === head;
+      cell.setAttribute("aria-selected", String(on));
+      cell.tabIndex = on ? 0 : -1;
+      const share = marked.get(`${i}.${j}`);
+      cell.classList.toggle("linking", share !== undefined && share >= 0.05);
+    }));
+    this.tell(layer, head);
+  }
+
+  /** The heads that link two tokens: those the page was made for, or those of the chosen cell. */
+  renderLinks() {
+    const { lang, query, key, part, item } = state.now;
+    const place = this.querySelector(".links");
+    if (!place) return;
+    place.replaceChildren();
+    const nodes = (/** @type {number} */ i, /** @type {number} */ j) => ({ from: token(label("query", i)), to: token(label("key", j)) });
+    const shown = this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink : null;
+    if (shown) {
+      const list = h("ol", {});
+      for (const [layer, head, share] of shown.top) {
+        list.append(h("li", {}, h("button", { type: "button", onclick: () => {
+          state.set({ layer, head, query: shown.query, key: shown.key });
+        } }, h("b", {}, `${layer}.${head}`), h("span", { class: "meter", style: `--share: ${share}` }), weight(share))));
+      }
+      const title = filled(say(lang, "links", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
+      const some = partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "links.part") : "";
+      place.append(h("h3", {}, ...title, some), list);
+    }
+    if (this.busy) place.append(h("p", { class: "help" }, say(lang, "links.busy")));
+    else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((layer) => layer.q)) {
+      const asked = filled(say(lang, "links.find", { from: hole("from"), to: hole("to") }), nodes(query, key));
+      place.append(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
+    }
+  }
+
+  async find() {
+    const { part, item, query, key } = state.now;
+    const wanted = () => state.now.part === part && state.now.item === item;
+    this.busy = true;
+    this.renderLinks();
+    const top = await linking(wanted);
+    this.busy = false;
+    if (top) this.focusLink = { part, item, query, key, top };
+    this.renderLinks();
+    this.mark();
+  }
+
+  /** @param {KeyboardEvent} event */
+  move(event) {
+    const at = /** @type {HTMLElement} */ (event.target).dataset.head;
+    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!at || !step) return;
+    event.preventDefault();
+    const [layer, head] = at.split(".").map(Number);
+    const next = this.cells[layer + step[0]]?.[head + step[1]];
+    if (!next) return;
+    for (const row of this.cells) for (const cell of row) cell.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+
+  /** The pictures, a few at a time, so that the page answers meanwhile. */
+  async draw() {
+    const mine = ++this.drawing;
+    const { part: name, item, theme, scale } = state.now;
+    const part = partOf(name);
+    const { full } = palette(theme);
+    let until = performance.now() + 12;
+    for (let layer = 0; layer < this.cells.length; layer++) {
+      for (let head = 0; head < this.cells[layer].length; head++) {
+        const { shares, rows, cols } = await thumb(part, layer, item, head);
+        if (mine !== this.drawing) return;
+        const canvas = /** @type {HTMLCanvasElement} */ (this.cells[layer][head].firstElementChild);
+        canvas.width = cols;
+        canvas.height = rows;
+        const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+        const image = context.createImageData(cols, rows);
+        const pixels = new Uint32Array(image.data.buffer);
+        for (let i = 0; i < pixels.length; i++) pixels[i] = full[scale === "root" ? shares[i] : level((shares[i] / 255) ** 2, scale)];
+        context.putImageData(image, 0, 0);
+        canvas.dataset.drawn = "";
+        if (performance.now() > until) {
+          await breathe();
+          until = performance.now() + 12;
+        }
+      }
+    }
+  }
+}
+
+/** @param {number} layer @param {number} head */
+export function openHeadAt(layer, head) {
+  const { part, item, query, key } = state.now;
+  const link = partOf(part).links[item][layer][head];
+  // A focus link stays chosen from head to head; without one, a head opens at what it does most.
+  const stay = header.focus && header.focus.part === part && header.focus.query === query && header.focus.key === key;
+  state.set({ layer, head, ...(link && !stay ? { query: link[0], key: link[1] } : {}) });
+}
+
+/** @param {string} name */
+function openPart(name) {
+  const part = partOf(name);
+  if (header.first.part === name) return state.set({ ...header.first });
+  const { layer, head } = state.now;
+  const chosen = { layer: Math.min(layer, part.layers.length - 1), head };
+  chosen.head = Math.min(head, part.layers[chosen.layer].heads - 1);
+  const link = part.links[0][chosen.layer][chosen.head];
+  state.set({ part: name, item: 0, ...chosen, query: link?.[0] ?? 0, key: link?.[1] ?? 0 });
+}
+customElements.define("qkv-overview", Overview);

@@ -1,0 +1,113 @@
+"""Maps in a terminal: a coloured cell per weight, with its number where there is room.
+
+Colour is 24-bit where the terminal says so, 256 colours or shades of ░▒▓█ elsewhere; NO_COLOR and pipes get shades.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .. import grid
+
+# From paper to ink, dark enough at the end to tell 0.6 from 0.9.
+RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
+SHADES = " ░▒▓█"
+HIDDEN = "╱╱"
+
+
+def colours() -> str:
+    """What this terminal can show: "true", "256" or "none"."""
+    if os.environ.get("FORCE_COLOR"):
+        return "true"
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return "none"
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "true"
+    return "256" if "256" in os.environ.get("TERM", "") else "none"
+
+
+def heatmap(
+    weights: ArrayLike,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    allowed: ArrayLike | None = None,
+    mark: tuple[int, int] | None = None,
+    colour: str | None = None,
+    columns: int | None = None,
+) -> str:
+    """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
+
+    `mark` points at one cell. Where the terminal is too narrow for all keys, neighbours are joined (their mean).
+
+    >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
+            i
+         我 t
+      我 1.0 ╱╱
+      it .25 .75
+    """
+    table = np.asarray(weights, dtype=np.float64)
+    shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
+    colour = colours() if colour is None else colour
+    room = columns or shutil.get_terminal_size((100, 24)).columns
+    names = [grid.clip(label, 16) for label in queries]
+    wide = max(map(grid.width, names), default=0)
+    cell = 4 if table.shape[1] * 4 + wide + 3 <= room else 2
+    most = max((room - wide - 3) // cell, 1)
+    labels = list(keys)
+    if table.shape[1] > most:
+        join = -(-table.shape[1] // most)
+        table, shown, labels = _joined(table, join), _joined(shown.astype(float), join) > 0, labels[::join]
+        mark = None if mark is None else (mark[0], mark[1] // join)
+    lines = [" " * (wide + 3) + line for line in _header(labels, cell)]
+    for i, name in enumerate(names):
+        cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark) for j in range(table.shape[1])]
+        pointer = "▸" if mark is not None and mark[0] == i else " "
+        lines.append(f"{pointer} {grid.right(name, wide)} {''.join(cells)}".rstrip())
+    return "\n".join(lines)
+
+
+def _joined(table: np.ndarray, size: int) -> np.ndarray:
+    starts = np.arange(0, table.shape[1], size)
+    counts = np.diff([*starts, table.shape[1]])
+    return np.add.reduceat(table, starts, axis=1) / counts
+
+
+def _header(labels: Sequence[str], cell: int) -> list[str]:
+    """Labels written downwards, ending on one line; at most eight letters of each."""
+    words = [label if len(label) <= 8 else label[:7] + "…" for label in labels]
+    height = max(map(len, words), default=0)
+    words = [" " * (height - len(word)) + word for word in words]
+    return [
+        "".join(grid.left(" " * (cell == 4) + word[line], cell) for word in words).rstrip() for line in range(height)
+    ]
+
+
+def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool) -> str:
+    if not shown:
+        return grid.left(HIDDEN if colour == "none" else f"\x1b[2m{HIDDEN}\x1b[0m", 0) + " " * (cell - 2)
+    number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if cell == 4 else "  "
+    if colour == "none":
+        return grid.left(number, 4) if cell == 4 else SHADES[min(int(value**0.5 * 5), 4)] * 2
+    r, g, b = _ink(value)
+    front = "255;255;255" if value > 0.35 else "40;40;40"
+    inside = f"{number:^{cell}}" if not marked else f"[{number}"[:cell] if cell == 2 else f"{number}◂"
+    if colour == "true":
+        return f"\x1b[48;2;{r};{g};{b};38;2;{front}m{inside}\x1b[0m"
+    code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
+    return f"\x1b[48;5;{code};38;5;{231 if value > 0.35 else 236}m{inside}\x1b[0m"
+
+
+def _ink(value: float) -> tuple[int, int, int]:
+    """The colour of a weight: its square root, so that small ones can be told apart."""
+    at = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(RAMP) - 1)
+    low = min(int(at), len(RAMP) - 2)
+    one, two = RAMP[low], RAMP[low + 1]
+    r, g, b = (round(a + (z - a) * (at - low)) for a, z in zip(one, two, strict=True))
+    return r, g, b

@@ -1,0 +1,175 @@
+"""Models of the Hugging Face hub, under names that begin with hf: the weights and what is needed to read them.
+
+Only safetensors, GGUF, JSON, text and SentencePiece files are fetched; a pickled file could run any program when it is
+opened, so it is left where it is. The hub states the sha256 of large files: each is verified before it gets its name.
+"""
+
+import hashlib
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from .words import Problem, all_of
+
+PREFIX = "hf:"
+WANTED = ("*.safetensors", "*.gguf", "*.json", "*.txt", "*.model", "*.spm")
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
+NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.gguf))?(@(?P<revision>[\w./-]+))?")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository of the hub: hf:owner/name, a revision if one was named, one GGUF of several if one was."""
+
+    name: str
+    id: str
+    file: str | None
+    revision: str | None
+    folder: Path
+    kind: str = "model"
+    layout: str = ""
+    licence: str = "see its page"
+    credit: str = ""
+    note: str = "from the Hugging Face hub"
+    note_zh: str = "来自 Hugging Face hub"
+
+    @classmethod
+    def named(cls, name: str, home: Path) -> "Repository":
+        """
+        >>> Repository.named("hf:owner/tiny@v1", Path("cache")).folder.as_posix()
+        'cache/model/hf/owner--tiny@v1'
+        """
+        found = NAME.fullmatch(name)
+        if not found or any(set(part) <= {"."} or ".." in part for part in found.groupdict().values() if part):
+            raise Problem("store.hub.name", name=name)
+        whole = name.removeprefix(PREFIX).replace("/", "--")
+        repository = f"{found['owner']}/{found['repo']}"
+        return cls(name, repository, found["file"], found["revision"], home / "model" / "hf" / whole)
+
+    @property
+    def path(self) -> Path | None:
+        """Where it lies in the cache: the folder, or its one GGUF file; None if it is not here."""
+        if not self.folder.is_dir():
+            return None
+        files = sorted(self.folder.glob("*.gguf"))
+        return files[0] if len(files) == 1 and not any(self.folder.glob("*.safetensors")) else self.folder
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the cache."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+
+def fetched(home: Path) -> list[Repository]:
+    """What of the hub is in the cache."""
+    found = []
+    for folder in sorted((home / "model" / "hf").glob("*--*")):
+        with suppress(Problem):  # a folder that somebody put there
+            found.append(Repository.named(PREFIX + folder.name.replace("--", "/"), home))
+    return [repository for repository in found if repository.path]
+
+
+def download(repository: Repository, out: Path, progress: Callable[[int, int], None], api: Any = None) -> None:
+    """Bring the wanted files of a repository into a folder, verified where the hub states a hash."""
+    api = api or _library(repository)
+    try:
+        info = api.model_info(repository.id, revision=repository.revision, files_metadata=True)
+        wanted = choose(repository, {file.rfilename: file for file in info.siblings})
+        total = sum(file.size or 0 for file in wanted)
+        with _watched(out, lambda done: progress(min(done, total), total)):
+            for file in wanted:
+                # By the commit that was listed: a repository that changes meanwhile is not mixed.
+                api.hf_hub_download(repository.id, file.rfilename, revision=info.sha, local_dir=out)
+    except Problem:
+        raise
+    except Exception as error:  # the library's own, httpx's or requests', of any version
+        raise _explain(repository, error) from error
+    shutil.rmtree(out / ".cache", ignore_errors=True)  # the library's notes
+    for file in wanted:
+        _verify(repository, out / file.rfilename, file)
+    progress(total, total)
+
+
+def choose(repository: Repository, files: dict[str, Any]) -> list[Any]:
+    """The files worth fetching: weights in the first folder only, safetensors rather than GGUF, never pickles."""
+    here = {name: file for name, file in files.items() if "/" not in name}
+    wanted = {name: file for name, file in here.items() if any(fnmatch(name, kind) for kind in WANTED)}
+    ggufs = sorted(name for name in wanted if name.endswith(".gguf"))
+    if repository.file is not None:
+        if repository.file not in ggufs:
+            raise Problem("store.hub.file", name=repository.name, file=repository.file, files=all_of(ggufs or here))
+        return [wanted[repository.file]]
+    if any(name.endswith(".safetensors") for name in wanted):
+        return [file for name, file in wanted.items() if name not in ggufs]
+    if len(ggufs) > 1:
+        raise Problem("store.hub.several", name=repository.name, files=all_of(f"hf:{repository.id}/{g}" for g in ggufs))
+    if not ggufs:
+        pickled = sorted(name for name in here if any(fnmatch(name, kind) for kind in PICKLED))
+        if pickled:
+            raise Problem("store.hub.pickled", name=repository.name, found=all_of(pickled))
+        raise Problem("store.hub.weights", name=repository.name)
+    return list(wanted.values())
+
+
+def _verify(repository: Repository, file: Path, stated: Any) -> None:
+    sha256 = getattr(stated.lfs, "sha256", None) if getattr(stated, "lfs", None) else None
+    if not file.is_file() or file.is_symlink() or (stated.size is not None and file.stat().st_size != stated.size):
+        raise Problem("store.hub.cut", name=repository.name, file=file.name)
+    if sha256:
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found != sha256:
+            raise Problem(
+                "store.hub.hash", name=repository.name, file=file.name, found=found[:12], expected=sha256[:12]
+            )
+
+
+def _library(repository: Repository) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise Problem("store.hub.library", name=repository.name) from None
+    huggingface_hub.utils.disable_progress_bars()  # we show our own
+    return huggingface_hub.HfApi()
+
+
+def _explain(repository: Repository, error: Exception) -> Problem:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "GatedRepoError", "EntryNotFoundError"}:
+        return Problem("store.hub.absent", name=repository.name)
+    offline = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "TransportError", "ConnectTimeout")
+    if isinstance(error, ConnectionError | TimeoutError) or names & {*offline, "ConnectionError"}:
+        return Problem("store.hub.offline", name=repository.name, why=why)
+    return Problem("store.hub.other", name=repository.name, why=why)
+
+
+class _watched:
+    """Tells how a folder grows while the work inside the `with` goes on."""
+
+    def __init__(self, folder: Path, tell: Callable[[int], None]) -> None:
+        self.folder, self.tell, self.done = folder, tell, threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+    def _watch(self) -> None:
+        while not self.done.wait(0.2):
+            total = 0
+            for file in self.folder.rglob("*"):
+                try:
+                    total += file.stat().st_size if file.is_file() else 0
+                except OSError:  # the library renames while we look
+                    continue
+            self.tell(total)

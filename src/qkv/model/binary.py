@@ -1,0 +1,60 @@
+"""A binary file read with bounds: no number in it is believed before the file is known to be long enough for it."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..words import Both, Problem
+
+
+def broken(file: Path, why: str, why_zh: str) -> Problem:
+    """The sentence for a file that can't be what it says it is."""
+    return Problem("model.file.broken", file=file, why=Both(why, why_zh))
+
+
+def mapped(file: Path) -> np.ndarray:
+    """The bytes of a file, mapped into memory: read when looked at; what is written to them never reaches the file."""
+    try:
+        if file.stat().st_size == 0:
+            raise broken(file, "it is empty", "文件为空")
+        return np.memmap(file, dtype=np.uint8, mode="c")
+    except OSError as error:
+        raise Problem("model.file.unreadable", file=file, error=error.strerror or error) from None
+
+
+class Cursor:
+    """A place in a file's bytes that moves on as numbers and texts are taken, all little-endian."""
+
+    def __init__(self, file: Path, raw: np.ndarray) -> None:
+        self.file, self.raw, self.at = file, raw.data, 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that are still to come."""
+        return len(self.raw) - self.at
+
+    def need(self, count: int, each: int = 1) -> None:
+        """Refuse a count of things that the rest of the file can't hold."""
+        if count * each > self.left:
+            raise broken(
+                self.file,
+                f"byte {self.at} promises {count} × {each} bytes and only {self.left} follow: "
+                "it was cut short or damaged; get it again",
+                f"第 {self.at} 字节处声称后面有 {count} × {each} 字节，实际只剩 {self.left} 字节：文件不完整或已损坏，请重新获取",
+            )
+
+    def take(self, count: int) -> memoryview:
+        """The next bytes."""
+        self.need(count)
+        self.at += count
+        return self.raw[self.at - count : self.at]
+
+    def number(self, code: str) -> Any:
+        """The next number; `code` is struct's letter for it."""
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+
+    def text(self, length: int) -> str:
+        """The next text; bytes that are no UTF-8 stay as they are, as halves of characters in some vocabularies do."""
+        return str(self.take(length), "utf-8", "surrogateescape")

@@ -1,0 +1,135 @@
+"""T5: an encoder-decoder that knows positions by distance alone, with RMS norms, no biases and no scale before softmax.
+
+Version 1.0 has a ReLU and a head that is the embedding's matrix, on states made smaller by √width; version 1.1 (and mT5)
+has a gate and a head of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...words import Both
+from ..config import Config
+from .family import Family, Row, linear, need, unshared_heads, word_of
+
+ACTIVATIONS = {
+    "relu": "relu",
+    "geglu-tanh": "gated-gelu",
+    "swiglu": "gated-silu",
+    "gelu": "gelu",
+    "gelu-tanh": "gelu_new",
+    "silu": "silu",
+    "relu2": "relu2",
+}
+HOLDS: dict[str, tuple[Any, ...]] = dict(
+    kind=("encoder-decoder",),
+    position=("relative",),
+    norm=("rms",),
+    norm_place=("pre",),
+    feed_forward=tuple(ACTIVATIONS),
+    bias=(False,),
+    qk_norm=(None,),
+    window=(None,),
+    mixer=("attention",),
+    embedding_scale=(1.0,),
+    embedding_norm=(False,),
+    head=("linear",),
+    attention_scale=(1.0,),
+    head_bias=(False,),
+)
+
+
+def obstacles(config: Config) -> list[Both]:
+    """Whether states are made smaller before the head hangs on whether that is the embedding's matrix."""
+    wanted = config.width**-0.5 if config.tied else 1.0
+    found = unshared_heads(config)
+    if config.output_scale != wanted:
+        found.append(need(f"output_scale={wanted!r}", repr(config.output_scale)))
+    return found
+
+
+def write(config: Config) -> dict[str, Any]:
+    """config.json."""
+    encoder, decoder = config.layers
+    return dict(
+        model_type="t5",
+        architectures=["T5ForConditionalGeneration"],
+        is_encoder_decoder=True,
+        vocab_size=config.vocab,
+        d_model=config.width,
+        d_kv=config.head_width or config.width // config.n_head,
+        d_ff=config.hidden_width,
+        num_layers=encoder,
+        num_decoder_layers=decoder,
+        num_heads=config.n_head,
+        n_positions=config.context,
+        relative_attention_num_buckets=config.relative_buckets,
+        relative_attention_max_distance=config.relative_distance,
+        feed_forward_proj=ACTIVATIONS[config.feed_forward],
+        layer_norm_epsilon=config.norm_eps,
+        dropout_rate=config.dropout,
+        tie_word_embeddings=config.tied,  # transformers scales by this word,
+        scale_decoder_outputs=config.tied,  # and since version 5 by this one
+    )
+
+
+def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+    """The other way. What a config.json says of the head is not to be trusted: transformers 5 calls every one tied."""
+    width, n_head, layers = theirs["d_model"], theirs["num_heads"], theirs["num_layers"]
+    decoder = theirs.get("num_decoder_layers") or layers
+    scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
+    first = theirs["model_type"] == "t5"
+    own = "lm_head.weight" in tensors and not torch.equal(tensors["lm_head.weight"], tensors["shared.weight"])
+    return Config(
+        kind="encoder-decoder",
+        vocab=theirs["vocab_size"],
+        width=width,
+        n_layer=layers,
+        n_decoder_layer=None if decoder == layers else decoder,
+        n_head=n_head,
+        head_width=None if theirs["d_kv"] * n_head == width else theirs["d_kv"],
+        attention_scale=1.0,
+        hidden=theirs["d_ff"],
+        context=theirs.get("n_positions") or 512,
+        position="relative",
+        relative_buckets=theirs.get("relative_attention_num_buckets", 32),
+        relative_distance=theirs.get("relative_attention_max_distance", 128),
+        norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
+        feed_forward=word_of(theirs.get("feed_forward_proj", "relu" if first else "gated-gelu"), ACTIVATIONS),
+        tied=not own,
+        output_scale=width**-0.5 if scaled and first else 1.0,
+        dropout=theirs.get("dropout_rate", 0.1),
+    )
+
+
+def rows(config: Config) -> list[Row]:
+    """Where each tensor lies."""
+    table = [Row("embedding.weight", "shared.weight")]
+    for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
+        table += [
+            Row(
+                f"{side}.0.attention.position.table",
+                f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            ),
+            Row(f"{side}_norm.weight", f"{side}.final_layer_norm.weight"),
+        ]
+        parts = [("attention", "SelfAttention"), ("cross", "EncDecAttention")][: 1 + (side == "decoder")]
+        for i in range(layers):
+            for number, (part, word) in enumerate(parts):
+                ours, theirs = f"{side}.{i}.{part}", f"{side}.block.{i}.layer.{number}"
+                for letter, name in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "out")):
+                    table += linear(f"{ours}.{name}", f"{theirs}.{word}.{letter}", bias=False)
+                table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
+            ours, theirs = f"{side}.{i}.feed_forward", f"{side}.block.{i}.layer.{len(parts)}"
+            words = dict(gate="wi_0", up="wi_1", down="wo") if config.gated else dict(up="wi", down="wo")
+            for part, word in words.items():
+                table += linear(f"{ours}.{part}", f"{theirs}.DenseReluDense.{word}", bias=False)
+            table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+
+
+# The embedding may stand there once for each side and once more as the head; an old file has a bias that is never used.
+IGNORED = r"embed_tokens\.weight$|^lm_head\.|EncDecAttention\.relative_attention_bias"
+T5 = Family("T5", ("t5", "mt5"), HOLDS, obstacles, write, read, rows, ignored=IGNORED)

@@ -1,0 +1,494 @@
+"""GGUF, the file format of llama.cpp: one file with the settings, the vocabulary and the (mostly quantised) weights.
+
+    "GGUF" · version · number of tensors · number of settings
+    settings: key, type, value …        tensors: name, dims, type, where its bytes begin …        the bytes
+
+The header is read here and every number in it is checked against the length of the file before it is used; the
+`gguf` package knows how each type is quantised. What comes out is in Hugging Face's words: `read(file).theirs` is
+what config.json would say, `.tensors` has Hugging Face's names and is dequantised as it is asked for.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..words import Problem, all_of
+from .binary import Cursor, broken, mapped
+
+# GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, LIST = 8, 9
+LONGEST = 1 << 22  # no vocabulary has as many tokens, merges or scores
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one architecture is written: Hugging Face's word for it, for its settings and for its tensors."""
+
+    model_type: str
+    fixed: dict[str, Any]  # said by the architecture itself
+    settings: dict[str, str]  # GGUF's word -> theirs
+    outside: dict[str, str]  # tensors outside the layers
+    inside: dict[str, str]  # and in layer {i}
+    turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
+    permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
+
+
+_LLAMA_SETTINGS = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "context_length": "max_position_embeddings",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+}
+_LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_LLAMA_INSIDE = {
+    "attn_norm": "model.layers.{i}.input_layernorm",
+    "attn_q": "model.layers.{i}.self_attn.q_proj",
+    "attn_k": "model.layers.{i}.self_attn.k_proj",
+    "attn_v": "model.layers.{i}.self_attn.v_proj",
+    "attn_q_norm": "model.layers.{i}.self_attn.q_norm",
+    "attn_k_norm": "model.layers.{i}.self_attn.k_norm",
+    "attn_output": "model.layers.{i}.self_attn.o_proj",
+    "ffn_norm": "model.layers.{i}.post_attention_layernorm",
+    "ffn_gate": "model.layers.{i}.mlp.gate_proj",
+    "ffn_up": "model.layers.{i}.mlp.up_proj",
+    "ffn_down": "model.layers.{i}.mlp.down_proj",
+}
+
+
+def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
+    fixed = dict(architectures=[architecture], hidden_act="silu")
+    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, _LLAMA_INSIDE, permuted=permuted)
+
+
+LAYOUTS = {
+    "llama": _like_llama("llama", "LlamaForCausalLM", "attn_q", "attn_k"),
+    "qwen2": _like_llama("qwen2", "Qwen2ForCausalLM"),
+    "qwen3": _like_llama("qwen3", "Qwen3ForCausalLM"),
+    "gpt2": Layout(
+        "gpt2",
+        dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),
+        {
+            "embedding_length": "n_embd",
+            "block_count": "n_layer",
+            "feed_forward_length": "n_inner",
+            "attention.head_count": "n_head",
+            "context_length": "n_positions",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        {
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        {
+            "attn_norm": "transformer.h.{i}.ln_1",
+            "attn_qkv": "transformer.h.{i}.attn.c_attn",
+            "attn_output": "transformer.h.{i}.attn.c_proj",
+            "ffn_norm": "transformer.h.{i}.ln_2",
+            "ffn_up": "transformer.h.{i}.mlp.c_fc",
+            "ffn_down": "transformer.h.{i}.mlp.c_proj",
+        },
+        turned=r"\.(c_attn|c_proj|c_fc)\.weight$",
+    ),
+    "bert": Layout(
+        "bert",
+        dict(architectures=["BertModel"], hidden_act="gelu", position_embedding_type="absolute"),
+        {
+            "embedding_length": "hidden_size",
+            "block_count": "num_hidden_layers",
+            "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads",
+            "context_length": "max_position_embeddings",
+            "attention.layer_norm_epsilon": "layer_norm_eps",
+        },
+        {
+            "token_embd": "embeddings.word_embeddings",
+            "position_embd": "embeddings.position_embeddings",
+            "token_types": "embeddings.token_type_embeddings",
+            "token_embd_norm": "embeddings.LayerNorm",
+        },
+        {
+            "attn_q": "encoder.layer.{i}.attention.self.query",
+            "attn_k": "encoder.layer.{i}.attention.self.key",
+            "attn_v": "encoder.layer.{i}.attention.self.value",
+            "attn_output": "encoder.layer.{i}.attention.output.dense",
+            "attn_output_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+            "ffn_up": "encoder.layer.{i}.intermediate.dense",
+            "ffn_down": "encoder.layer.{i}.output.dense",
+            "layer_output_norm": "encoder.layer.{i}.output.LayerNorm",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A tensor in the file: its shape as PyTorch has it, its type, and where its bytes lie."""
+
+    shape: tuple[int, ...]
+    type: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Gguf:
+    """A GGUF file in Hugging Face's words."""
+
+    theirs: dict[str, Any]
+    tensors: "Tensors"
+    vocabulary: dict[str, Any]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
+
+
+class Tensors(Mapping[str, Tensor]):
+    """Hugging Face's name -> tensor in float32, dequantised each time it is asked for."""
+
+    def __init__(self, file: Path, raw: np.ndarray, pieces: dict[str, tuple[Piece, int, bool]]) -> None:
+        self._file, self._raw, self._pieces = file, raw, pieces  # name -> piece, heads to unpermute, turned
+        self.shapes = {name: _turn(piece.shape, turned) for name, (piece, _, turned) in pieces.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        piece, heads, turned = self._pieces[name]
+        raw = self._raw[piece.begin : piece.end]
+        if heads:
+            raw = unpermute(raw.reshape(piece.shape[0], -1), heads)
+        try:
+            made = dequantise(raw, piece.type).reshape(piece.shape)
+        except NotImplementedError:
+            raise Problem("model.file.quantised", file=self._file, name=name, type=piece.type) from None
+        return made.T if turned else made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pieces)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+
+def read(file: str | Path) -> Gguf:
+    """The whole header of a file; its weights are read when they are asked for."""
+    file = Path(file)
+    settings, pieces, raw = header(file)
+    told = Told(file, raw, settings, str(settings.get("general.architecture")))
+    if told.architecture not in LAYOUTS:
+        near = difflib.get_close_matches(told.architecture, LAYOUTS, n=1)
+        raise Problem(
+            "model.file.architecture",
+            file=file,
+            name=told.architecture[:80],
+            known=all_of(LAYOUTS),
+            near=near[0] if near else "llama",
+        )
+    layout = LAYOUTS[told.architecture]
+    theirs = _config(told, layout, pieces)
+    heads = {"attn_q": theirs.get("num_attention_heads", 0), "attn_k": theirs.get("num_key_value_heads", 0)}
+    table = {}
+    for name, piece in pieces.items():
+        hf, part = _rename(name, layout)
+        if hf is None:
+            continue
+        n = heads[part] if part in layout.permuted else 0
+        if n and piece.shape[0] % (2 * n):
+            raise broken(
+                file,
+                f"{name} has {piece.shape[0]} rows for {n} heads",
+                f"{name} 有 {piece.shape[0]} 行，与 {n} 个头不符",
+            )
+        table[hf] = (piece, n, len(piece.shape) == 2 and re.search(layout.turned, hf) is not None)
+    return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, settings))
+
+
+def _vocabulary(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in settings.items():
+        if key.startswith("tokenizer."):
+            if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
+                raise broken(file, f"{key[:80]} has {len(value)} entries", f"{key[:80]} 有 {len(value)} 项")
+            found[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
+    return found
+
+
+def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
+    """Settings and tensors of a GGUF file as it names them, all within its bounds, and its bytes."""
+    raw = mapped(file)
+    cursor = Cursor(file, raw)
+    if bytes(cursor.take(min(4, cursor.left))) != b"GGUF":
+        raise Problem("model.file.not_gguf", file=file)
+    version = cursor.number("I")
+    if version not in (2, 3):
+        raise Problem("model.file.gguf_version", file=file, version=version if version < 1 << 16 else "big-endian")
+    n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
+    cursor.need(n_tensors, 24 + 8)  # the least that one takes
+    cursor.need(n_settings, 8 + 4 + 1)
+    settings: dict[str, Any] = {}
+    for _ in range(n_settings):
+        key = cursor.text(cursor.number("Q"))
+        if key in settings:
+            raise broken(file, f"the setting {key[:80]!r} is there twice", f"设置项 {key[:80]!r} 出现了两次")
+        settings[key] = _value(cursor, cursor.number("I"))
+    return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
+
+
+def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+    """A setting's value: a number, a text, or a list (an array, if of numbers)."""
+    if kind in NUMBERS:
+        return cursor.number(NUMBERS[kind])
+    if kind == TEXT:
+        return cursor.text(cursor.number("Q"))
+    if kind != LIST or depth > 1:
+        at = cursor.at
+        raise broken(
+            cursor.file, f"byte {at}: no setting has the type {kind}", f"第 {at} 字节处：没有类型为 {kind} 的设置项"
+        )
+    of, count = cursor.number("I"), cursor.number("Q")
+    if of in NUMBERS:
+        dtype = np.dtype(NUMBERS[of]).newbyteorder("<")
+        cursor.need(count, dtype.itemsize)
+        return np.frombuffer(cursor.take(count * dtype.itemsize), dtype)
+    cursor.need(count, 8)
+    return [_value(cursor, of, depth + 1) for _ in range(count)]
+
+
+def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
+    """The table of tensors: each within the file, none over another."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    file, told = cursor.file, []
+    for _ in range(count):
+        name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
+        if not 1 <= rank <= 4:
+            raise broken(file, f"{name[:80]} has {rank} dimensions", f"{name[:80]} 有 {rank} 个维度")
+        shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
+        told.append((name, shape, cursor.number("I"), cursor.number("Q")))
+    if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
+        raise broken(file, f"general.alignment is {alignment!r}", f"general.alignment 为 {alignment!r}")
+    first = -(-cursor.at // alignment) * alignment
+    pieces: dict[str, Piece] = {}
+    for name, shape, kind, offset in told:
+        try:
+            block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+        except (ValueError, KeyError):
+            raise Problem("model.file.quantised", file=file, name=name[:80], type=kind) from None
+        if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
+            raise broken(
+                file,
+                f"{name[:80]} can't be {shape} of type {kind} at {offset}, or is there twice",
+                f"{name[:80]} 不可能是位于 {offset}、类型 {kind} 的 {shape}，或出现了两次",
+            )
+        begin, length = first + offset, math.prod(shape) // block * size
+        if begin + length > len(cursor.raw):
+            raise broken(
+                file,
+                f"{name[:80]} {shape} ends at byte {begin + length} and the file at {len(cursor.raw)}: "
+                "it was cut short or damaged; get it again",
+                f"{name[:80]} {shape} 应到第 {begin + length} 字节为止，文件只有 {len(cursor.raw)} 字节：文件不完整或已损坏，请重新获取",
+            )
+        pieces[name] = Piece(shape, kind, begin, begin + length)
+    end = first
+    for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
+        if piece.begin < end:
+            raise broken(file, f"{name[:80]} lies over another tensor", f"{name[:80]} 与另一个张量重叠")
+        end = piece.end
+    return pieces
+
+
+@dataclass(frozen=True)
+class Told:
+    """The settings of one architecture."""
+
+    file: Path
+    raw: np.ndarray
+    settings: dict[str, Any]
+    architecture: str
+
+    def get(self, word: str, default: Any = None) -> Any:
+        """A number that all layers share, or the default."""
+        key = f"{self.architecture}.{word}"
+        value = self.settings.get(key, default)
+        if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
+            value = value[0].item()
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise Problem("model.file.setting", file=self.file, key=key, value=str(value)[:80])
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Problem("model.file.setting", file=self.file, key=key, value=value)
+        return value
+
+    def must(self, word: str) -> Any:
+        """A number that has to be there."""
+        value = self.get(word)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Problem(
+                "model.file.setting", file=self.file, key=f"{self.architecture}.{word}", value=str(value)[:80]
+            )
+        return value
+
+
+def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, Any]:
+    """What config.json would say."""
+    file, embedding = told.file, pieces.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise broken(file, "it has no token_embd.weight, the word vectors", "缺少词向量 token_embd.weight")
+    theirs: dict[str, Any] = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
+    theirs |= {word: told.must(name) for name, word in layout.settings.items()}
+    theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
+    for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        token = told.settings.get(f"tokenizer.ggml.{name}_token_id")
+        theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
+    if told.get("expert_count"):
+        raise Problem("model.file.experts", file=file, count=told.get("expert_count"))
+    if layout.model_type == "bert":
+        types = pieces.get("token_types.weight")
+        return theirs | {"type_vocab_size": types.shape[0] if types else 0}
+    if layout.model_type == "gpt2":
+        return theirs
+    heads = theirs["num_attention_heads"]
+    theirs["num_key_value_heads"] = told.get("attention.head_count_kv") or heads
+    if not all(type(n) is int and n > 0 for n in (heads, theirs["num_key_value_heads"], theirs["hidden_size"])):
+        raise Problem("model.file.setting", file=file, key=f"{told.architecture}.attention.head_count", value=heads)
+    theirs["head_dim"] = told.get("attention.key_length") or theirs["hidden_size"] // heads
+    for word in ("attention.value_length", "rope.dimension_count"):
+        if told.get(word, theirs["head_dim"]) != theirs["head_dim"]:
+            raise Problem("model.file.setting", file=file, key=f"{told.architecture}.{word}", value=told.get(word))
+    theirs |= _rotary(told, pieces, theirs["head_dim"])
+    if layout.model_type == "llama":
+        theirs |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
+        if window := told.get("attention.sliding_window"):
+            theirs |= {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": window}
+    return theirs
+
+
+def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
+    """The base of the rotary angles and how they are scaled."""
+    base, kind = float(told.get("rope.freq_base", 10000.0)), told.get("rope.scaling.type", "none")
+    if not base > 0:
+        raise Problem("model.file.setting", file=told.file, key=f"{told.architecture}.rope.freq_base", value=base)
+    theirs: dict[str, Any] = {"rope_type": "default"}
+    factor, original = told.get("rope.scaling.factor"), told.get("rope.scaling.original_context_length")
+    if "rope_freqs.weight" in pieces:
+        piece = pieces["rope_freqs.weight"]
+        if piece.type != 0 or piece.shape != (width // 2,):
+            raise broken(told.file, "its rope_freqs don't fit its heads", "rope_freqs 与注意力头的宽度不符")
+        divisors = told.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
+        theirs = llama3_scaling(told.file, divisors, base)
+    elif kind == "linear" or (kind == "none" and told.get("rope.scale_linear")):
+        theirs = {"rope_type": "linear", "factor": factor or told.get("rope.scale_linear")}
+    elif kind == "yarn":
+        theirs = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
+            if (value := told.get(f"rope.scaling.{name}")) is not None:
+                theirs[word] = value
+    elif kind != "none" or any(name.startswith("rope_factors") for name in pieces):
+        raise Problem("model.file.setting", file=told.file, key=f"{told.architecture}.rope.scaling.type", value=kind)
+    if theirs["rope_type"] == "default":
+        return {"rope_theta": base, "rope_scaling": None, "rope_parameters": {"rope_theta": base, **theirs}}
+    return {"rope_theta": base, "rope_scaling": theirs, "rope_parameters": {"rope_theta": base, **theirs}}
+
+
+def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> dict[str, Any]:
+    """LLaMA 3's settings from the number that each pair's angle is divided by, which is all that GGUF keeps of them.
+
+    A pair that turns t times within the original length keeps its angle if t > high, has it divided by the factor if
+    t < low, and by 1 / ((1 − s) / factor + s) between, where s = (t − low) / (high − low). Only the ratios of low,
+    high and the original length matter, so low is 1.
+    """
+    turns = base ** -(np.arange(len(divisors)) / len(divisors)) / (2 * np.pi)  # per token
+
+    def expected(factor: float, high: float, original: float) -> np.ndarray:
+        s = np.clip((turns * original - 1.0) / (high - 1.0), 0.0, 1.0)
+        return 1 / ((1 - s) / factor + s)
+
+    if np.isfinite(divisors).all() and divisors.min() >= 1 and divisors.max() > 1:
+        factor = float(divisors.max())
+        tries = [(factor, 4.0, 8192.0)]  # as published
+        s = (1 / divisors - 1 / factor) / (1 - 1 / factor)
+        between = (s > 1e-3) & (s < 1 - 1e-3)
+        if between.sum() > 1:
+            slope, start = np.polyfit(turns[between], s[between], 1)  # s = original / (high − 1) · t − 1 / (high − 1)
+            if start < 0 < slope:
+                tries.append((factor, 1 - 1 / start, float(np.round(-slope / start))))
+        for factor, high, original in tries:
+            if np.allclose(expected(factor, high, original), divisors, rtol=1e-3):
+                return {
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": float(np.round(high, 3)),
+                    "original_max_position_embeddings": int(original),
+                }
+    raise broken(file, "its rope_freqs are not LLaMA 3's scaling", "rope_freqs 不是 LLaMA 3 的缩放方式")
+
+
+def _rename(name: str, layout: Layout) -> tuple[str | None, str]:
+    """Hugging Face's name of a tensor, and what GGUF calls its part; one that is unknown keeps its name."""
+    if name == "rope_freqs.weight":
+        return None, ""
+    part, _, kind = name.rpartition(".")
+    if part in layout.outside:
+        return f"{layout.outside[part]}.{kind}", part
+    if (found := re.fullmatch(r"blk\.(\d{1,6})\.(\w+)", part)) and found[2] in layout.inside:
+        return f"{layout.inside[found[2]].format(i=found[1])}.{kind}", found[2]
+    return name, part
+
+
+def _turn(shape: tuple[int, ...], turned: bool) -> tuple[int, ...]:
+    return shape[::-1] if turned else shape
+
+
+def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of q or k in Hugging Face's order.
+
+    Its rotary turns the pairs (i, i + D/2) of a head, llama.cpp's the neighbours (2i, 2i + 1), so the rows of each
+    head were interleaved for it. Rows are quantised one by one, so this works on their bytes.
+    """
+    width = rows.shape[0] // heads
+    return rows.reshape(heads, width // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def dequantise(raw: np.ndarray, kind: int) -> Tensor:
+    """Bytes of a GGUF type as a flat float32 tensor.
+
+    The three commonest types take a shorter road in PyTorch, with the same result to the bit.
+    """
+    from gguf.constants import GGMLQuantizationType as Type
+    from gguf.quants import dequantize
+
+    if kind == Type.F32:
+        return torch.from_numpy(raw.reshape(-1).view(np.float32))
+    if kind == Type.F16:
+        return torch.from_numpy(raw.reshape(-1).view(np.float16)).float()
+    if kind in SHORT_ROADS:
+        size, unpack = SHORT_ROADS[kind]
+        return unpack(torch.from_numpy(np.ascontiguousarray(raw)).reshape(-1, size)).reshape(-1)
+    return torch.from_numpy(dequantize(raw.reshape(-1), Type(kind))).reshape(-1)
+
+
+def _half(raw: Tensor) -> Tensor:
+    return raw.contiguous().view(torch.float16).float()
+
+
+def _nibbles(raw: Tensor) -> Tensor:
+    """16 bytes a block -> 32 numbers from 0 to 15, the lower halves of all bytes first."""
+    made = torch.empty(len(raw), 32, dtype=torch.float32)
+    made[:, :16] = raw & 15
+    made[:, 16:] = raw >> 4
+    return made
+
+
+# A block of 32 weights begins with its step in float16 (and, in q4_1, its least value).
+SHORT_ROADS = {
+    2: (18, lambda raw: _nibbles(raw[:, 2:]).sub_(8).mul_(_half(raw[:, :2]))),  # q4_0
+    3: (20, lambda raw: _nibbles(raw[:, 4:]).mul_(_half(raw[:, :2])).add_(_half(raw[:, 2:4]))),  # q4_1
+    8: (34, lambda raw: raw[:, 2:].view(torch.int8).float().mul_(_half(raw[:, :2]))),  # q8_0
+}

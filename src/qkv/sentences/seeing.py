@@ -1,0 +1,70 @@
+"""What `qkv see` says."""
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "see.text": ("give a text, as in  {example}", "请给一段文本，例如  {example}"),
+    "see.demo": ("{name}: {model} on “{text}”", "{name}：{model}，文本“{text}”"),
+    "see.what": (
+        "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
+        "{model} · {part}：{layers} 层 × {heads} 个头，{tokens} 个词元",
+    ),
+    "see.links": (
+        "Heads that link {one} to {other} (layer.head, weight):",
+        "把 {one} 和 {other} 连起来的头（层.头，权重）：",
+    ),
+    "see.head": (
+        "{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1",
+        "{part} 第 {layer} 层第 {head} 个头：每行是一个看的词，各数之和为 1",
+    ),
+    "see.head.cross": (
+        "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)",
+        "cross 第 {layer} 层第 {head} 个头：每行是即将说出的词元，以及它看源文的哪里（每行之和为 1）",
+    ),
+    "see.pooled": (
+        "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
+        "（文本较长：每格是 {rows} × {cols} 个权重的平均值，颜色相对于最强的一格）",
+    ),
+    "see.row": (
+        "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
+        "{layer}.{head} 中 {word} 这一行，一步一步算（d = {d}），从权重大的键开始：",
+    ),
+    "see.row.rest": ("and {n} more keys, which share {sum}", "还有 {n} 个键，共占 {sum}"),
+    "see.row.output": ("Σ weight × V:", "Σ 权重 × V："),
+    "see.row.same": (
+        "The same to {difference} as the model's own kernel gives from these q, k and v.",
+        "与模型自己的内核用同样的 q、k、v 算出的结果相差不超过 {difference}。",
+    ),
+    "see.saved": ("wrote {path}", "已写入 {path}"),
+    "see.page": (
+        "wrote {path} ({size}): open it in a browser, no network needed",
+        "已写入 {path}（{size}）：用浏览器打开，不需要网络",
+    ),
+    "see.shipped": (
+        "The model isn't here ({reason}).\nThis is the trace of the same sentence that ships with qkv, made from that model:",
+        "模型不在本机（{reason}）。\n下面是 qkv 附带的同一句话的记录，由该模型生成：",
+    ),
+    "see.transformers": (
+        "{model} could not be opened by transformers either: {error}",
+        "transformers 也打不开 {model}：{error}",
+    ),
+    "see.without.model": (
+        "--without needs the model itself, not a kept trace: give --model",
+        "--without 需要模型本身，不能用保存的记录：请给出 --model",
+    ),
+    "see.without": (
+        "Without {heads}, {moved} of the next token's probability goes elsewhere:",
+        "去掉 {heads} 后，下一个词元的概率有 {moved} 转移到别处：",
+    ),
+    "see.without.said": ("before: {before}\nwithout: {after}", "原来：{before}\n去掉后：{after}"),
+    "see.watch.model": (
+        "--watch shows a run: give its folder, --model RUN",
+        "--watch 用来看一次训练：请给出它的文件夹，--model RUN",
+    ),
+    "see.watch.none": (
+        '{run} kept no attention: train with  qkv train … --watch "a sentence"',
+        '{run} 没有保存注意力：训练时请加  qkv train … --watch "一句话"',
+    ),
+    "see.watch": (
+        "How layer {layer}, head {head} formed, over {n} evaluations:",
+        "第 {layer} 层第 {head} 个头的形成过程，共 {n} 次评估：",
+    ),
+}

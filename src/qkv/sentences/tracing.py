@@ -1,0 +1,211 @@
+"""Mistakes that looking at attention refuses."""
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "trace.word.absent": (
+        "{word} is not a token of the text; near ones: {near}",
+        "文本中没有词元 {word}；相近的有：{near}",
+    ),
+    "trace.word.twice": (
+        "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
+        "{word} 出现了 {n} 次，位置是 {places}：请说明是哪一个，例如  {word}#2，或写词元的编号",
+    ),
+    "trace.pool": ("pool {pool} is not one of {pools}", "没有 {pool} 这种汇总方式，可用：{pools}"),
+    "trace.bins": ("bins is {bins}: give 1 or more", "bins 是 {bins}：请给 1 或更大的数"),
+    "trace.place": (
+        "there is no token {place}: they count from 0 to {last}",
+        "没有第 {place} 个词元：编号是 0 到 {last}",
+    ),
+    "trace.head": ("there is no head {head}: this layer has 0 … {last}", "没有第 {head} 个头：这一层有 0 … {last}"),
+    "trace.layer": ("there is no layer {layer}: this model has 0 … {last}", "没有第 {layer} 层：这个模型有 0 … {last}"),
+    "trace.item": (
+        "there is no item {item} in the batch: it has 0 … {last}",
+        "这一批里没有第 {item} 条：有 0 … {last}",
+    ),
+    "trace.part": (
+        "there is no part {part} in this trace: it has {parts}",
+        "这份记录里没有 {part} 部分，只有：{parts}",
+    ),
+    "trace.output": (
+        "this trace keeps no output projection of {name}: trace the model anew, or ask for weights alone",
+        "这份记录没有保存 {name} 的输出投影：请重新记录，或只看权重",
+    ),
+    "trace.file": ("{file} is not a readable trace: {error}", "{file} 不是可读的记录文件：{error}"),
+    "trace.file.missing": ("there is no trace {file}", "没有记录文件 {file}"),
+    "trace.file.version": (
+        "{file} is {found}; this version reads {known}",
+        "{file} 的格式是 {found}；这个版本能读的是 {known}",
+    ),
+    "trace.context": (
+        "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+        "文本有 {tokens} 个词元，而这个模型只学过 {context} 个位置：请缩短文本",
+    ),
+    "trace.tokenizer": (
+        "a text needs a tokenizer: pass tokenizer=, or give token ids",
+        "文本需要分词器：请传入 tokenizer=，或直接给词元编号",
+    ),
+    "trace.part.encoder": ("encoder", "编码器"),
+    "trace.part.decoder": ("decoder", "解码器"),
+    "trace.part.cross": ("cross-attention", "交叉注意力"),
+    "trace.kind.previous": ("previous token", "前一个词元"),
+    "trace.kind.next": ("next token", "后一个词元"),
+    "trace.kind.self": ("itself", "自身"),
+    "trace.kind.first": ("first token (sink)", "首个词元（汇聚点）"),
+    "trace.kind.punctuation": ("punctuation, delimiters", "标点与分隔符"),
+    "trace.kind.local": ("local", "邻近"),
+    "trace.kind.columns": ("a few keys for all", "全局列（少数几个键）"),
+    "trace.kind.duplicate": ("same token before", "先前的相同词元"),
+    "trace.kind.induction": ("induction", "归纳"),
+    "trace.kind.diagonal": ("diagonal", "对角线"),
+    "trace.kind.monotone": ("monotone alignment", "单调对齐"),
+    "trace.kind.uniform": ("uniform", "均匀"),
+    "trace.kind.mixed": ("mixed", "混合"),
+    "trace.kind.none": ("none of these", "都不是"),
+    "trace.patterns": ("{part}, {heads} heads on {tokens} tokens", "{part}，{tokens} 个词元上的 {heads} 个头"),
+    "trace.patterns.more": ("and {n} more", "另有 {n} 个"),
+    "trace.patterns.nearest": ("no head clearly; highest: {head}", "没有明显的头；最高的是：{head}"),
+    "trace.patterns.untold": ("this text can't show it", "这段文本看不出来"),
+    "trace.patterns.distance": (", mean distance {distance}", "，平均距离 {distance}"),
+    "trace.patterns.meaning": (
+        "A number is the mean weight on the keys that count (in brackets: of a head that spreads its weight evenly). "
+        "It says where a head looks on this text, not what it is for.",
+        "数字是落在相应键上的平均权重（括号内：权重均匀分布的头的值）。它说明头在这段文本上看哪里，而不是头的用途。",
+    ),
+    "trace.induction": (
+        "Induction test, {length} random tokens {repeats} times over; a head that spreads its weight evenly gets {baseline}:",
+        "归纳测试：{length} 个随机词元重复 {repeats} 遍；权重均匀分布的头得 {baseline}：",
+    ),
+    "trace.induction.size": (
+        "a block of {length} different tokens out of {vocab}, {repeats} times, {batch} blocks: give a length from 2 to "
+        "{vocab}, at least 2 repeats and 1 block",
+        "从 {vocab} 个词元中取 {length} 个不同的，重复 {repeats} 遍，共 {batch} 组：长度应为 2 到 {vocab}，至少重复 2 遍、1 组",
+    ),
+    "trace.model": (
+        "a model of qkv or of transformers can be traced; this is a {kind}",
+        "可以记录 qkv 或 transformers 的模型；这里给的是 {kind}",
+    ),
+    "trace.registry": (
+        "{model} can't be traced: the attention of {classes} doesn't pass transformers' registry of attention functions; "
+        "for short texts there is the eager way: load it with attn_implementation='eager', call it with "
+        "output_attentions=True and draw the arrays in .attentions",
+        "无法记录 {model}：{classes} 的注意力不经过 transformers 的注意力函数登记表；短文本可以用 eager 方式：加载时写 "
+        "attn_implementation='eager'，调用时写 output_attentions=True，再画出 .attentions 里的数组",
+    ),
+    "trace.mask": (
+        "{model} runs its attention as {kind}, whose masks can't be read: call model.set_attn_implementation('sdpa') first",
+        "{model} 的注意力以 {kind} 方式运行，它的掩码无法读取：请先调用 model.set_attn_implementation('sdpa')",
+    ),
+    "trace.other": (
+        "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be wrong; "
+        "for short texts ask the model itself: attn_implementation='eager' and output_attentions=True",
+        "{model} 对 q、k、v 和掩码所做的不只是 softmax(q·k)·v，由此算出的图会是错的；短文本可以直接问模型："
+        "attn_implementation='eager'，并写 output_attentions=True",
+    ),
+    "trace.inputs": (
+        "a dict for the model needs input_ids; it has {keys}",
+        "给模型的字典里要有 input_ids；现在有：{keys}",
+    ),
+    "trace.target": (
+        "{model} can't say anything by itself: give target=",
+        "{model} 不能自己生成文本：请给出 target=",
+    ),
+    "trace.targets": (
+        "there are {sources} texts and {targets} targets: give one for each",
+        "有 {sources} 条文本，却有 {targets} 条目标：请一一对应",
+    ),
+    "draw.page.title": ("Attention", "注意力"),
+    "draw.page.old": (
+        "This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).",
+        "这个浏览器太旧，无法解开页面里的数据：请用较新的浏览器打开（2023 年以后的版本）。",
+    ),
+    "draw.page.noscript": (
+        "This page computes its pictures itself: please allow scripts. It fetches nothing.",
+        "这个页面自己计算图像：请允许运行脚本。它不会访问网络。",
+    ),
+    "trace.edit.name": (
+        "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
+        "{name} 不是头的名字：请写“层.头”，例如 13.8，或“部分.层.头”，例如 cross.4.2；* 表示全部",
+    ),
+    "trace.edit.part": (
+        "this model has no part {part}: it has {parts}",
+        "这个模型没有 {part} 部分，只有：{parts}",
+    ),
+    "trace.edit.self": (
+        "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'",
+        "交叉注意力看的是另一段文本，那里没有词元自己：请用 to='uniform'、'mean' 或 'zero'",
+    ),
+    "trace.edit.shared": (
+        "the layers of {model} share one attention, so a head of one layer can't be edited by itself",
+        "{model} 的各层共用同一个注意力模块，无法只改其中一层的头",
+    ),
+    "trace.without.mask": (
+        "an encoder is asked about a hidden word: write {mask} in the text",
+        "编码器要问的是被遮住的词：请在文本里写 {mask}",
+    ),
+    "trace.without.head": (
+        "{model} gives states, not words: load it with its language-model head",
+        "{model} 给出的是状态，不是词：请连同语言模型输出层一起加载",
+    ),
+    "trace.importance.short": (
+        "these texts leave nothing to predict: give texts of two tokens or more (an encoder: four)",
+        "这些文本没有可预测的词元：请给至少两个词元的文本（编码器至少四个）",
+    ),
+    "trace.importance.file": (
+        "{file} is not a record of head importance: choose another file",
+        "{file} 不是头重要性的记录：请换一个文件",
+    ),
+    "trace.importance.other": (
+        "{file} was made with another model, other texts or another edit: choose another file, or remove it",
+        "{file} 是用别的模型、别的文本或别的改法得到的：请换一个文件，或删除它",
+    ),
+    "trace.syntax": (
+        "{model}, {n} sentences: how often a head's largest weight goes to the right word, where that beats the best fixed rule",
+        "{model}，{n} 个句子：头的最大权重落在正确词上的比例（仅列出胜过最佳固定规则的头）",
+    ),
+    "trace.syntax.model": ("the model", "模型"),
+    "trace.syntax.head": ("word → its head", "词 → 支配词"),
+    "trace.syntax.dependent": ("head → the word", "支配词 → 词"),
+    "trace.syntax.coref.head": ("pronoun → noun", "代词 → 名词"),
+    "trace.syntax.coref.dependent": ("noun → pronoun", "名词 → 代词"),
+    "trace.syntax.first": ("first word", "句首词"),
+    "trace.syntax.rule": ("{n} words, best fixed rule ({rule}) {share};", "{n} 个词，最佳固定规则（{rule}）{share}；"),
+    "trace.syntax.none": ("no head above it", "没有头胜过它"),
+    "trace.syntax.unaligned": (
+        "{n} words have no token of their own and were left out.",
+        "有 {n} 个词没有自己的词元，未计入。",
+    ),
+    "trace.syntax.meaning": (
+        "+1 is the next word, −1 the one before. * = such a lead would come to one of all heads by luck with a chance below {sure}; "
+        "without it, take the number for a hint.",
+        "+1 指后一个词，−1 指前一个词。* = 所有头中有一个纯靠运气达到这种领先的概率低于 {sure}；没有 * 的数字只是线索。",
+    ),
+    "trace.conllu.missing": ("{file} can't be read: {error}", "无法读取 {file}：{error}"),
+    "trace.conllu.utf8": (
+        "{file} is not UTF-8 text: byte {place} can't be read",
+        "{file} 不是 UTF-8 文本：第 {place} 个字节无法读取",
+    ),
+    "trace.conllu.empty": ("{file} has no sentence: CoNLL-U was expected", "{file} 里没有句子：应为 CoNLL-U 格式"),
+    "trace.conllu.columns": (
+        "{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs",
+        "{file} 第 {line} 行：有 {found} 列，而 CoNLL-U 是 10 列，用制表符分隔",
+    ),
+    "trace.conllu.number": (
+        "{file}, line {line}: the word is numbered {found}, but {expected} comes next",
+        "{file} 第 {line} 行：词的编号是 {found}，而下一个应是 {expected}",
+    ),
+    "trace.conllu.range": (
+        "{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order",
+        "{file} 第 {line} 行：{found} 不是句中词（1 到 {last}）的合理范围",
+    ),
+    "trace.conllu.range.word": (
+        "{file}, line {line}: {what} is {found}, but it must be a number from {least} to {last}",
+        "{file} 第 {line} 行：{what} 是 {found}，应为 {least} 到 {last} 的数字",
+    ),
+    "trace.conllu.itself": (
+        "{file}, line {line}: {form} can't be its own head or antecedent",
+        "{file} 第 {line} 行：{form} 不能是自己的支配词或先行词",
+    ),
+    "trace.conllu.form": (
+        "{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}",
+        "{file} 第 {line} 行：句子文本此处应为 {form}，实际却是：{rest}",
+    ),
+}

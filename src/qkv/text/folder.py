@@ -1,0 +1,288 @@
+"""The tokenizer of a folder: one of ours, or what Hugging Face folders hold, oldest kinds included.
+
+A tokenizer.json says everything about cutting. Without one, the parts are put together from what there is:
+SentencePiece's model, a vocabulary with merges, or a list of words. Which token begins, ends or pads a text, and where
+a decoder starts, stands in up to five other files; all are asked.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Library
+
+from ..words import Problem
+from . import foreign
+from .sentencepiece import check_charsmap
+from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer
+
+ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
+FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
+OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
+
+
+def load(path: str | Path) -> Tokenizer:
+    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    told = _Told(folder)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file() and path.is_dir():
+        made = _from_parts(folder, told)
+        if made is None:
+            raise Problem("text.tokenizer.none", file=file)
+        told.complete(made)
+        return made
+    if not file.is_file():
+        raise Problem("text.tokenizer.none", file=file)
+    made = _from_json(file, told, _library(folder / "cutter.json") if (folder / "cutter.json").is_file() else None)
+    told.complete(made)
+    return made
+
+
+def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
+    library = _library(file)
+    try:
+        saved = json.loads(_text(file))
+        kind = _kind_of(saved)
+        names = {token["content"] for token in saved["added_tokens"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Problem("text.tokenizer.damaged", file=file, why=error) from None
+    roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in names}
+    if not told.any_roles and not roles:
+        roles = {role: name for role, name in foreign.NAMES.items() if name in names}
+    told.frame(library, roles)
+    if cutter is not None:
+        return kind(library, roles, cutter=cutter)
+    return kind(library, roles)
+
+
+def _library(file: Path) -> Library:
+    try:
+        text = _text(file)
+        normalizer = json.loads(text).get("normalizer") or {}
+        for step in (normalizer, *normalizer.get("normalizers", ())):
+            if step.get("type") == "Precompiled":  # the library believes it unseen, and panics when it leads outside
+                check_charsmap(base64.b64decode(step["precompiled_charsmap"]))
+        return Library.from_str(text)
+    except Exception as error:  # the library raises bare Exception for whatever it cannot read
+        raise Problem("text.tokenizer.damaged", file=file, why=error) from error
+
+
+def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
+    model, pre, decoder = saved["model"], saved["pre_tokenizer"] or {}, saved["decoder"] or {}
+    if model.get("type") != "BPE":
+        return Tokenizer
+    plain = not model["merges"] and not saved["normalizer"]
+    if decoder.get("type") == "ByteLevel":
+        in_order = all(model["vocab"].get(letter) == byte for byte, letter in enumerate(LETTERS))
+        return Bytes if plain and in_order and pre.get("type") == "ByteLevel" else BPE
+    return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
+
+
+def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
+    """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
+
+    def there(*names: str) -> bool:
+        return all((folder / name).is_file() for name in names)
+
+    if there("source.spm", "vocab.json"):
+        return foreign.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
+    if there("sentencepiece.model", "shared_vocabulary.json"):
+        return foreign.from_sentencepiece(folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json"))
+    for name in OTHER_FILES:
+        if there(name):
+            t5 = "t5" in told.family
+            blanks = int(told.get("extra_ids", 100)) if t5 else 0
+            made = foreign.from_sentencepiece(
+                folder / name,
+                extra=[*told.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
+                begin=bool(told.get("add_bos_token", "llama" in told.family or "gemma" in told.family)),
+                end=bool(told.get("add_eos_token", t5)),
+            )
+            for role, named in told.roles(made.library).items():
+                made.assign(role, made.library.get_vocab()[named])
+            return made
+    if there("vocab.json", "merges.txt"):
+        return _byte_pairs(folder, told)
+    return _word_pieces(folder, told) if there("vocab.txt") else None
+
+
+def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
+    vocab = _read(folder / "vocab.json")
+    lines = _lines(folder / "merges.txt")
+    merges = [line for line in lines if line.strip() and not line.startswith("#version")]
+    cut = "qwen2" if "qwen" in told.family else "gpt2"
+    space = bool(told.get("add_prefix_space", False))
+    library = foreign._built(lambda: foreign.byte_pairs(vocab, merges, cut, space))
+    known = [name for name in (*foreign.NAMES.values(), "<|endoftext|>") if name in vocab]
+    foreign.add_tokens(library, (dict.fromkeys(known, True) | told.added()).items())
+    for name, i in told.ids().items():
+        if library.token_to_id(name) != i:
+            raise Problem("text.added", file=folder / "vocab.json", name=name, i=i, got=library.token_to_id(name))
+    roles = told.roles(library)
+    if not roles:
+        roles = {role: name for role, name in foreign.NAMES.items() if name in vocab}
+        if "eos" not in roles and "<|endoftext|>" in vocab:
+            roles |= {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}
+    framed = next((frames for name, frames in FAMILIES.items() if name in told.family), "<mask>" in vocab)
+    if framed:
+        foreign.frame(library, roles.get("bos", "<s>"), roles.get("eos", "</s>"))
+    told.frame(library, roles)
+    return BPE(library, roles)
+
+
+def _word_pieces(folder: Path, told: "_Told") -> Tokenizer:
+    vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
+    accents = told.get("strip_accents")
+    library = foreign._built(
+        lambda: foreign.word_pieces(
+            vocab,
+            lowercase=bool(told.get("do_lower_case", True)),
+            accents=accents if isinstance(accents, bool) else None,
+            chinese=bool(told.get("tokenize_chinese_chars", True)),
+        )
+    )
+    usual = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
+    foreign.add_tokens(library, ((name, True) for name in [*usual.values(), *told.added()] if name in vocab))
+    roles = {role: name for role, name in usual.items() if name in vocab} | told.roles(library)
+    foreign.frame(library, roles.get("bos"), roles.get("eos"))
+    return Tokenizer(library, roles)
+
+
+class _Told:
+    """What the files around a tokenizer say about its special tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = _read(folder / "config.json")
+        self.tokenizer = _read(folder / "tokenizer_config.json")
+        self.map = _read(folder / "special_tokens_map.json")
+        self.generation = _read(folder / "generation_config.json")
+        self.more = _read(folder / "added_tokens.json")
+        self.template = self._template(folder)
+        family = (self.tokenizer.get("tokenizer_class"), self.config.get("model_type"))
+        self.family = " ".join(str(name) for name in family if name).lower()
+        # Any tokenizer_config.json, even one that names none, says that there are none but these.
+        self.any_roles = (folder / "tokenizer_config.json").is_file() or bool(self.map)
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        """A setting of the tokenizer."""
+        value = self.tokenizer.get(key)
+        return otherwise if value is None else value
+
+    def roles(self, library: Library) -> dict[str, str]:
+        """Which special token plays which part."""
+        roles = {}
+        for role in SPECIAL:
+            for key in (f"{role}_token", f"{ALSO.get(role)}_token"):
+                if name := _name(self.tokenizer.get(key)) or _name(self.map.get(key)):
+                    roles[role] = name
+                    break
+        return {role: name for role, name in roles.items() if library.token_to_id(name) is not None}
+
+    def added(self) -> dict[str, bool]:
+        """Tokens added to the vocabulary, in the order of their ids: name -> whether special."""
+        kinds = dict.fromkeys(self.ids(), True)
+        for token in self._decoder().values():
+            if (name := _name(token)) in kinds:
+                kinds[name] = bool(token.get("special", True))
+        listed = self.tokenizer.get("additional_special_tokens") or self.map.get("additional_special_tokens") or []
+        others = [name for name in map(_name, listed if isinstance(listed, list) else []) if name]
+        return kinds | dict.fromkeys(others, True)
+
+    def ids(self) -> dict[str, int]:
+        """The ids of added tokens, where files state them."""
+        ids = {name: i for name, i in self.more.items() if isinstance(i, int)}
+        ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
+        return dict(sorted(ids.items(), key=lambda pair: pair[1]))
+
+    def _decoder(self) -> dict[str, Any]:
+        told = self.tokenizer.get("added_tokens_decoder")
+        return {i: token for i, token in told.items() if isinstance(token, dict)} if isinstance(told, dict) else {}
+
+    def frame(self, library: Library, roles: dict[str, str]) -> None:
+        """Settings that say outright whether a text begins with bos and ends with eos."""
+        asked = {role: self.tokenizer.get(f"add_{role}_token") for role in ("bos", "eos")}
+        if any(value is True for value in asked.values()):
+            foreign.frame(library, *(roles.get(role) if asked[role] is True else None for role in ("bos", "eos")))
+
+    def complete(self, made: Tokenizer) -> None:
+        """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
+
+        def ids(*values: Any) -> list[int]:
+            flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
+            return [i for i in dict.fromkeys(flat) if isinstance(i, int) and 0 <= i < made.vocab]
+
+        def first(key: str) -> Any:
+            said = (told.get(key) for told in (self.tokenizer, self.generation, self.config))
+            return next((value for value in said if value is not None), None)
+
+        for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
+            if not self.any_roles and getattr(made, role) is None and (i := ids(first(f"{role}_token_id"))):
+                made.assign(role, i[0])
+        if start := ids(first("decoder_start_token_id")):
+            made.start = start[0]
+        made.ends = ids(made.ends, self.tokenizer.get("eos_token_ids"), self.generation.get("eos_token_id"))
+        if not made.ends or "eos_token_id" not in self.generation:
+            made.ends = ids(made.ends, self.config.get("eos_token_id"))
+        words = first("bad_words_ids")
+        single = [word[0] for word in words if isinstance(word, list) and len(word) == 1] if words else []
+        made.never = ids(made.never, single, self.generation.get("suppress_tokens"))
+        made.template = self.template
+
+    def _template(self, folder: Path) -> str | None:
+        file = folder / "chat_template.jinja"
+        if file.is_file():
+            return _text(file)
+        told = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
+        if isinstance(told, list):  # several under names: the default one
+            named = {each.get("name"): each.get("template") for each in told if isinstance(each, dict)}
+            told = named.get("default")
+        return told if isinstance(told, str) else None
+
+
+def _name(token: Any) -> str | None:
+    """A token's name, written as itself or as a small table."""
+    name = token.get("content") if isinstance(token, dict) else token
+    return name if isinstance(name, str) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A JSON table, empty if there is no such file."""
+    if not file.is_file():
+        return {}
+    try:
+        told = json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise Problem("text.json", file=file, why=error) from None
+    if not isinstance(told, dict):
+        raise Problem("text.json", file=file, why=f"a {type(told).__name__} where a table should be")
+    return told
+
+
+def _in_order(file: Path) -> list[str]:
+    """A vocabulary by place: a list as it is, a table of name -> id put in order."""
+    try:
+        told = json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise Problem("text.json", file=file, why=error) from None
+    if isinstance(told, list):
+        return told
+    if isinstance(told, dict) and sorted(i for i in told.values() if type(i) is int) == list(range(len(told))):
+        return sorted(told, key=lambda name: told[name])
+    raise Problem("text.json", file=file, why="the ids are not 0, 1, 2, …")
+
+
+def _lines(file: Path) -> list[str]:
+    lines = _text(file).split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines and not lines[-1] else lines)]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Problem("text.json", file=file, why=error) from None
+    except OSError as error:
+        raise Problem("text.file", file=file, why=error.strerror) from None

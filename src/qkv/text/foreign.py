@@ -1,0 +1,309 @@
+"""Tokenizers that others made, as ours: from the vocabulary in a GGUF file, a SentencePiece model, or word lists.
+
+Each is rebuilt from parts of the `tokenizers` library, so that what is saved is a tokenizer.json like any other. Which
+part does what follows the program that made the tokenizer: SentencePiece for its own models, llama.cpp for the names
+of GGUF, `transformers` for its folders; tests hold the ids equal to theirs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Library
+
+from ..words import Problem, all_of
+from . import sentencepiece
+from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
+from .tokenizer import BPE, Tokenizer, byte_level
+
+SPACE = "▁"  # how SentencePiece writes a space
+
+# How a text is cut before byte-level BPE joins its bytes: by the name that GGUF gives it (tokenizer.ggml.pre).
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+LLAMA3 = _SHORT + r"\p{N}{1,3}" + _REST
+QWEN2 = _SHORT + r"\p{N}" + _REST
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_REST4 = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}" + _REST4
+CUTS = {
+    **dict.fromkeys(("", "default", "gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jina-en", "jina-es", "jina-de"), "gpt2"),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), "digits"),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx"), "llama3"),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), "qwen2"),
+    "tekken": "tekken",
+}
+# Control tokens by which a model ends its turn or its text, as llama.cpp knows them.
+ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "<|return|>",
+)
+
+
+def from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
+    """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
+    kind = vocabulary.get("ggml.model")
+    if kind not in GGUF:
+        raise Problem("text.gguf.model", model=kind, known=all_of(GGUF))
+    tokens = vocabulary.get("ggml.tokens")
+    if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
+        raise Problem("text.gguf.tokens")
+    types = vocabulary.get("ggml.token_type") or [NORMAL] * len(tokens)
+    if len(types) != len(tokens):
+        raise Problem("text.gguf.lengths", name="token_type", n=len(types), tokens=len(tokens))
+    roles = {}
+    for role, keys in GGUF_ROLES.items():
+        i = next((vocabulary[f"ggml.{key}"] for key in keys if f"ggml.{key}" in vocabulary), None)
+        if isinstance(i, int) and i < len(tokens):  # an absent one is written as 2³² − 1, or left out
+            roles[role] = i
+    distinct = _distinct(tokens)
+    library = _built(lambda: GGUF[kind](vocabulary, distinct, types))
+    tokens = [library.id_to_token(i) or token for i, token in enumerate(tokens)]  # spelled as the library has them
+    add_tokens(library, ((t, kind != USER_DEFINED) for t, kind in zip(tokens, types, strict=True) if kind in (3, 4)))
+    known = {"llama": (True, False), "t5": (False, True), "bert": (True, True)}.get(kind, (False, False))
+    if CUTS.get(vocabulary.get("ggml.pre") or "") == "llama3":
+        known = (True, False)
+    begins, ends = (bool(vocabulary.get(f"ggml.add_{role}_token", known[at])) for at, role in enumerate(("bos", "eos")))
+    named = {role: tokens[i] for role, i in roles.items()}
+    frame(library, named.get("bos") if begins else None, named.get("eos") if ends else None)
+    cutter = _copy(library) if vocabulary.get("ggml.precompiled_charsmap") else None
+    made = (BPE if kind == "gpt2" else Tokenizer)(library, named, cutter=cutter)
+    also = [vocabulary.get(f"ggml.{key}") for key in ("eot_token_id", "eom_token_id")]
+    also += [i for i, token in enumerate(tokens) if types[i] == CONTROL and token in ENDS]
+    made.ends = list(dict.fromkeys([*made.ends, *(i for i in also if isinstance(i, int) and 0 <= i < len(tokens))]))
+    template = vocabulary.get("chat_template")
+    made.template = template if isinstance(template, str) else None
+    return made
+
+
+def from_sentencepiece(
+    model_file: str | Path,
+    vocabulary: Sequence[str] | None = None,
+    *,
+    extra: Iterable[str] = (),
+    begin: bool = False,
+    end: bool = False,
+) -> Tokenizer:
+    """The tokenizer of a SentencePiece model; the ids are its own, or the places in `vocabulary`.
+
+    With a `vocabulary` (Marian's vocab.json, CTranslate2's shared_vocabulary.json) SentencePiece cuts the text and each
+    piece is looked up there by its name; one that is not there is unknown. Such a model ends a text with </s>, begins
+    to write from padding, and never writes padding; padding is added at the end if the vocabulary has none.
+
+    `extra` are tokens added at the end (T5's blanks); `begin` and `end` frame a text with <s> and </s>.
+    """
+    pieces = sentencepiece.read(model_file)
+    library = _built(lambda: from_pieces(pieces))
+    controls = [text for text, _, kind in pieces.pieces if kind == CONTROL]
+    add_tokens(library, ((text, kind == CONTROL) for text, _, kind in pieces.pieces if kind in (CONTROL, USER_DEFINED)))
+    add_tokens(library, ((text, True) for text in extra))
+    unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
+    roles = {role: name for role, name in NAMES.items() if name in controls} | ({"unk": unknown} if unknown else {})
+    if vocabulary is None:
+        frame(library, roles.get("bos") if begin else None, roles.get("eos") if end else None)
+        return Tokenizer(library, roles, cutter=_copy(library) if pieces.charsmap else None)
+    return _looked_up(library, pieces, list(vocabulary), model_file)
+
+
+def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
+    if missing := [name for name in ("</s>", "<unk>") if name not in vocabulary]:
+        raise Problem("text.vocabulary.missing", file=model_file, names=all_of(missing))
+    if len(set(vocabulary)) != len(vocabulary) or not all(isinstance(name, str) and name for name in vocabulary):
+        raise Problem("text.vocabulary.twice", file=model_file)
+    names = vocabulary if "<pad>" in vocabulary else [*vocabulary, "<pad>"]
+    scores = {text: score for text, score, _ in pieces.pieces}
+    low = min(scores.values())
+    unigram = models.Unigram([(name, scores.get(name, low)) for name in names], names.index("<unk>"), False)
+    library = Library(unigram)
+    library.decoder = cutter.decoder
+    library.normalizer = cutter.normalizer
+    roles = {"pad": "<pad>", "eos": "</s>", "unk": "<unk>"}
+    add_tokens(library, ((name, True) for name in roles.values()))
+    languages = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    for each in (library, cutter):
+        add_tokens(each, ((name, False) for name in languages))
+    frame(library, None, "</s>")
+    made = Tokenizer(library, roles, cutter=cutter)
+    assert made.pad is not None
+    made.start, made.never = made.pad, [made.pad]
+    return made
+
+
+def from_pieces(pieces: Pieces) -> Library:
+    """The library's tokenizer for SentencePiece's pieces: whole texts, spaces written ▁, joined by score or by sum."""
+    names = pieces.names
+    unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
+    if pieces.kind == "unigram":
+        scored = [(text, float(score)) for text, score, _ in pieces.pieces]
+        at = None if unknown is None else names[unknown]
+        model: models.Model = models.Unigram(scored, at, pieces.byte_fallback)
+    else:
+        usual = {"unk_token": unknown} if unknown is not None else {}
+        model = models.BPE(names, _merges(pieces), fuse_unk=True, byte_fallback=pieces.byte_fallback, **usual)
+    steps: list[normalizers.Normalizer] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
+    if pieces.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A "), "")]
+    steps.append(normalizers.Replace(" ", SPACE))
+    if pieces.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))  # at the end also those that were ▁ before
+    if pieces.dummy_prefix:
+        steps.append(normalizers.Prepend(SPACE))
+    shown: list[decoders.Decoder] = [decoders.Replace(SPACE, " ")]
+    shown += [decoders.ByteFallback()] if pieces.byte_fallback else []
+    shown += [decoders.Fuse(), *([decoders.Strip(" ", 1, 0)] if pieces.dummy_prefix else [])]
+    library = Library(model)
+    library.normalizer = normalizers.Sequence(steps)
+    library.decoder = decoders.Sequence(shown)
+    return library
+
+
+def _merges(pieces: Pieces) -> list[tuple[str, str]]:
+    """SentencePiece joins the neighbours whose whole has the best score: every way to cut each piece, best first."""
+    names = {text for text, _, kind in pieces.pieces if kind == NORMAL}
+    ways = []
+    for text, score, kind in pieces.pieces:
+        if kind == NORMAL:
+            for cut in range(1, len(text)):
+                if text[:cut] in names and text[cut:] in names:
+                    ways.append((-score, -cut, text[:cut], text[cut:]))
+    ways.sort(key=lambda way: way[:2])
+    return [(left, right) for _, _, left, right in ways]
+
+
+def byte_pairs(vocab: dict[str, int], merges: Sequence[Any], cut: str = "gpt2", prefix_space: bool = False) -> Library:
+    """Byte-level BPE: cut the text in a family's way, then join bytes in the order of the merges."""
+    pairs = []
+    for merge in merges:
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        pairs.append((left, right))
+    # LLaMA 3 takes a piece that is a token whole, whatever its merges say.
+    library = byte_level(models.BPE(vocab, pairs, ignore_merges=cut == "llama3"))
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=cut in ("gpt2", "digits"))
+    if cut == "digits":
+        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), whole])
+    elif cut != "gpt2":
+        pattern = Regex({"llama3": LLAMA3, "qwen2": QWEN2, "tekken": TEKKEN}[cut])
+        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, "isolated"), whole])
+        if cut == "qwen2":
+            library.normalizer = normalizers.NFC()
+    else:
+        library.pre_tokenizer = whole
+    return library
+
+
+def word_pieces(
+    vocab: dict[str, int], *, lowercase: bool = True, accents: bool | None = None, chinese: bool = True
+) -> Library:
+    """BERT's WordPiece: words and punctuation first, then the longest pieces from the left; ## goes on with a word."""
+    unknown = "[UNK]" if "[UNK]" in vocab else "<unk>"
+    library = Library(models.WordPiece(vocab, unk_token=unknown, max_input_chars_per_word=100))
+    library.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=chinese, strip_accents=accents, lowercase=lowercase
+    )
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece("##")
+    return library
+
+
+def frame(library: Library, begin: str | None, end: str | None) -> None:
+    """Let the library put these tokens around a text."""
+    around = [name for name in (begin, end) if name is not None]
+    if around:
+        single = f"{begin + ':0 ' if begin else ''}$A:0{' ' + end + ':0' if end else ''}"
+        pair = f"{single} {begin + ':1 ' if begin and not end else ''}$B:1{' ' + end + ':1' if end else ''}"
+        library.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair, special_tokens=[(name, library.token_to_id(name)) for name in set(around)]
+        )
+
+
+def add_tokens(library: Library, tokens: Iterable[tuple[str, bool]]) -> None:
+    """Tokens that stand for themselves, (name, whether special), each under the id that its name already has."""
+    library.add_tokens([AddedToken(name, special=special, normalized=False) for name, special in tokens if name])
+
+
+NAMES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
+GGUF_ROLES = {
+    "pad": ("padding_token_id",),
+    "bos": ("bos_token_id", "cls_token_id"),
+    "eos": ("eos_token_id", "seperator_token_id", "separator_token_id"),
+    "mask": ("mask_token_id",),
+    "unk": ("unknown_token_id",),
+}
+
+
+def _gguf_bytes(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+    pre = vocabulary.get("ggml.pre") or ""
+    if pre not in CUTS:
+        raise Problem("text.gguf.pre", pre=pre, known=all_of(name for name in CUTS if name))
+    vocab = {token: i for i, token in enumerate(tokens)}
+    return byte_pairs(vocab, vocabulary.get("ggml.merges") or [], CUTS[pre])
+
+
+def _gguf_pieces(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+    scores = vocabulary.get("ggml.scores") or []
+    if len(scores) != len(tokens):
+        raise Problem("text.gguf.lengths", name="scores", n=len(scores), tokens=len(tokens))
+    unigram = vocabulary["ggml.model"] == "t5"
+    charsmap = bytes(vocabulary.get("ggml.precompiled_charsmap") or b"")
+    return from_pieces(
+        Pieces(
+            list(zip(tokens, map(float, scores), types, strict=True)),
+            kind="unigram" if unigram else "bpe",
+            byte_fallback=BYTE in types,
+            charsmap=sentencepiece.check_charsmap(charsmap),
+            dummy_prefix=bool(vocabulary.get("ggml.add_space_prefix", True)),
+            remove_extra_whitespaces=bool(vocabulary.get("ggml.remove_extra_whitespaces", unigram)),
+        )
+    )
+
+
+def _gguf_words(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+    """GGUF writes a piece that begins a word with ▁, and one that goes on with it bare."""
+
+    def spelled(token: str) -> str:
+        if token.startswith(SPACE):
+            return token[1:]
+        return token if token.startswith("[") and token.endswith("]") else f"##{token}"
+
+    lowercase = bool(vocabulary.get("ggml.normalizer.lowercase", True))
+    return word_pieces({spelled(token): i for i, token in enumerate(tokens)}, lowercase=lowercase)
+
+
+GGUF: dict[str, Callable[[dict[str, Any], list[str], list[int]], Library]] = {
+    "gpt2": _gguf_bytes,
+    "llama": _gguf_pieces,
+    "t5": _gguf_pieces,
+    "bert": _gguf_words,
+}
+
+
+def _copy(library: Library) -> Library:
+    return Library.from_str(library.to_str())
+
+
+def _distinct(tokens: list[str]) -> list[str]:
+    """Names that come twice get another the second time: an id needs a name of its own, and the first one is used."""
+    seen: set[str] = set()
+    made = []
+    for i, token in enumerate(tokens):
+        name = token if token not in seen else f"[DOUBLE {i}]"
+        seen.add(name)
+        made.append(name)
+    return made
+
+
+def _built(make: Callable[[], Library]) -> Library:
+    try:
+        return make()
+    except Problem:
+        raise
+    except Exception as error:  # the library raises bare Exception for whatever it cannot use
+        raise Problem("text.vocabulary", why=error) from error

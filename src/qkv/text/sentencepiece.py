@@ -1,0 +1,204 @@
+"""The .model files of SentencePiece, read without its library: a protobuf of pieces and of how text is normalised.
+
+    ModelProto      1 pieces (many)   2 trainer_spec   3 normalizer_spec
+    piece           1 text  2 score (float)  3 type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+    trainer_spec    3 model_type: 1 unigram, 2 BPE   35 byte_fallback   24 treat_whitespace_as_suffix
+    normalizer_spec 1 name  2 precompiled_charsmap  3 add_dummy_prefix  4 remove_extra_whitespaces
+
+A protobuf message is a row of fields: a number that holds the field's own number and its kind, then a varint, 4 or 8
+bytes, or a length and so many bytes. Lengths are believed only as far as the file goes.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..words import Problem
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+UNIGRAM, BPE = 1, 2
+KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
+
+
+@dataclass
+class Pieces:
+    """What a SentencePiece model says: its pieces in order, how they are found, and how text is prepared."""
+
+    pieces: list[tuple[str, float, int]]  # text, score, type
+    kind: str = "unigram"
+    byte_fallback: bool = False
+    charsmap: bytes = b""
+    dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    suffix: bool = False
+    names: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = {text: i for i, (text, _, _) in enumerate(self.pieces)}
+
+
+def read(file: str | Path) -> Pieces:
+    """The pieces of a .model file."""
+    file = Path(file)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise Problem("text.file", file=file, why=error.strerror) from None
+    try:
+        return parse(raw)
+    except (ValueError, struct.error) as error:
+        raise Problem("text.sentencepiece", file=file, why=error) from None
+
+
+def parse(raw: bytes) -> Pieces:
+    """The same from the bytes; a ValueError says what is wrong with them."""
+    pieces = []
+    model = Pieces([])
+    for number, value in _fields(raw):
+        if number == 1:
+            pieces.append(_piece(_bytes(value)))
+        elif number == 2:
+            spec = dict(_fields(_bytes(value)))
+            model.kind = KINDS.get(_int(spec.get(3, UNIGRAM)), "unknown")
+            model.byte_fallback = bool(_int(spec.get(35, 0)))
+            model.suffix = bool(_int(spec.get(24, 0)))
+        elif number == 3:
+            spec = dict(_fields(_bytes(value)))
+            model.charsmap = check_charsmap(_bytes(spec.get(2, b"")))
+            model.dummy_prefix = bool(_int(spec.get(3, 1)))
+            model.remove_extra_whitespaces = bool(_int(spec.get(4, 1)))
+    if model.kind not in ("unigram", "bpe"):
+        raise ValueError(f"its kind is {model.kind}, not unigram or bpe")
+    if model.suffix:
+        raise ValueError("it writes the space at the end of words, which is not supported")
+    if not pieces:
+        raise ValueError("it has no pieces")
+    model.pieces = pieces
+    model.__post_init__()
+    if len(model.names) != len(pieces):
+        raise ValueError("it has a piece twice")
+    return model
+
+
+def check_charsmap(raw: bytes) -> bytes:
+    """A map of characters, if following it never leads outside: u32 size, a double-array trie, NUL-ended texts."""
+    if not raw:
+        return raw
+    if len(raw) < 4:
+        raise ValueError("its map of characters is cut")
+    (size,) = struct.unpack_from("<I", raw)
+    if size % 4 or size > len(raw) - 4:
+        raise ValueError("its map of characters is cut")
+    units = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).astype(np.int64)
+    texts = raw[4 + size :]
+    texts.decode()
+    if not size or not texts.endswith(b"\0"):
+        raise ValueError("its map of characters is cut")
+    leaf = units >> 31 == 1
+    place = np.arange(len(units)) ^ ((units >> 10) << ((units & 0x200) >> 6))
+    if ((place | 0xFF) >= len(units))[~leaf].any():
+        raise ValueError("its map of characters leads outside itself")
+    values = (units & 0x7FFFFFFF)[leaf]
+    letters = np.frombuffer(texts, dtype=np.uint8)
+    if (values >= len(letters)).any() or (letters[values] >> 6 == 2).any():
+        raise ValueError("its map of characters leads outside its texts")
+    return raw
+
+
+class Charsmap:
+    """SentencePiece's own normalisation: at each place, the longest text that the map knows is replaced.
+
+    The `tokenizers` library has one too, which looks at single characters or whole graphemes: it leaves ｶ and ﾞ apart
+    and can lose accents, where SentencePiece makes ガ.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        (size,) = struct.unpack_from("<I", check_charsmap(raw))
+        # A unit of the trie: the lowest 8 bits are the byte that leads to it, bit 8 says that a text ends here, and
+        # the rest, how far away its children are; a child of byte c lies at place ^ c, the end's value at place itself.
+        self.units: list[int] = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).tolist()
+        self.texts = raw[4 + size :]
+
+    def __call__(self, text: str) -> str:
+        raw, made, at = text.encode(), bytearray(), 0
+        while at < len(raw):
+            value, length = self._longest(raw, at)
+            if length:
+                made += self.texts[value : self.texts.index(0, value)]
+            else:  # one character as it is
+                length = 1 if raw[at] < 0xC0 else 2 if raw[at] < 0xE0 else 3 if raw[at] < 0xF0 else 4
+                made += raw[at : at + length]
+            at += length
+        return made.decode()
+
+    def _longest(self, raw: bytes, first: int) -> tuple[int, int]:
+        """Where the replacement stands for the longest text known at a place, and how many bytes that text has."""
+        units, value, length = self.units, 0, 0
+        place = units[0] >> 10 << ((units[0] & 0x200) >> 6)
+        for at in range(first, len(raw)):
+            place ^= raw[at]
+            unit = units[place]
+            if unit & 0x800000FF != raw[at]:
+                break
+            place ^= unit >> 10 << ((unit & 0x200) >> 6)
+            if unit >> 8 & 1:
+                value, length = units[place] & 0x7FFFFFFF, at + 1 - first
+        return value, length
+
+
+def _piece(raw: bytes) -> tuple[str, float, int]:
+    spec = dict(_fields(raw))
+    (score,) = struct.unpack("<f", _bytes(spec.get(2, bytes(4))))  # struct.error, if it is not four bytes
+    kind = _int(spec.get(3, NORMAL))
+    if not np.isfinite(score) or not NORMAL <= kind <= BYTE:
+        raise ValueError("a piece has no finite score or an unknown type")
+    return _bytes(spec.get(1, b"")).decode(), score, kind
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(raw):
+        key, at = _varint(raw, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(raw, at)
+            yield number, value
+            continue
+        if wire == 2:
+            length, at = _varint(raw, at)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"there is no field of kind {wire}")
+        if length > len(raw) - at:
+            raise ValueError("it is cut, or not a SentencePiece model")
+        yield number, raw[at : at + length]
+        at += length
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(raw):
+            raise ValueError("it is cut, or not a SentencePiece model")
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number in it never ends")
+
+
+def _int(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("bytes stand where a number should")
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a number stands where bytes should")
+    return value

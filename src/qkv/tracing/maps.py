@@ -1,0 +1,207 @@
+"""Weights from q and k on demand, exactly: a rectangle, a row, a column, or the whole pooled, at any length.
+
+Nothing here holds an n×n matrix of a long text. Rows are computed a block at a time; what a block needs beyond itself is
+the log of its rows' sums (`lse`), which is kept once computed.
+
+One item and one head at a time: N queries, M keys, D head width, R rows of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..attention import masks
+from ..attention.attend import Call
+from ..attention.rules import Band, Full
+from ..words import Problem
+
+BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
+Span = slice | Sequence[int] | None
+POOLS = ("mean", "max", "sum")
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of one item: q (N, D), k and v (M, D), and how its scores become weights."""
+
+    call: Call  # of this one item and this one head
+    mask: masks.Mask  # of the whole call
+    item: int
+    head: int
+    batch: int
+    heads: int
+
+    @property
+    def n(self) -> int:
+        """Queries."""
+        return self.call.q.shape[2]
+
+    @property
+    def m(self) -> int:
+        """Keys."""
+        return self.call.k.shape[2]
+
+    def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """Who may look at whom in a rectangle: bool (R, ·)."""
+        sizes = dict(batch=self.batch, heads=self.heads, rows=rows, cols=cols, device=self.call.q.device)
+        full = self.mask.tensor(self.n, self.m, **sizes)  # type: ignore[arg-type]
+        full = full[min(self.item, full.shape[0] - 1), min(self.head, full.shape[1] - 1)]
+        r, c = len(_places(rows, self.n)), len(_places(cols, self.m))
+        return full.expand(r, c)
+
+    def scores(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """Scaled, capped, biased and masked (−inf): (R, ·), in float32 or better."""
+        call = self.call
+        exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
+        q, k = _take(call.q[0, 0], rows).to(exact), _take(call.k[0, 0], cols).to(exact)
+        scores = (q * call.scale) @ k.T
+        if call.softcap is not None:
+            scores = call.softcap * torch.tanh(scores / call.softcap)
+        if call.bias is not None:
+            bias = call.bias.expand(1, 1, self.n, self.m)[0, 0]
+            scores = scores + _take(_take(bias, rows), cols, dim=1)
+        if not isinstance(self.mask, Full):
+            scores = scores.masked_fill(~self.allowed(rows, cols), float("-inf"))
+        return scores
+
+    def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """Exact shares (R, ·): each row's softmax is over all its keys, whatever columns are asked for."""
+        whole = self._share(self.scores(rows))
+        return whole if cols is None else _take(whole, cols, dim=1)
+
+    def _share(self, scores: Tensor) -> Tensor:
+        """Softmax of whole rows, in place; a row that may see nothing gives 0."""
+        sink = self._sink(scores)
+        most = scores.amax(-1, keepdim=True)
+        most = most if sink is None else torch.maximum(most, sink)
+        most = most.masked_fill(most == float("-inf"), 0.0)
+        shares = scores.sub_(most).exp_()
+        total = shares.sum(-1, keepdim=True)
+        total = total if sink is None else total + (sink - most).exp()
+        return shares.div_(total.masked_fill(total == 0, 1.0))
+
+    def _sink(self, like: Tensor) -> Tensor | None:
+        return None if self.call.sinks is None else self.call.sinks.reshape(1, 1).to(like.dtype)
+
+    @cached_property
+    def lse(self) -> Tensor:
+        """log Σ e^score of every row (N,); −inf for a row that may see nothing."""
+        parts = []
+        for rows in self.blocks():
+            low = torch.logsumexp(self.scores(rows, self.reach(rows)), -1)
+            sink = self._sink(low)
+            parts.append(low if sink is None else torch.logaddexp(low, sink[0]))
+        return torch.cat(parts)
+
+    def column(self, key: int) -> Tensor:
+        """Who looks at this key: its share in every row (N,)."""
+        scores = self.scores(None, [key])[:, 0]
+        return (scores - self.lse.to(scores.dtype)).exp().nan_to_num_(0.0)  # −inf − −inf: a row that sees nothing
+
+    def blocks(self, least: int = 1) -> Iterator[slice]:
+        """Rows in blocks that fit into BLOCK scores, each a multiple of `least` rows."""
+        size = max(BLOCK // max(self.m, 1), 1)
+        size = max(size // least, 1) * least
+        for start in range(0, self.n, size):
+            yield slice(start, min(start + size, self.n))
+
+    def reach(self, rows: slice) -> slice | None:
+        """The keys that these rows can see at all, where the mask is causal or a window; None is all of them."""
+        low, high = 0, self.m
+        for rule in self.mask.terms():
+            if isinstance(rule, Band):
+                first, last = rows.start + self.m - self.n, rows.stop - 1 + self.m - self.n
+                low = low if rule.left is None else max(low, first - rule.left)
+                high = high if rule.right is None else min(high, last + rule.right + 1)
+        return None if (low, high) == (0, self.m) else slice(min(low, high), max(low, high, 0))
+
+    def pooled(self, bins: int, pool: str = "mean") -> Tensor:
+        """The whole map in at most bins × bins cells, each the mean, maximum or sum of the weights it covers."""
+        if pool not in POOLS:
+            raise Problem("trace.pool", pool=pool, pools=", ".join(POOLS))
+        if bins < 1:
+            raise Problem("trace.bins", bins=bins)
+        tall, wide = -(-self.n // bins), -(-self.m // bins)
+        made = torch.zeros(-(-self.n // tall), -(-self.m // wide))
+        for rows in self.blocks(least=tall):
+            cols = self.reach(rows)
+            start = 0 if cols is None else cols.start // wide * wide  # whole cells
+            stop = self.m if cols is None else cols.stop
+            shares = self._share(self.scores(rows, slice(start, stop)))
+            cells = _cells(_cells(shares, wide, 1, pool), tall, 0, pool)
+            at = rows.start // tall, start // wide
+            made[at[0] : at[0] + cells.shape[0], at[1] : at[1] + cells.shape[1]] = cells
+        if pool == "mean":
+            made /= _sizes(self.n, tall)[:, None] * _sizes(self.m, wide)[None, :]
+        return made
+
+
+def head_of(call: Call, item: int, head: int) -> Head:
+    """One head of a recorded call, as something to ask."""
+    batch, heads = call.q.shape[:2]
+    kv = head // (heads // call.k.shape[1])
+    bias = call.bias
+    if bias is not None:
+        bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
+        bias = bias[min(item, bias.shape[0] - 1), min(head, bias.shape[1] - 1)][None, None]
+    one = Call(
+        call.q[item, head][None, None],
+        call.k[item, kv][None, None],
+        call.v[item, kv][None, None],
+        masks.full(),
+        call.scale,
+        bias,
+        call.softcap,
+        None if call.sinks is None else call.sinks.reshape(-1)[head],
+        call.name,
+    )
+    return Head(one, call.mask, item, head, batch, heads)
+
+
+def _cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:
+    """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer."""
+    if size == 1:
+        return table
+    count = table.shape[dim]
+    whole = count // size * size
+    joined = table.narrow(dim, 0, whole).unflatten(dim, (-1, size))
+    made = joined.amax(dim + 1) if pool == "max" else joined.sum(dim + 1)
+    if whole < count:
+        rest = table.narrow(dim, whole, count - whole)
+        last = rest.amax(dim, keepdim=True) if pool == "max" else rest.sum(dim, keepdim=True)
+        made = torch.cat([made, last], dim)
+    return made
+
+
+def _sizes(count: int, size: int) -> Tensor:
+    sizes = torch.full((-(-count // size),), float(size))
+    if count % size:
+        sizes[-1] = count % size
+    return sizes
+
+
+def _take(table: Tensor, span: Span, dim: int = 0) -> Tensor:
+    if span is None:
+        return table
+    if isinstance(span, slice):
+        start, stop, step = span.indices(table.shape[dim])
+        if step == 1:
+            return table.narrow(dim, start, max(stop - start, 0))
+    return table.index_select(dim, torch.as_tensor(_places(span, table.shape[dim]), device=table.device))
+
+
+def _places(span: Span, size: int) -> range | list[int]:
+    if span is None:
+        return range(size)
+    if isinstance(span, slice):
+        return range(*span.indices(size))
+    places = [int(i) for i in span]
+    for i in places:
+        if not -size <= i < size:
+            raise Problem("trace.place", place=i, last=size - 1)
+    return [i % size for i in places]

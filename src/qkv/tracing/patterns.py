@@ -1,0 +1,577 @@
+"""Which head does what: every head of a trace scored for what heads are known to do, each score beside its baseline.
+
+A kind of head is a set of keys that count for each query ("the key right before it"). Its score is the mean weight that
+queries give to keys that count, over the queries that have a choice: that may see a key that counts and one that doesn't.
+The baseline is what a head that spreads its weight evenly over all it may see would get; the lift is how far the head
+goes from there to 1. `docs/patterns.md` has every kind's formula, and what a score does not mean.
+
+H heads, H' heads whose masks differ (1 where all share one), N queries, M keys, R rows of a block, P places.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import grid
+from ..attention.attend import Call
+from ..attention.rules import Full
+from ..words import Problem, language, say, unknown
+from . import maps
+from .tokens import Tokens
+from .trace import Trace
+
+LOCAL = 3  # keys at most this far away are near
+COLUMNS = 3  # how many keys "a few keys that all look at" are
+BAND = 0.1  # half the width of the diagonal, as a share of the keys
+CLEAR = 0.6  # a head is named for a kind from this lift on …
+MARGIN = 0.3  # … if it leads every rival by this
+EVEN = 0.95  # … and uniform from this evenness on
+FEW = 3  # fewer queries than this name nothing
+HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
+PART = 0.2  # a kind with this lift is part of a mixed head
+
+# Kinds in the order in which they are shown. Where one holds, a wider one that contains it holds too.
+RARE = ("duplicate", "induction")  # only some queries can show them, and are judged on those alone
+PLAIN = ("previous", "next", "self", "first", "punctuation", "diagonal")
+WIDE = ("local", "columns", "monotone")
+KINDS = (*PLAIN[:-1], "local", "columns", *RARE, "diagonal", "monotone", "uniform")
+OF_SELF = ("previous", "next", "self", "first", "punctuation", "local", "columns", *RARE, "uniform")
+OF_CROSS = ("first", "punctuation", "columns", "diagonal", "monotone", "uniform")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One head and one kind: its score, what an even head would get, and over how many queries; NaN where none can tell."""
+
+    value: float
+    baseline: float
+    count: int
+
+    @property
+    def lift(self) -> float:
+        """0 for an even head, 1 for one that does nothing else: (score − baseline) / (1 − baseline)."""
+        return (self.value - self.baseline) / (1 - self.baseline) if self.baseline < 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Row:
+    """One head: its name (a kind, "mixed" or "none"), its score of every kind, and how far it looks."""
+
+    layer: int
+    head: int
+    name: str
+    scores: dict[str, Score]
+    distance: float  # mean |query − key| in tokens, NaN in cross-attention
+    keys: tuple[int, ...]  # the keys that most of its weight goes to
+    mixture: tuple[str, ...] = ()  # the kinds that a mixed head is made of
+
+    @property
+    def place(self) -> str:
+        """As heads are called: "13.8"."""
+        return f"{self.layer}.{self.head}"
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Every head of one part of a model on one text; `print` it, or ask `table`, `best(kind)`, `named(kind)`."""
+
+    table: list[Row]
+    part: str
+    tokens: Tokens = field(repr=False)  # those that are looked at
+    model: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that this part is scored for."""
+        return OF_CROSS if self.part == "cross" else OF_SELF
+
+    def named(self, kind: str) -> list[Row]:
+        """The heads of this name, strongest first."""
+        rows = [row for row in self.table if row.name == kind]
+        return sorted(rows, key=lambda row: -_sortable(row.scores[kind].value)) if kind in self.kinds else rows
+
+    def best(self, kind: str, most: int = 5) -> list[Row]:
+        """The heads with the highest score of a kind, whatever their name; none where the text can't show it."""
+        self._check(kind)
+        rows = [row for row in self.table if not math.isnan(row.scores[kind].value)]
+        return sorted(rows, key=lambda row: -row.scores[kind].value)[:most]
+
+    def array(self, kind: str, what: str = "value") -> np.ndarray:
+        """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"."""
+        self._check(kind)
+        heads = 1 + max((row.head for row in self.table), default=-1)
+        layers = 1 + max((row.layer for row in self.table), default=-1)
+        made = np.full((layers, heads), np.nan)
+        for row in self.table:
+            made[row.layer, row.head] = getattr(row.scores[kind], what)
+        return made
+
+    def show(self, lang: str | None = None, most: int = 6) -> str:
+        """The heads by kind, with their scores and what an even head would get."""
+        lang = language(lang)
+        label = {kind: say(f"trace.kind.{kind}", lang) for kind in (*self.kinds, "mixed", "none")}
+        margin = max(map(grid.width, label.values()))
+        part = say(f"trace.part.{self.part}", lang)
+        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=len(self.tokens))
+        lines = [f"{self.model}: {title}" if self.model else title]
+        for kind in self.kinds:
+            rows = self.named(kind)
+            told = "  ".join(self._told(row, kind, lang) for row in rows[:most])
+            if len(rows) > most:
+                told += "  " + say("trace.patterns.more", lang, n=len(rows) - most)
+            if not rows:
+                nearest = self.best(kind, 1)
+                key = "trace.patterns.nearest" if nearest else "trace.patterns.untold"
+                told = say(key, lang, head=self._told(nearest[0], kind, lang) if nearest else "")
+            lines.append(f"{grid.left(label[kind], margin)}  {len(rows):>3}  {told}")
+        for kind in ("mixed", "none"):
+            rows = self.named(kind)
+            told = "  ".join(
+                row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
+                for row in rows[: most if kind == "mixed" else 0]
+            )
+            lines.append(f"{grid.left(label[kind], margin)}  {len(rows):>3}  {told}".rstrip())
+        return "\n".join([*lines, say("trace.patterns.meaning", lang)])
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def _told(self, row: Row, kind: str, lang: str) -> str:
+        score = row.scores[kind]
+        if kind == "uniform":
+            return f"{row.place} {score.value:.2f}"
+        more = ""
+        if kind == "local":
+            more = say("trace.patterns.distance", lang, distance=f"{row.distance:.1f}")
+        elif kind == "columns":
+            shown = self.tokens.shown
+            more = " " + " ".join(f"{j}:{grid.clip(shown[j], 12)}" for j in row.keys)
+        return f"{row.place} {score.value:.2f} ({score.baseline:.2f}){more}"
+
+    def _check(self, kind: str) -> None:
+        if kind not in self.kinds:
+            raise unknown("kind", kind, self.kinds)
+
+
+@torch.no_grad()
+def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patterns:
+    """Score every head of a part of a trace for every kind, from its exact weights.
+
+    >>> from ..model.config import Config
+    >>> from ..model.transformer import Transformer
+    >>> from .recorder import trace as look
+    >>> _ = torch.manual_seed(0)
+    >>> found = patterns(look(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2, 6]))
+    >>> found.array("previous").shape, found.best("previous", 1)[0].scores["previous"].count
+    ((2, 4), 7)
+    """
+    keys = trace.tokens(part, batch, keys=True)  # refuses a part or an item that isn't there
+    part = trace.parts[0] if part is None else part
+    queries = trace.tokens(part, batch)
+    credited = _Credited(queries, keys, *_real(trace, part, batch), cross=part == "cross")
+    rows = []
+    for layer, call in enumerate(trace.calls[part]):
+        rows += _layer(layer, call, batch, credited)
+    return Patterns(rows, part, keys, trace.model)
+
+
+class _Credited:
+    """Which keys count for which query, for every kind: as columns that all rows share, or as pairs of a block of rows."""
+
+    def __init__(self, queries: Tokens, keys: Tokens, asking: Tensor, seen: Tensor, *, cross: bool) -> None:
+        self.n, self.m, self.cross = len(queries), len(keys), cross
+        self.asking, self.seen = asking, seen  # which are not padding: (N,), (M,)
+        self.kinds = [k for k in (OF_CROSS if cross else OF_SELF) if k not in ("columns", "monotone", "uniform")]
+        self.ids = _identities(keys)
+        first = int(seen.int().argmax()) if len(seen) else 0
+        delimiters = [j for j in _delimiters(keys) if j != first and bool(seen[j])]
+        self.columns = {"first": [first], "punctuation": delimiters}
+        self._marks = torch.zeros(self.m, 2)
+        for at, columns in enumerate(self.columns.values()):
+            self._marks[columns, at] = 1
+        self._keeps = self.n * self.m <= maps.BLOCK  # what all layers share is found anew where it is too much to keep
+        self._pairs: dict[int, dict[str, tuple[Tensor, Tensor]]] = {}
+        self._even: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
+
+    def places(self, rows: slice) -> Tensor:
+        """Where these queries stand among the keys (self-attention; lower-right, as everywhere)."""
+        return torch.arange(rows.start, rows.stop) + self.m - self.n
+
+    def distance(self, rows: slice) -> Tensor:
+        """|query − key|, (R, M)."""
+        return (self.places(rows)[:, None] - torch.arange(self.m)).abs()
+
+    def pairs(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
+        """(row of the block, key) of every pair that counts, by kind; the same for every layer."""
+        found = self._pairs.get(rows.start) or self._find(rows)
+        if self._keeps:
+            self._pairs[rows.start] = found
+        return found
+
+    def even(self, rows: slice, allowed: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+        """How many keys that count each row may see, by kind, and "size", how many at all: kind → (H', R).
+
+        Most layers share one mask: the last answer is kept.
+        """
+        kept = self._even.get(rows.start)
+        if kept is None or not torch.equal(kept[0], allowed):
+            counted = allowed.to(dtype)
+            kept = allowed, self.tally(counted, rows) | {"size": counted.sum(-1)}
+            if self._keeps:
+                self._even[rows.start] = kept
+        return kept[1]
+
+    def _find(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
+        if self.cross:
+            return {"diagonal": _apart(self._diagonal(rows))}
+        at, keys = self.places(rows)[:, None], torch.arange(self.m)
+        same = (self.ids[at.clamp(min=0)[:, 0]][:, None] == self.ids) & (keys < at)
+        after = torch.zeros_like(same)
+        after[:, 1:] = same[:, :-1]
+        made = {"previous": at - 1 == keys, "next": at + 1 == keys, "self": at == keys}
+        made |= {"local": (at - keys).abs() <= LOCAL, "duplicate": same, "induction": after & (keys < at)}
+        return {kind: _apart(which) for kind, which in made.items()}
+
+    def _diagonal(self, rows: slice) -> Tensor:
+        """Keys as far into their text as the query is into its own, give or take BAND: bool (R, M)."""
+        asked, told = self.seen.sum(), self.asking.sum()
+        along_keys = (self.seen.cumsum(0) - 1).double()
+        along_queries = (self.asking.cumsum(0) - 1)[rows].double() * (asked - 1) / (told - 1).clamp(min=1)
+        wide = max(1.0, BAND * float(asked))
+        return ((along_queries[:, None] - along_keys).abs() <= wide + 1e-9) & self.seen & (told > 1)
+
+    def tally(self, table: Tensor, rows: slice) -> dict[str, Tensor]:
+        """What a table (H, R, M) holds at the keys that count, summed for each row: kind → (H, R)."""
+        made = dict(zip(self.columns, (table @ self._marks.to(table.dtype)).unbind(-1), strict=True))
+        for kind, (row, key) in self.pairs(rows).items():
+            made[kind] = table.new_zeros(table.shape[:2]).index_add_(1, row, table[:, row, key])
+        return made
+
+
+def _apart(which: Tensor) -> tuple[Tensor, Tensor]:
+    row, key = which.nonzero(as_tuple=True)
+    return row, key
+
+
+class _Path:
+    """The best alignment that never goes back, grown row by row: max over a₁ ≤ a₂ ≤ … of Σ w[i, aᵢ]."""
+
+    def __init__(self) -> None:
+        self.best: Tensor | None = None  # (H, M): of paths that end at each key
+        self.count = 0
+
+    def grow(self, table: Tensor, counts: Tensor) -> None:
+        for i in counts.nonzero()[:, 0].tolist():
+            so_far = 0 if self.best is None else self.best.cummax(-1).values
+            self.best = table[:, i] + so_far
+            self.count += 1
+
+    def value(self, head: int) -> float:
+        """The mean weight along it."""
+        return math.nan if self.best is None else float(self.best[min(head, len(self.best) - 1)].max()) / self.count
+
+
+def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
+    """The rows of one layer: all its heads at once, a block of queries at a time."""
+    heads = call.q.shape[1]
+    found: dict[str, list[Tensor]] = {}
+    columns: Tensor | float = 0.0
+    even_columns: Tensor | float = 0.0
+    path, even_path = _Path(), _Path()
+
+    def keep(name: str, rows: Tensor) -> None:
+        found.setdefault(name, []).append(rows)
+
+    for rows in _blocks(heads, credited.n, credited.m):
+        shares, allowed, entropy = weights(call, item, rows)  # (H, R, M), (H', R, M), (H, R)
+        may = credited.even(rows, allowed, shares.dtype)
+        counts = (may["size"] >= 2) & credited.asking[rows]  # (H', R)
+        for kind, sums in credited.tally(shares, rows).items():
+            keep(kind, sums)
+            keep("may " + kind, may[kind])
+        keep("size", may["size"])
+        keep("counts", counts)
+        keep("total", shares.sum(-1))
+        keep("entropy", entropy)
+        even = counts.to(shares.dtype) / may["size"].clamp(min=1)
+        columns = columns + (counts.to(shares.dtype)[:, None] @ shares)[:, 0]  # (H, M)
+        even_columns = even_columns + (even[:, None] @ allowed.to(shares.dtype))[:, 0]
+        if credited.cross:
+            path.grow(shares, counts.all(0))
+            even_path.grow(allowed * even[..., None], counts.all(0))
+        else:
+            keep("distance", torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype)))
+    if not found:
+        return [Row(layer, h, "none", dict.fromkeys(_kinds(credited), UNTOLD), math.nan, ()) for h in range(heads)]
+    joined = {name: _cat(parts).double().numpy() for name, parts in found.items()}  # (H or H', N)
+    paths = (path, even_path) if credited.cross else None
+    return _rows(layer, heads, joined, columns, even_columns, paths, credited)
+
+
+def _cat(parts: list[Tensor]) -> Tensor:
+    """Blocks of rows one after the other; where heads differ in one of them, they are told apart in all."""
+    heads = max(map(len, parts))
+    return torch.cat([part.expand(heads, -1) for part in parts], -1)
+
+
+UNTOLD = Score(math.nan, math.nan, 0)
+
+
+def _rows(
+    layer: int,
+    heads: int,
+    found: dict[str, np.ndarray],
+    columns: Any,
+    even_columns: Any,
+    paths: tuple[_Path, _Path] | None,
+    credited: _Credited,
+) -> list[Row]:
+    counts, size, total = found["counts"] > 0, found["size"], found["total"]
+    choice = {}
+    baselines = {}
+    for kind in credited.kinds:
+        may = found["may " + kind]
+        choice[kind] = counts & (may > 0) & (may < size)
+        baselines[kind] = may / np.maximum(size, 1)
+    # Entropy of what is not lost to a sink, times that share: a head that gives all to its sink is not an even one.
+    evenness = np.clip(total * found["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
+    top = np.sort(columns.double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
+    even_top = np.sort(even_columns.double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
+    most = torch.topk(columns, min(COLUMNS, credited.m)).indices.tolist()
+
+    made = []
+    for h in range(heads):
+        alike = min(h, len(counts) - 1)  # in what all heads of a layer share
+        mine = counts[alike]
+        n = int(mine.sum())
+        scores = {kind: _mean(found[kind][h], baselines[kind][alike], choice[kind][alike]) for kind in credited.kinds}
+        scores["columns"] = Score(top[h] / n, even_top[alike] / n, n) if n else UNTOLD
+        scores["uniform"] = Score(float(evenness[h][mine].mean()), 1.0, n) if n else UNTOLD
+        if paths is not None:
+            best, even = paths
+            scores["monotone"] = Score(best.value(h), even.value(h), best.count)
+
+        def on(kind: str, which: np.ndarray, h: int = h, alike: int = alike) -> Score:
+            return _mean(found[kind][h], baselines[kind][alike], choice[kind][alike] & which)
+
+        rare = {kind: {k: on(k, choice[kind][alike]) for k in credited.kinds} for kind in RARE if kind in scores}
+        name, mixture = _name(scores, rare)
+        far = (
+            float((found["distance"][h][mine] / np.maximum(total[h][mine], 1e-30)).mean())
+            if n and not credited.cross
+            else math.nan
+        )
+        order = {kind: scores[kind] for kind in _kinds(credited)}
+        made.append(Row(layer, h, name, order, far, tuple(most[h]), mixture))
+    return made
+
+
+def _mean(shares: np.ndarray, even: np.ndarray, which: np.ndarray) -> Score:
+    n = int(which.sum())
+    return Score(float(shares[which].mean()), float(even[which].mean()), n) if n else UNTOLD
+
+
+def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[str, tuple[str, ...]]:
+    """The one kind that a head clearly is; "mixed" (and of what) where it is parts of several; else "none"."""
+
+    def clear(kind: str, among: dict[str, Score], against: Sequence[str]) -> bool:
+        lift = among[kind].lift
+        rivals = [among[k].lift for k in against if k != kind and k in among]
+        return among[kind].count >= FEW and lift >= CLEAR and all(not r > lift - MARGIN for r in rivals)
+
+    # A head that waits at the first token until something repeats is known by what it does when something does.
+    for kind, among in rare.items():
+        if clear(kind, among, (*PLAIN, *RARE)):
+            return kind, ()
+    plain = [k for k in PLAIN if k in scores]
+    for kind in plain:
+        if clear(kind, scores, plain):
+            return kind, ()
+    if scores["uniform"].count >= FEW and scores["uniform"].value >= EVEN:
+        return "uniform", ()
+    if not any(scores[k].lift >= CLEAR for k in plain):  # then two kinds can't be told apart here
+        wide = [k for k in WIDE if k in scores]
+        for kind in wide:
+            if clear(kind, scores, wide):
+                return kind, ()
+    parts = tuple(k for k in plain if scores[k].lift >= PART and scores[k].count >= FEW)
+    return ("mixed", tuple(sorted(parts, key=lambda k: -scores[k].lift))) if len(parts) > 1 else ("none", ())
+
+
+def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Exact weights of all heads of one item for a block of queries, (H, R, M); who may see whom, (H', R, M); and the
+    entropy of every row in nats, (H, R), of what it doesn't give to a sink.
+
+    The same numbers as `maps.Head.weights`, all heads of a layer in one product.
+    """
+    batch, heads, n, width = call.q.shape
+    groups, m = call.k.shape[1:3]
+    exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
+    q = call.q[item, :, rows].to(exact) * call.scale  # (H, R, D)
+    r = q.shape[1]
+    q = q.reshape(groups, heads // groups * r, width)  # a group's heads share its keys
+    scores = (q @ call.k[item].to(exact).transpose(1, 2)).reshape(heads, r, m)
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    allowed = torch.ones(1, r, m, dtype=torch.bool, device=q.device)
+    if not isinstance(call.mask, Full):
+        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device=q.device)
+        rule = rule[min(item, rule.shape[0] - 1)]
+        allowed = rule.expand(rule.shape[0], r, m)
+    if call.bias is not None:
+        bias = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+        bias = bias[min(item, bias.shape[0] - 1)]
+        bias = (bias[:, rows] if bias.shape[1] > 1 or n == 1 else bias).to(exact)
+        scores += bias
+        if bool((hidden := bias == float("-inf")).any()):
+            allowed = allowed & ~hidden
+    if not bool(allowed.all()):
+        scores.masked_fill_(~allowed, HIDDEN)
+    shares = scores.softmax(-1)
+    most, largest = scores.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
+    # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
+    entropy = most - largest.log() - torch.linalg.vecdot(shares, scores)
+    kept = (most > HIDDEN / 2).to(exact)  # a row that may see nothing gives 0
+    if call.sinks is not None:
+        kept = kept / (1 + largest * (call.sinks.reshape(-1, 1).to(exact) - most.clamp(min=HIDDEN / 2)).exp())
+    if call.sinks is not None or not bool(kept.all()):
+        shares.mul_(kept[..., None])
+    return shares, allowed, entropy
+
+
+def _blocks(heads: int, n: int, m: int) -> Iterator[slice]:
+    size = max(maps.BLOCK // max(heads * m, 1), 1)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _kinds(credited: _Credited) -> tuple[str, ...]:
+    return OF_CROSS if credited.cross else OF_SELF
+
+
+def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
+    """Which queries and which keys are not padding: (N,), (M,)."""
+    keys = _unpadded(trace.keys[part][item]) & _visible(trace.calls[part][0], item)
+    queries = _unpadded(trace.queries[part][item])
+    # Cross-attention's mask says nothing of its queries; the decoder that asks does.
+    own = trace.calls.get("decoder" if part == "cross" else part)
+    if own and own[0].k.shape[2] == len(queries):
+        queries = queries & _visible(own[0], item)
+    return queries, keys
+
+
+def _visible(call: Call, item: int) -> Tensor:
+    """Keys that somebody may see, (M,)."""
+    batch, heads, n, _ = call.q.shape
+    m = call.k.shape[2]
+    seen = torch.zeros(m, dtype=torch.bool)
+    if isinstance(call.mask, Full):
+        return ~seen
+    for rows in _blocks(1, n, m):
+        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device="cpu")
+        rule = rule[min(item, rule.shape[0] - 1)]
+        seen |= rule.expand(rule.shape[0], rule.shape[1], m).any(0).any(0)
+    return seen
+
+
+def _unpadded(tokens: Tokens) -> Tensor:
+    """Not filled up: recorders write [PAD], and ids may end where the text does. A <pad> that a decoder starts from is none."""
+    real = [not (special and p == "[PAD]") for p, special in zip(tokens.pieces, tokens.special, strict=True)]
+    if tokens.ids:
+        real[len(tokens.ids) :] = [False] * (len(real) - len(tokens.ids))
+    return torch.tensor(real, dtype=torch.bool)
+
+
+def _identities(tokens: Tokens) -> Tensor:
+    """A number per token, the same for the same token: its id, or its text where there are no ids."""
+    if tokens.ids:
+        return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)])
+    known: dict[str, int] = {}
+    return torch.tensor([known.setdefault(piece, len(known)) for piece in tokens.pieces], dtype=torch.long)
+
+
+def _delimiters(tokens: Tokens) -> list[int]:
+    """Tokens that are punctuation, a line end, or special."""
+    found = {i for i, special in enumerate(tokens.special) if special}
+    for text, first, end in tokens.whole:
+        signs = text.strip(" ")
+        if signs and all(unicodedata.category(c)[0] == "P" or c in "\n\r" for c in signs):
+            found.update(range(first, end))
+    return sorted(found)
+
+
+def _sortable(value: float) -> float:
+    return -1.0 if math.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class Induction:
+    """The repeated-random-tokens test: per head, the mean weight on the token that followed this one before."""
+
+    scores: np.ndarray  # (layers, heads)
+    baseline: float
+    count: int  # queries
+    length: int
+    repeats: int
+
+    def best(self, most: int = 5) -> list[tuple[int, int, float]]:
+        """(layer, head, score), strongest first."""
+        order = np.argsort(-self.scores, axis=None, kind="stable")[:most]
+        places = (np.unravel_index(i, self.scores.shape) for i in order)
+        return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in places]
+
+    def show(self, lang: str | None = None, most: int = 10) -> str:
+        """The strongest heads, in one line each."""
+        title = say("trace.induction", lang, length=self.length, repeats=self.repeats, baseline=self.baseline)
+        return "\n".join([title, *(f"  {f'{a}.{b}':>6}  {score:.2f}" for a, b, score in self.best(most))])
+
+    def __str__(self) -> str:
+        return self.show()
+
+
+def induction_test(
+    model: Any,
+    *,
+    vocab: int | Sequence[int],
+    length: int | None = None,
+    repeats: int = 2,
+    seed: int = 0,
+    batch: int = 4,
+    part: str | None = None,
+) -> Induction:
+    """Give a model a block of random tokens, repeated, and see which heads look at what followed last time.
+
+    Nothing but the repetition can be known about such a text, so a head that finds the token after the earlier
+    occurrence does induction. `vocab` is the number of tokens or the ids to draw from (leave special ones out); tokens of
+    a block differ. `length` is that of a block: 50, or as many tokens as there are. `batch` blocks are averaged.
+    """
+    from .recorder import trace
+
+    ids = np.arange(vocab) if isinstance(vocab, int) else np.asarray(list(vocab))
+    length = min(50, len(ids)) if length is None else length
+    if not 2 <= length <= len(ids) or repeats < 2 or batch < 1:
+        raise Problem("trace.induction.size", length=length, vocab=len(ids), repeats=repeats, batch=batch)
+    dice = np.random.default_rng(seed)
+    blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
+    told = trace(model, blocks, target=blocks if reads_and_writes(model) else None)
+    part = part or ("decoder" if "decoder" in told.parts else told.parts[0])
+    found = [patterns(told, part=part, batch=i) for i in range(batch)]
+    scores = np.mean([one.array("induction") for one in found], 0)
+    rows = [one.table[0].scores["induction"] for one in found]
+    return Induction(
+        scores, float(np.mean([row.baseline for row in rows])), sum(row.count for row in rows), length, repeats
+    )
+
+
+def reads_and_writes(model: Any) -> bool:
+    """Is it an encoder-decoder?"""
+    config = getattr(model, "config", None)
+    return getattr(config, "kind", "") == "encoder-decoder" or bool(getattr(config, "is_encoder_decoder", False))

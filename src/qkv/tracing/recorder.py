@@ -1,0 +1,167 @@
+"""`qkv.trace`: run a model on a text once, listening, and keep what every attention received.
+
+The model runs with its fast kernels as always; listening costs references, not copies. Models of ours and of Hugging
+Face's `transformers` give the same `Trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention.attend import Call, record
+from ..words import Problem
+from .tokens import Tokens, read
+from .trace import Projection, Trace
+
+Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
+
+
+def trace(
+    model: Any,
+    given: Given,
+    tokenizer: Any = None,
+    *,
+    target: Given | None = None,
+    logits: bool = False,
+    name: str = "",
+) -> Trace:
+    """What every attention of a model receives on a text, on token ids, or on a batch of either.
+
+    An encoder-decoder reads `given` and says `target`; where that isn't given, it is what the model itself says
+    (greedily). `logits` keeps the model's logits in `trace.more["logits"]`.
+
+    >>> from ..model.config import Config
+    >>> from ..model.transformer import Transformer
+    >>> _ = torch.manual_seed(0)
+    >>> made = trace(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5])
+    >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
+    ((5, 5), 5.0)
+    """
+    from ..model.transformer import Transformer
+
+    if not isinstance(model, Transformer):
+        from . import huggingface
+
+        return huggingface.trace(model, given, tokenizer, target=target, logits=logits, name=name)
+    rows = ids_of(given, tokenizer)
+    if model.config.kind == "encoder-decoder" and tokenizer is not None and tokenizer.eos is not None:
+        rows = [row if row[-1] == tokenizer.eos else [*row, tokenizer.eos] for row in rows]  # see generate.source_ids
+    _check_context(model, rows)
+    return _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
+
+
+def ids_of(given: Given, tokenizer: Any) -> list[list[int]]:
+    """Token ids per item, framed as the tokenizer frames a text."""
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    items = list(given)
+    if not items:
+        raise Problem("problem.empty")
+    if isinstance(items[0], int):
+        items = [items]
+    if isinstance(items[0], str):
+        if tokenizer is None:
+            raise Problem("trace.tokenizer")
+        items = [tokenizer.frame(tokenizer.encode(text, special=True)) for text in items]
+    rows = [[int(i) for i in row] for row in items]
+    if any(not row for row in rows):
+        raise Problem("problem.empty")
+    return rows
+
+
+@torch.no_grad()
+def _trace(
+    model: Any, rows: list[list[int]], tokenizer: Any, target: Given | None, logits: bool, name: str, text: str
+) -> Trace:
+    from ..attention import masks
+    from ..model.reading import pad, quiet
+
+    device = model.embedding.weight.device
+    ids, lengths = pad(rows, device)
+    mask = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
+    source, said = rows, rows
+    with quiet(model):
+        if model.config.kind == "encoder-decoder":
+            said = _said(model, rows, tokenizer, target)
+            target_ids, target_lengths = pad(said, device)
+            target_mask = None if len({len(row) for row in said}) == 1 else masks.padding(target_lengths)
+            with record() as calls:
+                made = model(target_ids, ids, mask=target_mask, source_mask=mask)
+        else:
+            with record() as calls:
+                made = model(ids, mask=mask)
+    texts = {"source": _tokens(tokenizer, source, ids.shape[1]), "target": _tokens(tokenizer, said, None)}
+    layers = group(calls)
+    sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
+    queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
+    more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
+    if logits:
+        more["logits"] = made.float()
+    return Trace(layers, queries, keys, name, text, outputs_of(model), more)
+
+
+def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | None) -> list[list[int]]:
+    """The decoder's side, its start token first."""
+    from ..model.generate import translate_ids
+
+    if target is None:
+        if tokenizer is None:
+            raise Problem("trace.tokenizer")
+        found = translate_ids(model, tokenizer, rows)
+    else:
+        given = [target] if isinstance(target, str) else list(target)
+        found = [tokenizer.encode(text) if isinstance(text, str) else list(text) for text in given]
+    start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
+    return [[*start, *ids] for ids in found]
+
+
+def _tokens(tokenizer: Any, rows: list[list[int]], length: int | None) -> list[Tokens]:
+    """Labels of every row; short ones are filled up with padding, which is special."""
+    length = max(map(len, rows)) if length is None else length
+    made = []
+    for row in rows:
+        tokens = read(tokenizer, row)
+        missing = length - len(row)
+        if missing:
+            fill = tuple(("[PAD]", len(row) + i, len(row) + i + 1) for i in range(missing))
+            tokens = Tokens(
+                tokens.pieces + ("[PAD]",) * missing,
+                tokens.special + (True,) * missing,
+                tokens.ids,
+                tokens.whole + fill,
+            )
+        made.append(tokens)
+    return made
+
+
+def group(calls: list[Call]) -> dict[str, list[Call]]:
+    """Calls by part, in the order of their layers; their names are "decoder.3", "cross.0", …"""
+    layers: dict[str, list[Call]] = {}
+    for call in calls:
+        part = (call.name or "decoder.0").split(".")[0]
+        layers.setdefault(part, []).append(call)
+    return layers
+
+
+def outputs_of(model: Any) -> dict[str, Projection]:
+    """The output projections of our model's layers, by name."""
+    found = {}
+    for part in ("encoder", "decoder"):
+        for i, block in enumerate(getattr(model, part) or ()):
+            for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
+                out = getattr(heads, "out", None)
+                if out is not None:
+                    found[f"{side}.{i}"] = Projection(out.weight, out.bias)
+    return found
+
+
+def _check_context(model: Any, rows: list[list[int]]) -> None:
+    longest = max(map(len, rows))
+    if model.config.position == "learned" and longest > model.config.context:
+        raise Problem("trace.context", tokens=longest, context=model.config.context)

@@ -1,0 +1,138 @@
+"""Tokens as people read them: pieces, whole characters, words; which are special; finding one by its text.
+
+A byte-level token may be part of a character, and a word may be many tokens. Groups say which tokens belong together, so
+that a map can be joined: attention summed over the keys of a group and averaged over its queries.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..words import Problem
+
+Group = tuple[str, int, int]  # (text, first token, end)
+
+# Each of these is read by itself: 汉字, kana, fullwidth forms.
+CJK = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one text: what each shows as, and which are special ([CLS], padding, <|im_end|>)."""
+
+    pieces: tuple[str, ...]
+    special: tuple[bool, ...] = ()
+    ids: tuple[int, ...] = ()
+    whole: tuple[Group, ...] = field(default=())  # joined to whole characters
+
+    def __post_init__(self) -> None:
+        if not self.special:
+            object.__setattr__(self, "special", (False,) * len(self.pieces))
+        if not self.whole:
+            object.__setattr__(self, "whole", tuple((p, i, i + 1) for i, p in enumerate(self.pieces)))
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @property
+    def shown(self) -> list[str]:
+        """A label per token: spaces at its edges left out, line ends and tabs as signs."""
+        return [show(piece) for piece in self.pieces]
+
+    @property
+    def words(self) -> list[Group]:
+        """Tokens joined to words: cut at spaces, around punctuation, and at every 汉字."""
+        groups: list[Group] = []
+        text, first, end = "", 0, 0
+        for piece, begin, stop in self.whole:
+            if text and (any(self.special[begin:stop]) or any(self.special[first:end]) or _parts(text, piece)):
+                groups.append((show(text), first, end))
+                text, first = "", begin
+            text, end = text + piece, stop
+        return [*groups, (show(text), first, end)] if end > first else groups
+
+    def find(self, word: str) -> int:
+        """The place of the token with this text. Its own number works too ("7"), and "it#2" is the second "it".
+
+        >>> Tokens(("The", " cat", " and", " the", " cat", "s")).find("and")
+        2
+        """
+        asked, sign, which = word.strip().partition("#")
+        asked = unicodedata.normalize("NFC", asked) if asked else word.strip()
+        places = [i for i, label in enumerate(self.shown) if label == asked]
+        if not places:  # a word of several tokens: its last token is where a decoder has read all of it
+            places = [end - 1 for label, _, end in self.words if label == asked]
+        if not places and asked.lstrip("-").isdigit() and -len(self) <= int(asked) < len(self):
+            return int(asked) % len(self)
+        if not places:
+            labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.shown))
+            near = difflib.get_close_matches(asked, labels, n=3, cutoff=0.5) or labels[:12]
+            raise Problem("trace.word.absent", word=word, near=", ".join(near))
+        if sign and which.isdigit() and 1 <= int(which) <= len(places):
+            return places[int(which) - 1]
+        if sign or len(places) > 1:
+            raise Problem("trace.word.twice", word=asked, n=len(places), places=", ".join(map(str, places)))
+        return places[0]
+
+
+def read(tokenizer: Any, ids: Sequence[int]) -> Tokens:
+    """The tokens of some ids, by one of our tokenizers or one of transformers'."""
+    ids = [int(i) for i in ids]
+    if tokenizer is None:
+        return Tokens(tuple(f"[{i}]" for i in ids), ids=tuple(ids))
+    if hasattr(tokenizer, "token_bytes"):
+        special = set(tokenizer.special_ids)
+        pieces, whole = tokenizer.pieces(ids), tokenizer.whole(ids)
+    else:
+        ours = _wrapped(tokenizer)
+        special = set(getattr(tokenizer, "all_special_ids", ()))
+        if ours is not None:
+            pieces, whole = ours.pieces(ids), ours.whole(ids)
+        else:  # a slow tokenizer: whatever it says of each token
+            pieces = [tokenizer.decode([i]) for i in ids]
+            whole = [(piece, n, n + 1) for n, piece in enumerate(pieces)]
+    return Tokens(tuple(pieces), tuple(i in special for i in ids), tuple(ids), tuple(whole))
+
+
+def _wrapped(tokenizer: Any) -> Any:
+    """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
+    library = getattr(tokenizer, "backend_tokenizer", None)
+    if library is None:
+        return None
+    from tokenizers import Tokenizer as Library
+
+    from ..text.tokenizer import Tokenizer
+
+    return Tokenizer(Library.from_str(library.to_str()))
+
+
+def show(piece: str) -> str:
+    """
+    >>> show(" cat"), show("\\n\\n"), show("  ")
+    ('cat', '⏎⏎', '␣␣')
+    """
+    signs = piece.replace("\n", "⏎").replace("\r", "␍").replace("\t", "⇥")
+    return signs.strip(" ") or "␣" * len(signs)
+
+
+def _parts(before: str, after: str) -> bool:
+    """Does a word end between these two?"""
+    a, b = before[-1], after[0]
+    if a.isspace() != b.isspace():
+        return not before.isspace()  # spaces go with the word that follows them
+    if CJK.match(a) or CJK.match(b):
+        return True
+    if unicodedata.category(b)[0] == "M" or b in "\u200d\ufe0f" or a == "\u200d":
+        return False
+    return _kind(a) != _kind(b) and not before.isspace()
+
+
+def _kind(c: str) -> str:
+    if c in "'’":
+        return "w"
+    return "w" if c.isalnum() or c == "_" or unicodedata.category(c)[0] == "M" else "p"

@@ -1,0 +1,293 @@
+"""A trace: what every attention of a model received on a text (q, k, v and the mask), and exact views computed from it.
+
+    trace = qkv.trace(model, "The cat sat on the mat because it was tired", tokenizer)
+    trace.map(13, 8)                  the weights of layer 13, head 8: (N, M)
+    trace.map(13, 8, bins=512)        the whole of it pooled, at any length
+    trace.row(13, 8, "it")            where one token looks
+    trace.column(13, 8, "cat")        who looks at one token
+    trace.steps(13, 8)                the five steps with their numbers
+    trace.find("it", "cat")           which heads link two words
+
+A model with one stack has one part (encoder or decoder); an encoder-decoder has three: encoder, decoder and cross, and
+`part=` says which. Layers and heads count from 0. Where nothing is said, `part` is the first there is.
+
+B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..attention.attend import Call, attend
+from ..attention.steps import Steps, from_qkv
+from ..words import Problem
+from .maps import Head, Span, head_of
+from .tokens import Group, Tokens
+
+if TYPE_CHECKING:
+    from .patterns import Patterns
+
+Floats = NDArray[np.float32]
+PARTS = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What a layer does with its heads' outputs: (C, H·D) and a bias (C,), references to the model's own."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """See the head of this file. `tokens` holds one `Tokens` per item of the batch, for each side of the model."""
+
+    calls: dict[str, list[Call]]  # part → its layers
+    queries: dict[str, list[Tokens]]  # part → per item
+    keys: dict[str, list[Tokens]]
+    model: str = ""
+    text: str = ""
+    outputs: dict[str, Projection] = field(default_factory=dict)  # "decoder.13" → its output projection
+    more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
+    _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def parts(self) -> list[str]:
+        """Those there are, in order."""
+        return [part for part in PARTS if part in self.calls]
+
+    def n_layer(self, part: str | None = None) -> int:
+        """Layers of a part."""
+        return len(self.calls[self._part(part)])
+
+    def n_head(self, part: str | None = None) -> int:
+        """Heads per layer of a part."""
+        return self.calls[self._part(part)][0].q.shape[1]
+
+    def tokens(self, part: str | None = None, batch: int = 0, *, keys: bool = False) -> Tokens:
+        """The tokens that ask, or with `keys=True` those that are looked at."""
+        part = self._part(part)
+        return (self.keys if keys else self.queries)[part][self._item(part, batch)]
+
+    def map(
+        self,
+        layer: int,
+        head: int | None = None,
+        *,
+        rows: Span = None,
+        cols: Span = None,
+        bins: int | None = None,
+        pool: str = "mean",
+        words: bool = False,
+        part: str | None = None,
+        batch: int = 0,
+    ) -> Floats:
+        """Weights (N, M), or the rectangle of these rows and columns; the mean over heads if none is named.
+
+        `bins` pools the whole of it to at most bins × bins cells (`pool` is mean, max or sum); `words` joins tokens to
+        words, summing over keys and averaging over queries.
+        """
+        if bins is not None and (rows is not None or cols is not None or words):
+            raise ValueError("bins pools the whole map: leave rows, cols and words out")
+        chosen = range(self.n_head(part)) if head is None else [head]
+        made = sum(self._map(self.head(layer, h, part, batch), rows, cols, bins, pool) for h in chosen)
+        table = (made / len(chosen)).numpy()  # type: ignore[union-attr]
+        if not words:
+            return table
+        if rows is not None or cols is not None:
+            raise ValueError("words joins the whole map: leave rows and cols out")
+        return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
+
+    def _map(self, head: Head, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
+        if bins is not None:
+            return head.pooled(bins, pool)
+        return head.weights(rows, cols).float()
+
+    def row(self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
+        """Where one query looks: its share of every key (M,)."""
+        place = self.place(query, part, batch)
+        return self.head(layer, head, part, batch).weights([place])[0].float().numpy()
+
+    def column(self, layer: int, head: int, key: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
+        """Who looks at one key: its share in every query's row (N,)."""
+        place = self.place(key, part, batch, keys=True)
+        return self.head(layer, head, part, batch).column(place).float().numpy()
+
+    def steps(
+        self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
+    ) -> Steps:
+        """The five steps in float64, of one head: of all its queries, or of one."""
+        one = self.head(layer, head, part, batch)
+        rows = None if query is None else [self.place(query, part, batch)]
+        call = one.call
+        asking, asked = self.tokens(part, batch).shown, self.tokens(part, batch, keys=True).shown
+        bias = None if call.bias is None else call.bias.expand(1, 1, one.n, one.m)[0, 0].double().numpy()
+        q = call.q[0, 0].double().numpy()
+        return from_qkv(
+            q if rows is None else q[rows],
+            call.k[0, 0].double().numpy(),
+            call.v[0, 0].double().numpy(),
+            mask=one.allowed(rows).numpy(),
+            scale=call.scale,
+            bias=bias if bias is None or rows is None else bias[rows],
+            softcap=call.softcap,
+            sinks=None if call.sinks is None else call.sinks.reshape(1).double().numpy(),
+            names=asking if rows is None else [asking[i] for i in rows],
+            memory_names=asked,
+        )
+
+    def difference(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> float:
+        """The largest difference between the steps' output and what the fast kernel gives from the same q, k and v."""
+        part = self._part(part)
+        call = self.calls[part][self._layer(part, layer)].only([head])
+        with torch.no_grad():
+            kernel = attend(
+                call.q,
+                call.k,
+                call.v,
+                call.mask,
+                scale=call.scale,
+                bias=call.bias,
+                softcap=call.softcap,
+                sinks=call.sinks,
+            )
+        steps = self.steps(layer, head, part=part, batch=batch)
+        return float((kernel[batch, 0].double() - torch.from_numpy(steps.output)).abs().max())
+
+    def contribution(
+        self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
+    ) -> Floats:
+        """What a head adds to the model's stream for one query: W_o's slice of this head times Σ w·v, (C,)."""
+        part = self._part(part)
+        one = self.head(layer, head, part, batch)
+        mixed = one.weights([self.place(query, part, batch)])[0].float() @ one.call.v[0, 0].float()
+        return (self._slice(part, layer, head) @ mixed).numpy()
+
+    def norms(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> Floats:
+        """Value-weighted attention (N, M): each weight times the length of what that key would add to the stream."""
+        part = self._part(part)
+        one = self.head(layer, head, part, batch)
+        carried = (one.call.v[0, 0].float() @ self._slice(part, layer, head).T).norm(dim=-1)  # (M,)
+        return (one.weights().float() * carried).numpy()
+
+    def rollout(self, *, part: str | None = None, batch: int = 0) -> Floats:
+        """Attention followed through all layers (N, N): half of each layer is its heads' mean, half the residual."""
+        part = self._part(part)
+        if part == "cross":
+            raise ValueError("rollout follows one text through its own layers: choose part='encoder' or 'decoder'")
+        n = len(self.tokens(part, batch))
+        flow = np.eye(n, dtype=np.float64)
+        for layer in range(self.n_layer(part)):
+            flow = (0.5 * self.map(layer, part=part, batch=batch).astype(np.float64) + 0.5 * np.eye(n)) @ flow
+        return flow.astype(np.float32)
+
+    def find(
+        self, from_: int | str, to: int | str, *, part: str | None = None, batch: int = 0, most: int = 10
+    ) -> list[tuple[int, int, float]]:
+        """The heads that link two tokens, strongest first: (layer, head, the weight that `from_` gives `to`)."""
+        part = self._part(part)
+        query, key = self.place(from_, part, batch), self.place(to, part, batch, keys=True)
+        found = []
+        for layer in range(self.n_layer(part)):
+            for head in range(self.n_head(part)):
+                share = float(self.head(layer, head, part, batch).weights([query], [key]))
+                found.append((layer, head, share))
+        return sorted(found, key=lambda row: -row[2])[:most]
+
+    def patterns(self, *, part: str | None = None, batch: int = 0) -> Patterns:
+        """What each head does: previous token, first token, induction, …, with a score for each."""
+        from .patterns import patterns
+
+        return patterns(self, part=part, batch=batch)
+
+    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head:
+        """One head, to ask anything of; it remembers what was costly to compute."""
+        part = self._part(part)
+        layer, batch = self._layer(part, layer), self._item(part, batch)
+        heads = self.calls[part][layer].q.shape[1]
+        if not 0 <= head < heads:
+            raise Problem("trace.head", head=head, last=heads - 1)
+        key = part, layer, batch, head
+        if key not in self._heads:
+            self._heads[key] = head_of(self.calls[part][layer], batch, head)
+        return self._heads[key]
+
+    def place(self, word: int | str, part: str | None = None, batch: int = 0, *, keys: bool = False) -> int:
+        """The number of a token, given as a number or as its text."""
+        tokens = self.tokens(part, batch, keys=keys)
+        if isinstance(word, str):
+            return tokens.find(word)
+        if not -len(tokens) <= word < len(tokens):
+            raise Problem("trace.place", place=word, last=len(tokens) - 1)
+        return word % len(tokens)
+
+    def save(self, path: str | Path, *, half: bool = False) -> None:
+        """One safetensors file, O(n·d); `half` keeps float16."""
+        from .file import save
+
+        save(self, Path(path), half=half)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """The other way."""
+        from .file import load
+
+        return load(Path(path))
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the page, in a frame."""
+        from ..draw.page import notebook_html
+
+        return notebook_html(self)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{part} {self.n_layer(part)} × {self.n_head(part)}" for part in self.parts)
+        shapes = {len(tokens) for items in self.queries.values() for tokens in items}
+        return f"<Trace of {self.model or 'a model'}: {told} heads, {'/'.join(map(str, sorted(shapes)))} tokens>"
+
+    def _slice(self, part: str, layer: int, head: int) -> Tensor:
+        """The columns of the output projection that are this head's: (C, D)."""
+        name = f"{part}.{self._layer(part, layer)}"
+        if name not in self.outputs:
+            raise Problem("trace.output", name=name)
+        width = self.calls[part][layer].v.shape[3]
+        return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().float()
+
+    def _part(self, part: str | None) -> str:
+        if part is None:
+            return self.parts[0]
+        if part not in self.calls:
+            raise Problem("trace.part", part=part, parts=", ".join(self.parts))
+        return part
+
+    def _layer(self, part: str, layer: int) -> int:
+        if not 0 <= layer < len(self.calls[part]):
+            raise Problem("trace.layer", layer=layer, last=len(self.calls[part]) - 1)
+        return layer
+
+    def _item(self, part: str, batch: int) -> int:
+        items = len(self.queries[part])
+        if not 0 <= batch < items:
+            raise Problem("trace.item", item=batch, last=items - 1)
+        return batch
+
+
+def join(table: Floats, queries: Sequence[Group], keys: Sequence[Group]) -> Floats:
+    """A map over groups of tokens: summed over the keys of a group, averaged over its queries.
+
+    >>> join(np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]), [("ab", 0, 2), ("c", 2, 3)], [("ab", 0, 2), ("c", 2, 3)])
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    summed = np.add.reduceat(table, [first for _, first, _ in keys], axis=1)
+    counts = np.array([end - first for _, first, end in queries])[:, None]
+    return np.add.reduceat(summed, [first for _, first, _ in queries], axis=0) / counts

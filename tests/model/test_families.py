@@ -1,0 +1,563 @@
+"""Every family is the same model here: made by transformers, read by us, with its logits, its cache, its greedy words.
+
+Each case is small and awkward: an odd vocabulary, heads that share keys but not all of them, head widths that don't divide
+the width, other depths on the two sides, texts longer than a window. No weight is left as it was born: norms and biases
+begin at 1 and 0, where mistakes don't show.
+
+transformers computes RMS norms, rotary tables and Marian's sines in float32, whatever the model is in. Here they are told to
+do it in float64 (`exactly`), so that every family must agree to 1e-10; as they come, to 1e-6.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.testing import assert_close
+from transformers.utils import logging
+
+from qkv import Transformer, masks
+from qkv.model.export import export
+from qkv.model.families import to_ours, to_theirs
+from qkv.model.families.bert import ROBERTA
+from qkv.model.generate import generate
+from qkv.model.step import fits
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+N = 23  # tokens of a text
+PAD = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of transformers."""
+
+    make: type
+    config: type
+    settings: dict[str, Any]
+    change: Callable[[Any], None] = lambda model: None
+    positions: int | None = None  # what its position_ids begin with; None: it takes none
+    more: dict[str, Any] = field(default_factory=dict)  # that our config must then say
+
+
+def untie(model):
+    """T5 1.1 has a head of its own, which transformers 5 can't be told by a config."""
+    model.lm_head.weight = nn.Parameter(torch.empty_like(model.shared.weight))
+    model.config.scale_decoder_outputs = False
+
+
+LLAMA = dict(
+    vocab_size=37,
+    hidden_size=24,
+    intermediate_size=20,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    rms_norm_eps=1e-4,
+    pad_token_id=PAD,
+)
+ROPE3 = dict(
+    rope_type="llama3",
+    rope_theta=500.0,
+    factor=4.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=16,
+)
+BERT = dict(
+    vocab_size=43,
+    hidden_size=21,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=29,
+    max_position_embeddings=31,
+    layer_norm_eps=1e-3,
+    pad_token_id=PAD,
+)
+T5 = dict(
+    vocab_size=41,
+    d_model=22,
+    d_kv=6,
+    d_ff=19,
+    num_layers=2,
+    num_decoder_layers=3,
+    num_heads=3,
+    relative_attention_num_buckets=10,
+    relative_attention_max_distance=14,
+    layer_norm_epsilon=1e-4,
+    pad_token_id=PAD,
+    decoder_start_token_id=PAD,
+)
+BART = dict(
+    vocab_size=39,
+    d_model=21,
+    encoder_layers=3,
+    decoder_layers=2,
+    encoder_attention_heads=3,
+    decoder_attention_heads=3,
+    encoder_ffn_dim=23,
+    decoder_ffn_dim=23,
+    max_position_embeddings=37,
+    pad_token_id=PAD,
+    bos_token_id=0,
+    eos_token_id=2,
+    decoder_start_token_id=2,
+)
+CASES = {
+    "llama 2": Case(
+        hf.LlamaForCausalLM,
+        hf.LlamaConfig,
+        LLAMA | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=10),
+        positions=0,
+        more=dict(head_width=10, n_kv_head=3),
+    ),
+    "llama 3, its rotary scaling": Case(
+        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(rope_parameters=ROPE3), positions=0
+    ),
+    "smollm, tied": Case(
+        hf.LlamaForCausalLM,
+        hf.LlamaConfig,
+        LLAMA
+        | dict(hidden_size=27, num_attention_heads=9, num_key_value_heads=3, head_dim=4, tie_word_embeddings=True),
+        positions=0,
+        more=dict(tied=True, n_kv_head=3),
+    ),
+    "mistral, a window of 6": Case(
+        hf.MistralForCausalLM,
+        hf.MistralConfig,
+        LLAMA | dict(sliding_window=6, head_dim=8),
+        positions=0,
+        more=dict(window=5),
+    ),
+    "qwen2": Case(hf.Qwen2ForCausalLM, hf.Qwen2Config, LLAMA, positions=0, more=dict(bias="qkv")),
+    "qwen2, a window of 4": Case(
+        hf.Qwen2ForCausalLM,
+        hf.Qwen2Config,
+        LLAMA | dict(use_sliding_window=True, sliding_window=4, max_window_layers=0),
+        positions=0,
+        more=dict(window=3),
+    ),
+    "qwen3": Case(
+        hf.Qwen3ForCausalLM, hf.Qwen3Config, LLAMA | dict(head_dim=10), positions=0, more=dict(qk_norm="rms")
+    ),
+    "gpt2": Case(
+        hf.GPT2LMHeadModel,
+        hf.GPT2Config,
+        dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, n_inner=31, layer_norm_epsilon=1e-3),
+        positions=0,
+    ),
+    "bert": Case(hf.BertForMaskedLM, hf.BertConfig, BERT, positions=0, more=dict(head="mlm", pooler=False)),
+    "bert as it was pretrained": Case(
+        hf.BertForPreTraining, hf.BertConfig, BERT | dict(hidden_act="gelu_new"), positions=0
+    ),
+    "bert, the encoder alone": Case(
+        hf.BertModel, hf.BertConfig, BERT, positions=0, more=dict(head="none", pooler=True)
+    ),
+    "roberta": Case(
+        hf.RobertaForMaskedLM, hf.RobertaConfig, BERT | dict(type_vocab_size=1), positions=2, more=dict(context=29)
+    ),
+    "roberta, the encoder alone": Case(
+        hf.RobertaModel,
+        hf.RobertaConfig,
+        BERT | dict(type_vocab_size=1),
+        positions=2,
+        more=dict(head="none", pooler=True),
+    ),
+    "xlm-roberta": Case(hf.XLMRobertaForMaskedLM, hf.XLMRobertaConfig, BERT | dict(type_vocab_size=1), positions=2),
+    "camembert": Case(hf.CamembertForMaskedLM, hf.CamembertConfig, BERT | dict(type_vocab_size=1), positions=2),
+    "t5 1.0": Case(
+        hf.T5ForConditionalGeneration, hf.T5Config, T5, more=dict(tied=True, output_scale=22**-0.5, n_decoder_layer=3)
+    ),
+    "t5 1.1": Case(
+        hf.T5ForConditionalGeneration,
+        hf.T5Config,
+        T5 | dict(feed_forward_proj="gated-gelu"),
+        change=untie,
+        more=dict(tied=False, output_scale=1.0),
+    ),
+    "mt5": Case(
+        hf.MT5ForConditionalGeneration, hf.MT5Config, T5, change=untie, more=dict(tied=False, output_scale=1.0)
+    ),
+    "bart": Case(hf.BartForConditionalGeneration, hf.BartConfig, BART, more=dict(sides="own", head_bias=True)),
+    "bart, scaled": Case(
+        hf.BartForConditionalGeneration, hf.BartConfig, BART | dict(scale_embedding=True, encoder_layers=2)
+    ),
+    "mbart": Case(hf.MBartForConditionalGeneration, hf.MBartConfig, BART | dict(scale_embedding=True)),
+    "marian": Case(
+        hf.MarianMTModel,
+        hf.MarianConfig,
+        BART | dict(scale_embedding=True, activation_function="swish", decoder_start_token_id=PAD),
+        more=dict(sinusoid="halves", head_bias=True),
+    ),
+}
+BARE = [name for name in CASES if name.endswith("alone")]
+TRANSLATORS = [name for name in CASES if name.startswith(("t5", "mt5", "bart", "mbart", "marian"))]
+ENCODERS = [name for name in CASES if "bert" in name]
+DECODERS = [name for name in CASES if name not in TRANSLATORS + ENCODERS]
+
+
+def rms_norm(norm, x):
+    return norm.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.variance_epsilon)
+
+
+def rotary(table, x, position_ids):
+    told, width = table.config.rope_parameters, 2 * len(table.inv_freq)
+    turns = told["rope_theta"] ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if told["rope_type"] == "llama3":
+        low, high, factor = told["low_freq_factor"], told["high_freq_factor"], told["factor"]
+        waves, original = 2 * torch.pi / turns, told["original_max_position_embeddings"]
+        smooth = (original / waves - low) / (high - low)
+        blended = (1 - smooth) * turns / factor + smooth * turns
+        blended = torch.where(waves > original / low, turns / factor, blended)
+        turns = torch.where(waves < original / high, turns, blended)
+    angles = position_ids[..., None].double() * turns
+    angles = torch.cat([angles, angles], -1)
+    return angles.cos(), angles.sin()
+
+
+@torch.no_grad()
+def exactly(model):
+    """The same model, in float64 throughout."""
+    for module in model.modules():
+        kind = type(module).__name__
+        if kind.endswith(("RMSNorm", "T5LayerNorm")):
+            module.forward = partial(rms_norm, module)
+        elif kind.endswith("RotaryEmbedding"):
+            module.forward = partial(rotary, module)
+        elif kind == "MarianSinusoidalPositionalEmbedding":
+            n, width = module.weight.shape
+            sines = (width + 1) // 2
+            for column in range(width):
+                power = 2 * (column % sines) / width
+                angles = torch.arange(n, dtype=torch.float64) / 10000**power
+                module.weight[:, column] = angles.sin() if column < sines else angles.cos()
+    return model
+
+
+@cache
+def theirs(name, dtype=torch.float64, spread=1.0, words=0.5, exact=True):
+    """The model as transformers makes it, with weights large enough that what it says depends on what it reads."""
+    case, generator = CASES[name], torch.Generator().manual_seed(5)
+    model = case.make(case.config(**case.settings)).double().eval()
+    case.change(model)
+    with torch.no_grad():
+        for part, weight in [*model.named_parameters(), *model.named_buffers()]:
+            if not weight.is_floating_point() or (isinstance(weight, nn.Parameter) and not weight.requires_grad):
+                continue  # Marian's sines
+            if "inv_freq" in part:
+                continue
+            drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            if weight.ndim == 2 and weight.shape[0] > 1:
+                table = any(word in part for word in ("embed", "shared", "wte", "wpe", "relative_attention_bias"))
+                weight.copy_(drawn * (words if table else spread * weight.shape[1] ** -0.5))
+            else:
+                weight.copy_(0.3 * drawn + float("norm" in part.lower() or ".ln_" in part) * part.endswith("weight"))
+    return exactly(model) if dtype == torch.float64 and exact else model.to(dtype)
+
+
+def saved(model, folder):
+    """What lies in a folder that transformers wrote."""
+    model.save_pretrained(folder)
+    return json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(name, dtype=torch.float64, **how):
+        config, state = to_ours(*saved(theirs(name, dtype, **how), tmp_path / "theirs"))
+        for setting, value in CASES[name].more.items():
+            assert getattr(config, setting) == value, setting
+        model = Transformer(config).to(dtype).eval()
+        model.load_state_dict(state)
+        return model
+
+    return read
+
+
+def texts(name, padding="none", seed=0):
+    """Three texts of different lengths, which of their tokens are real, and where these stand."""
+    vocab = CASES[name].settings["vocab_size"]
+    ids = torch.randint(3, vocab, (3, N), generator=torch.Generator().manual_seed(seed))
+    kept = torch.ones(3, N, dtype=torch.bool)
+    if padding == "right":
+        kept[1, -4:], kept[2, -16:] = False, False
+    elif padding == "left":
+        kept[1, :4], kept[2, :16] = False, False
+    at = (kept.cumsum(1) - 1).clamp(min=0)
+    return ids.where(kept, PAD), kept, at
+
+
+def asked(name, ids, kept, at):
+    """The arguments of theirs."""
+    case = CASES[name]
+    told = dict(input_ids=ids, attention_mask=kept.long())
+    return told if case.positions is None else told | dict(position_ids=at + case.positions)
+
+
+def said(output):
+    """Logits, or states where there is no head."""
+    for word in ("logits", "prediction_logits", "last_hidden_state"):
+        if word in output:
+            return output[word]
+    raise AssertionError(list(output))
+
+
+def close(ours, wanted, atol=1e-10):
+    assert wanted.std() > 0.2 and wanted.std(-2).mean() > 0.05  # else any two models would be equal
+    assert_close(ours, wanted, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("name", DECODERS + ENCODERS)
+@torch.no_grad()
+def test_the_same_logits(name, read):
+    model, padded = read(name), texts(name, "left")[2]
+    for padding in ("none", "right", "left"):
+        ids, kept, at = texts(name, padding)
+        ours = model(ids, mask=kept, at=at)
+        close(ours[kept], said(theirs(name)(**asked(name, ids, kept, at)))[kept])
+        if padding != "left":
+            assert_close(model(ids, mask=kept)[kept], ours[kept], atol=1e-10, rtol=0)  # positions are counted by itself
+    if model.config.position == "learned":  # and where they are not, it shows
+        assert not torch.allclose(model(ids, mask=kept)[kept], model(ids, mask=kept, at=padded)[kept], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@torch.no_grad()
+def test_the_same_logits_of_an_encoder_decoder(name, read):
+    model, target = read(name), texts(name, seed=1)[0]
+    for padding in ("none", "right", "left"):
+        source, kept, _ = texts(name, padding)
+        wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), decoder_input_ids=target).logits
+        close(model(target, source, source_mask=kept), wanted)
+    target, shown, _ = texts(name, "right", seed=1)
+    told = dict(decoder_input_ids=target, decoder_attention_mask=shown.long())
+    wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), **told).logits
+    close(model(target, source, mask=shown, source_mask=kept)[shown], wanted[shown])
+
+
+@pytest.mark.parametrize(
+    "how", [dict(exact=False, spread=0.5, words=0.2), dict(dtype=torch.float32)], ids=["float64", "float32"]
+)
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_the_same_logits_as_they_come(name, how, read):
+    model, their, atol = read(name, **how), theirs(name, **how), 1e-4 if "dtype" in how else 1e-6
+    ids, kept, at = texts(name)
+    if name in TRANSLATORS:
+        return close(model(ids.flip(1), ids), their(input_ids=ids, decoder_input_ids=ids.flip(1)).logits, atol)
+    close(model(ids), said(their(**asked(name, ids, kept, at))), atol)
+
+
+@pytest.mark.parametrize("name", BARE)
+@torch.no_grad()
+def test_the_pooler_is_theirs(name, read):
+    model = read(name)
+    ids, kept, at = texts(name, "right")
+    wanted = theirs(name)(**asked(name, ids, kept, at)).pooler_output
+    assert_close(model.pool(model(ids, mask=kept)), wanted, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["bert", "bert, the encoder alone"])
+@torch.no_grad()
+def test_token_types_are_theirs(name, read):
+    ids, kept, at = texts(name)
+    types = torch.randint(2, ids.shape)
+    wanted = said(theirs(name)(**asked(name, ids, kept, at), token_type_ids=types))
+    close(read(name)(ids, types=types), wanted)
+
+
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("name", DECODERS)
+@torch.no_grad()
+def test_with_the_cache(name, padding, read):
+    """Padded on the right, a cache is told how many tokens are real, and goes on from there; on the left, by the mask."""
+    model = read(name)
+    ids, kept, at = texts(name, padding)
+    wanted = said(theirs(name)(**asked(name, ids, kept, at)))
+    kv, states = model.new_cache(3, N), []
+    if padding == "right":
+        counts, begun = kept.sum(1), 6
+        kv.expect(counts.clamp(max=begun))
+        first = model.decode(ids[:, :begun], cache=kv)
+        close(model.head(first), wanted[:, :begun])
+        kv.expect((counts - begun).clamp(min=0))
+        ours = model.head(model.decode(ids[:, begun:], cache=kv))
+        return close(ours[kept[:, begun:]], wanted[:, begun:][kept[:, begun:]])
+    for a, b in [(0, 9), (9, 12), *((i, i + 1) for i in range(12, N))]:
+        states.append(model.decode(ids[:, a:b], mask=kept[:, :b], at=at[:, a:b], cache=kv))
+    close(model.head(torch.cat(states, 1))[kept], wanted[kept])
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@torch.no_grad()
+def test_an_encoder_decoder_with_the_cache(name, read):
+    model, target = read(name), texts(name, seed=1)[0]
+    source, kept, _ = texts(name, "right")
+    wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), decoder_input_ids=target).logits
+    memory, rule, states = model.encode(source, kept), masks.padding(kept), []
+    kv = model.new_cache(3, N, memory=N)
+    for a, b in [(0, 2), (2, 5), *((i, i + 1) for i in range(5, N))]:
+        states.append(model.decode(target[:, a:b], memory, memory_mask=rule, cache=kv))
+    close(model.head(torch.cat(states, 1)), wanted)
+
+
+WILD = dict(spread=3.0)  # so that a text doesn't go round in circles
+
+
+def greedy(name, **told):
+    """What transformers writes, 12 tokens of it."""
+    model = theirs(name, **WILD)
+    model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
+    return model.generate(**told, max_new_tokens=12, do_sample=False, num_beams=1, pad_token_id=PAD)[:, -12:].tolist()
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_same_greedy_words(name, cached, read):
+    ids, kept, _ = texts(name, "left")
+    ids, kept = ids[:, 1:18], kept[:, 1:18]
+    prompts = [row[real].tolist() for row, real in zip(ids, kept, strict=True)]
+    wanted = greedy(name, input_ids=ids, attention_mask=kept.long())
+    assert len({tuple(row) for row in wanted}) == 3 and len({token for row in wanted for token in row}) > 5
+    assert generate(read(name, **WILD), prompts, most=12, cache=cached) == wanted
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_the_same_greedy_words_of_an_encoder_decoder(name, cached, read):
+    model, start = read(name, **WILD), CASES[name].settings["decoder_start_token_id"]
+    source, kept, _ = texts(name, "right")
+    told: dict[str, Any] = dict(input_ids=source, attention_mask=kept.long(), decoder_start_token_id=start)
+    # A tied head likes to repeat the last word; and theirs has no cache for a decoder that is deeper than the encoder.
+    wanted = greedy(name, **told, repetition_penalty=5.0, use_cache=name.startswith(("bart", "mbart", "marian")))
+    assert len({tuple(row) for row in wanted}) == 3 and len({token for row in wanted for token in row}) > 9
+    rows = [row[real].tolist() for row, real in zip(source, kept, strict=True)]
+    assert generate(model, [[start]] * 3, most=12, source=rows, cache=cached, repetition_penalty=5.0) == wanted
+    if model.config.position != "relative":  # those take the flat road, on which the sums run in another order
+        assert fits(model, model.new_cache(1, 3, memory=2))
+
+
+def loaded(folder):
+    told = json.loads((folder / "config.json").read_text())
+    model, info = getattr(hf, told["architectures"][0]).from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    return exactly(model.eval())
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_saved_back_it_is_theirs_again(name, read, tmp_path):
+    model = read(name)
+    export(model, None, tmp_path / "ours")
+    again = loaded(tmp_path / "ours")
+    ids, kept, at = texts(name, "right")
+    if name in TRANSLATORS:
+        told: dict[str, Any] = dict(input_ids=ids, attention_mask=kept.long(), decoder_input_ids=ids.flip(1))
+        return close(again(**told).logits, theirs(name)(**told).logits)
+    wanted = theirs(name)(**asked(name, ids, kept, at))
+    ours = again(input_ids=ids, attention_mask=kept.long(), position_ids=at)  # a RoBERTa is written as the BERT it is
+    close(said(ours)[kept], said(wanted)[kept])
+    if name in BARE:
+        assert_close(ours.pooler_output, wanted.pooler_output, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["roberta", "roberta, the encoder alone"])
+@torch.no_grad()
+def test_a_roberta_can_be_written_as_one(name, read, tmp_path):
+    model = read(name)
+    config, tensors = to_theirs(model.config, dict(model.named_parameters()), ROBERTA)
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(config | {"dtype": "float64"}))
+    save_file(tensors, tmp_path / "ours" / "model.safetensors", {"format": "pt"})
+    ids, kept, _ = texts(name, "right")
+    told = dict(input_ids=ids, attention_mask=kept.long())  # positions by itself, after the padding token's
+    close(said(loaded(tmp_path / "ours")(**told))[kept], said(theirs(name)(**told))[kept])
+    config, state = to_ours(config, tensors)
+    assert config == model.config and all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+
+
+def test_names_of_a_bare_model_and_of_an_old_file_are_known(tmp_path):
+    """OpenAI's GPT-2 is published without `transformer.`, BART without `model.`, Google's BERT with gamma and beta."""
+    for name, prefix in (("gpt2", "transformer."), ("bart", "model."), ("smollm, tied", "model.")):
+        told, tensors = saved(theirs(name), tmp_path / name)
+        bare = {key.removeprefix(prefix): value for key, value in tensors.items()}
+        assert bare.keys() != tensors.keys()
+        whole, again = to_ours(told, tensors)[1], to_ours(told, bare)[1]
+        assert whole.keys() == again.keys() and all(torch.equal(whole[key], again[key]) for key in whole)
+    told, tensors = saved(theirs("bert"), tmp_path / "bert")
+    old = {
+        key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for key, value in tensors.items()
+    }
+    assert old.keys() != tensors.keys()
+    whole, again = to_ours(told, tensors)[1], to_ours(told, old)[1]
+    assert all(torch.equal(whole[key], again[key]) for key in whole)
+    told, tensors = saved(theirs("bart"), tmp_path / "bart")
+    del tensors["final_logits_bias"]
+    assert to_ours(told, tensors)[0].head_bias is False
+
+
+def test_a_t5_is_what_its_file_says_and_not_what_its_config_says(tmp_path):
+    """As published, 1.0 says nothing of its head and 1.1 says it isn't tied; transformers 5 writes that all are."""
+    for name, scale, tied in (("t5 1.0", 22**-0.5, True), ("t5 1.1", 1.0, False)):
+        told, tensors = saved(theirs(name), tmp_path / name)
+        assert told["tie_word_embeddings"] is True
+        old = {key: value for key, value in told.items() if key not in ("tie_word_embeddings", "scale_decoder_outputs")}
+        old |= {} if tied else {"tie_word_embeddings": False}
+        for config in (told, old):
+            read = to_ours(config, tensors)[0]
+            assert (read.output_scale, read.tied) == (scale, tied)
+    told, tensors = saved(theirs("t5 1.0"), tmp_path / "twice")
+    repeated = {name: tensors["shared.weight"] for name in ("lm_head.weight", "encoder.embed_tokens.weight")}
+    assert to_ours(told, tensors | repeated)[0].tied is True
+
+
+STRANGE = {
+    "gemma2": (hf.Gemma2Config, "llama"),
+    "phi3": (hf.Phi3Config, "llama"),
+    "falcon": (hf.FalconConfig, None),
+    "gpt_neox": (hf.GPTNeoXConfig, None),
+    "electra": (hf.ElectraConfig, "roberta"),
+    "pegasus": (hf.PegasusConfig, "bart"),
+    "longt5": (hf.LongT5Config, "t5"),
+    "mixtral": (hf.MixtralConfig, "mistral"),
+}
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_another_family_is_refused_with_those_there_are_and_the_nearest(word):
+    config, near = STRANGE[word]
+    with pytest.raises(ValueError, match=f"model_type '{word}' is not one of llama, mistral, .*marian; ") as refusal:
+        to_ours(config().to_dict(), {})
+    assert near is None or f"'{near}'" in str(refusal.value)
+    assert word in refusal.value.say("zh") and "llama、" in refusal.value.say("zh")
+
+
+UNREADABLE = {
+    "padding that is not 1": ("roberta", dict(pad_token_id=0), "pad_token_id is 0 in this config.json"),
+    "a RoBERTa with another activation": ("roberta", dict(hidden_act="relu"), "hidden_act is 'relu'"),
+    "sides of different width": ("bart", dict(decoder_ffn_dim=24), "encoder_ffn_dim and decoder_ffn_dim differ"),
+    "two vocabularies": ("marian", dict(share_encoder_decoder_embeddings=False), "share_encoder_decoder_embeddings"),
+    "a head of BART's own": ("bart", dict(tie_word_embeddings=False), "tie_word_embeddings is False"),
+    "a strange gate": ("t5 1.1", dict(feed_forward_proj="gated-mish"), "activation 'gated-mish' has no word in qkv"),
+    "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),
+    "a layer less": ("t5 1.0", dict(num_decoder_layers=2), r"there is also decoder\.block\.2\."),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_qkv_cannot_read_is_said(case, tmp_path):
+    name, changes, sentence = UNREADABLE[case]
+    told, tensors = saved(theirs(name), tmp_path / "theirs")
+    with pytest.raises(ValueError, match=sentence) as refusal:
+        to_ours(told | changes, tensors)
+    assert refusal.value.say("zh") != str(refusal.value)

@@ -1,0 +1,258 @@
+"""A GGUF file is the same model that it was made from, and a header that lies is refused before it costs anything."""
+
+import struct
+from pathlib import Path
+
+import gguf as package
+import numpy as np
+import pytest
+import torch
+from gguf.quants import dequantize
+
+from qkv import store
+from qkv.model import gguf, weights
+from qkv.words import Problem
+
+from .files import KINDS, LLAMA, llama3_divisors, made, rounded, write_gguf
+
+ALL = ("llama", "qwen2", "qwen3", "gpt2", "bert")
+
+
+def build(file, dtype=torch.float32):
+    held = gguf.read(file)
+    return weights.build(file, held.theirs, held.tensors, dtype)
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        out = model(input_ids=ids)
+    return out.logits if hasattr(out, "logits") else out.last_hidden_state
+
+
+def words(model, length=30):
+    return torch.randint(model.config.vocab_size, (2, length), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ALL)
+def test_the_model_is_what_it_was_made_from(name, kind, tmp_path):
+    theirs = made(name)
+    file = write_gguf(theirs, tmp_path / "m.gguf", kind)
+    held, kept = gguf.read(file), rounded(theirs, kind).state_dict()
+    for key, tensor in held.tensors.items():
+        assert torch.equal(tensor, kept[key]), key
+        assert tuple(tensor.shape) == held.tensors.shapes[key]
+    ids = words(theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(build(file)(ids), logits(theirs, ids), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ("llama", "qwen2", "gpt2"))
+def test_a_head_that_is_absent_is_the_embedding(name, tmp_path):
+    theirs = made(name, tie_word_embeddings=True)
+    file = write_gguf(theirs, tmp_path / "m.gguf")
+    ours, ids = build(file), words(theirs)
+    assert gguf.read(file).theirs["tie_word_embeddings"] and ours.head.weight is ours.embedding.weight
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=2e-5, rtol=1e-4)
+
+
+def test_biases_of_a_llama_are_permuted_with_its_rows(tmp_path):
+    theirs = made("llama", attention_bias=True, mlp_bias=True)
+    ours, ids = build(write_gguf(theirs, tmp_path / "m.gguf", "q8_0")), words(theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(rounded(theirs, "q8_0"), ids), atol=2e-5, rtol=1e-4)
+
+
+PUBLISHED = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+ODD = dict(factor=3.0, low_freq_factor=1.0, high_freq_factor=5.0, original_max_position_embeddings=600)
+
+
+@pytest.mark.parametrize("told", (PUBLISHED, ODD), ids=("as published", "odd numbers"))
+def test_llama3_scaling_is_read_from_its_divisors(told, tmp_path):
+    rope = dict(rope_type="llama3", rope_theta=9000.0, **told)
+    theirs = made("llama", head_dim=32, rope_parameters=rope, max_position_embeddings=1000)
+    divisors = llama3_divisors(theirs.config)
+    assert 1 < np.unique(divisors).size
+    file = write_gguf(theirs, tmp_path / "m.gguf", extra=lambda w: w.add_tensor("rope_freqs.weight", divisors))
+    ours, ids = build(file), words(theirs, 60)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
+    found = torch.tensor(ours.decoder[0].attention.position.frequencies, dtype=torch.float64)
+    torch.testing.assert_close(found, theirs.model.rotary_emb.inv_freq.double(), atol=0, rtol=1e-6)
+    strange = divisors[::-1].copy()
+    file = write_gguf(theirs, tmp_path / "n.gguf", extra=lambda w: w.add_tensor("rope_freqs.weight", strange))
+    with pytest.raises(Problem, match="not LLaMA 3's scaling"):
+        gguf.read(file)
+
+
+def test_linear_and_yarn_scaling(tmp_path):
+    yarn = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, rope_theta=5000.0)
+    linear = dict(rope_type="linear", factor=3.0, rope_theta=5000.0)
+    kinds = package.RopeScalingType
+    for rope, kind in ((yarn, kinds.YARN), (linear, kinds.LINEAR)):
+        theirs = made("llama", head_dim=16, rope_parameters=rope, max_position_embeddings=256)
+
+        def extra(writer, rope=rope, kind=kind):
+            writer.add_rope_scaling_type(kind)
+            writer.add_rope_scaling_factor(rope["factor"])
+            if "original_max_position_embeddings" in rope:
+                writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+
+        file, ids = write_gguf(theirs, tmp_path / f"{kind}.gguf", extra=extra), words(theirs, 150)
+        with torch.no_grad():
+            torch.testing.assert_close(build(file)(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
+
+
+def test_a_window_makes_it_a_mistral(tmp_path):
+    file = write_gguf(made("llama"), tmp_path / "m.gguf", extra=lambda w: w.add_sliding_window(7))
+    assert build(file).config.window == 6  # ours counts the tokens before
+
+
+def test_the_vocabulary_comes_as_it_is(tmp_path):
+    half = "t\udce4"  # a piece of bytes that is no character by itself stays what it is
+
+    def extra(writer):
+        writer.add_chat_template("{{ messages }}")
+        writer.add_array("tokenizer.odd", [b"t\xe4"])
+
+    found = gguf.read(write_gguf(made("llama"), tmp_path / "m.gguf", extra=extra)).vocabulary
+    assert found["ggml.tokens"][:4] == ["t", "1", "t1", "t2"] and found["ggml.merges"] == ["t 1"]
+    assert found["ggml.eos_token_id"] == 2 and found["chat_template"] == "{{ messages }}"
+    assert found["odd"] == [half]
+    assert found["ggml.token_type"] == [1] * 67
+
+
+@pytest.mark.parametrize("kind", gguf.SHORT_ROADS)
+def test_the_short_roads_equal_the_package_to_the_bit(kind):
+    size, _ = gguf.SHORT_ROADS[kind]
+    raw = np.random.default_rng(0).integers(0, 256, (200, size), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        wanted = dequantize(raw.reshape(-1), package.GGMLQuantizationType(kind)).reshape(-1)
+        assert np.array_equal(gguf.dequantise(raw, kind).numpy(), wanted, equal_nan=True)
+
+
+def test_unpermuting_undoes_the_permutation():
+    from .files import permute
+
+    rows = np.arange(24 * 3).reshape(24, 3)
+    assert np.array_equal(gguf.unpermute(permute(rows, 3), 3), rows)
+    assert not np.array_equal(permute(rows, 3), rows)
+
+
+def head(version=3, tensors=0, settings=0, rest=b""):
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, settings) + rest
+
+
+def text(word):
+    return struct.pack("<Q", len(word)) + word.encode()
+
+
+LIES = {
+    "empty": (b"", "empty"),
+    "something else": (b"PK\3\4" + bytes(64), "does not begin with GGUF"),
+    "two bytes": (b"GG", "does not begin with GGUF"),
+    "only the name": (b"GGUF", "only 0 follow"),
+    "version 1": (head(1), "version 1: qkv reads 2 and 3"),
+    "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "little-endian"),
+    "countless settings": (head(settings=1 << 62), "promises 4611686018427387904 × 13 bytes"),
+    "countless tensors": (head(tensors=(1 << 64) - 1), "promises"),
+    "an endless key": (head(settings=1, rest=struct.pack("<Q", 1 << 40) + bytes(30)), "promises"),
+    "an array of 2^33 texts": (
+        head(settings=1, rest=text("a") + struct.pack("<IIQ", 9, 8, 1 << 33) + bytes(90)),
+        "8589934592 × 8 bytes",
+    ),
+    "an array of 2^33 numbers": (
+        head(settings=1, rest=text("a") + struct.pack("<IIQ", 9, 5, 1 << 33) + bytes(90)),
+        "8589934592 × 4 bytes",
+    ),
+    "arrays in arrays": (
+        head(settings=1, rest=text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000),
+        "no setting has the type 9",
+    ),
+    "a type that isn't": (head(settings=1, rest=text("a") + struct.pack("<I", 77) + bytes(90)), "type 77"),
+    "a key twice": (head(settings=2, rest=(text("a") + struct.pack("<IB", 0, 1)) * 2), "'a' is there twice"),
+    "no settings": (head(), "None, which qkv does not know"),
+    "five dimensions": (head(tensors=1, rest=text("t") + struct.pack("<I", 5) + bytes(90)), "5 dimensions"),
+    "a strange alignment": (
+        head(settings=1, rest=text("general.alignment") + struct.pack("<II", 4, 0)),
+        "general.alignment is 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_header_that_lies(lie, tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(LIES[lie][0])
+    with pytest.raises(Problem, match=r"m\.gguf") as told:
+        gguf.read(file)
+    assert LIES[lie][1] in str(told.value)
+    assert "m.gguf" in told.value.say("zh")
+
+
+def tensor_row(name, shape, kind, offset):
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("a", (8,), 0, 0), ("b", (8,), 0, 0)], "lies over another"),
+        ([("a", (8,), 0, 4096)], "ends at byte"),
+        ([("a", (1 << 40, 1 << 40), 0, 0)], "ends at byte"),
+        ([("a", (1 << 63, 2), 0, 0)], "ends at byte"),
+        ([("a", (0,), 0, 0)], "can't be"),
+        ([("a", (33,), 8, 0)], "can't be"),
+        ([("a", (8,), 0, 5)], "can't be"),
+        ([("a", (8,), 0, 0), ("a", (8,), 0, 32)], "is there twice"),
+        ([("a", (8,), 999, 0)], "type 999"),
+    ],
+)
+def test_tensors_that_cannot_be(rows, says, tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(head(tensors=len(rows), rest=b"".join(tensor_row(*row) for row in rows)) + bytes(256))
+    with pytest.raises(Problem, match=says):
+        gguf.read(file)
+
+
+@pytest.mark.parametrize(
+    ("extra", "arch", "says"),
+    [
+        (None, "lama", "is a lama, which qkv does not know in GGUF: it reads llama, qwen2, .* the nearest is llama"),
+        (lambda w: w.add_expert_count(8), None, "mixture of 8 experts"),
+        (lambda w: w.add_rope_dimension_count(4), None, "rope.dimension_count = 4"),
+        (lambda w: w.add_rope_scaling_type(package.RopeScalingType.LONGROPE), None, "scaling.type = longrope"),
+        (lambda w: w.add_array("llama.attention.key_length", [4, 8]), None, "key_length"),
+        (lambda w: w.add_tensor("blk.0.strange.weight", np.zeros(8, np.float32)), None, "strange"),
+    ],
+)
+def test_models_that_qkv_has_no_layers_for(extra, arch, says, tmp_path):
+    file = write_gguf(made("llama"), tmp_path / "m.gguf", extra=extra, arch=arch)
+    with pytest.raises(Problem, match=says):
+        build(file)
+
+
+def test_more_layers_than_tensors_are_refused_at_once(tmp_path):
+    file = write_gguf(made("llama"), tmp_path / "m.gguf")
+    raw = bytearray(file.read_bytes())
+    at = raw.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    assert raw[at : at + 4] == struct.pack("<I", LLAMA["num_hidden_layers"])
+    raw[at : at + 4] = struct.pack("<I", 4_000_000_000)
+    file.write_bytes(raw)
+    with pytest.raises(Problem, match=r"num_hidden_layers is 4000000000, but its weights allow \d+ at most"):
+        build(file)
+
+
+@pytest.mark.slow
+def test_smollm2_is_what_transformers_makes_of_it():
+    pytest.importorskip("accelerate", reason="transformers reads GGUF with it")
+    from transformers import AutoModelForCausalLM
+
+    file = store.path("smollm2")
+    if file is None:
+        pytest.skip("needs `qkv models get smollm2`")
+    theirs = AutoModelForCausalLM.from_pretrained(str(Path(file).parent), gguf_file=file.name, dtype=torch.float32)
+    ids = words(theirs, 60)
+    with torch.no_grad():
+        torch.testing.assert_close(build(file)(ids), theirs.eval()(ids).logits, atol=2e-4, rtol=1e-4)

@@ -1,0 +1,313 @@
+"""Loading by whatever names a model: the same weights, in memory about once, and a sentence where it can't be done."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from qkv import load, store
+from qkv.model import weights
+from qkv.text import Bytes
+from qkv.text.tokenizer import LETTERS
+from qkv.words import Problem
+
+from .cases import SHAPES, make, words
+from .files import made, rounded, write_ctranslate2, write_gguf
+
+
+def folder_of(name, folder):
+    """A Hugging Face folder of a small model, with a tokenizer that fits."""
+    model = made(name, vocab_size=300)
+    model.save_pretrained(folder)
+    Bytes.make().save(folder)
+    return model
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(input_ids=ids).logits
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("kind", ("decoder", "encoder-decoder"))
+def test_nothing_is_left_uninitialised(name, kind):
+    """Built on nothing and given its weights, a model says what it says when built as usual."""
+    model = make(name, kind)
+    again = weights.empty(model.config)
+    weights.assign("here", again, {n: t.clone() for n, t in weights.weights_of(model).items()}, torch.float64)
+    assert not [n for n, t in (*again.named_parameters(), *again.named_buffers()) if t.is_meta]
+    assert all(p.requires_grad for p in again.parameters())
+    given = (words(2, 9),) if kind == "decoder" else (words(2, 9), words(2, 7))
+    with torch.no_grad():
+        assert torch.equal(again.eval()(*given), model(*given))
+    assert (again.head.weight is again.embedding.weight) == model.config.tied
+
+
+def test_no_random_numbers_are_drawn_for_weights_that_come_from_a_file():
+    config = make().config
+    torch.manual_seed(3)
+    wanted = torch.rand(4)
+    torch.manual_seed(3)
+    weights.empty(config)
+    assert torch.equal(torch.rand(4), wanted)
+
+
+@pytest.mark.parametrize("shard", (None, "60KB"), ids=("one file", "shards"))
+@pytest.mark.parametrize("name", ("llama", "gpt2"))
+def test_a_hugging_face_folder(name, shard, tmp_path):
+    theirs = made(name, vocab_size=300)
+    theirs.save_pretrained(tmp_path, **({"max_shard_size": shard} if shard else {}))
+    Bytes.make().save(tmp_path)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 2) == (shard is not None)
+    ours, tokenizer = load(tmp_path)
+    ids = torch.tensor([tokenizer.encode("The cat sat on the mat, 我爱北京")])
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=2e-5, rtol=1e-4)
+    assert not ours.training and all(p.requires_grad and p.is_contiguous() for p in ours.parameters())
+
+
+@pytest.mark.parametrize("kept", (torch.float16, torch.bfloat16, torch.float64))
+@pytest.mark.parametrize("asked", (torch.float32, torch.float64, torch.bfloat16))
+def test_weights_come_in_the_dtype_asked_for(kept, asked, tmp_path):
+    theirs = folder_of("llama", tmp_path)
+    theirs.to(kept).save_pretrained(tmp_path)
+    ours, _ = load(tmp_path, dtype=asked)
+    assert {p.dtype for p in ours.parameters()} == {asked}
+    want = theirs.model.layers[1].mlp.up_proj.weight.to(asked)
+    assert torch.equal(ours.decoder[1].feed_forward.up.weight, want)
+
+
+def test_a_model_can_be_trained_on_and_its_file_stays_as_it_was(tmp_path):
+    folder_of("llama", tmp_path)
+    file = tmp_path / "model.safetensors"
+    before = hashlib.sha256(file.read_bytes()).hexdigest()
+    model, _ = load(tmp_path)
+    ids = torch.randint(256, (2, 12))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    old = model.decoder[0].attention.q.weight.detach().clone()
+    model(ids).logsumexp(-1).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.decoder[0].attention.q.weight, old)
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == before
+    again, _ = load(tmp_path)
+    assert torch.equal(again.decoder[0].attention.q.weight, old)
+
+
+def test_a_gguf_file_and_a_folder_with_one(tmp_path):
+    theirs = made("llama", vocab_size=256)
+    file = tmp_path / "here" / "m.gguf"
+    file.parent.mkdir()
+    write_gguf(theirs, file, "q8_0", tokens=LETTERS)
+    for name in (file, str(file), file.parent):
+        model, tokenizer = load(name)
+        ids = torch.tensor([tokenizer.encode("the 猫")])
+        assert ids.tolist() == [list("the 猫".encode())]
+        with torch.no_grad():
+            torch.testing.assert_close(model(ids), logits(rounded(theirs, "q8_0"), ids), atol=2e-5, rtol=1e-4)
+    shutil.copy(file, file.with_name("n.gguf"))
+    with pytest.raises(Problem, match=r"several models: name one of m\.gguf, n\.gguf"):
+        load(file.parent)
+
+
+def test_a_tokenizer_of_another_model_is_refused_with_both_numbers(tmp_path):
+    made("llama", vocab_size=100).save_pretrained(tmp_path)
+    Bytes.make().save(tmp_path)
+    with pytest.raises(Problem, match="tokenizer has 256 tokens and the model 100"):
+        load(tmp_path)
+
+
+MEASURE = """
+import re, sys, torch, gguf.quants
+from pathlib import Path
+from qkv.model import weights
+
+def peak():  # ru_maxrss would begin with what the parent process had
+    return int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+place = Path(sys.argv[1])
+begun = peak()
+if place.suffix == ".gguf":
+    held = weights.gguf.read(place)
+    model = weights.build(place, held.theirs, held.tensors)
+else:
+    model, _ = weights.load(place)
+sum(p.sum().item() for p in model.parameters())  # what is mapped must be read to count
+print((peak() - begun) / sum(p.numel() * 4 for p in model.parameters()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ("float32", "float16", "shards", "q8_0", "GPT-2"))
+def test_the_weights_are_in_memory_about_once(kind, tmp_path):
+    llama = dict(hidden_size=1024, intermediate_size=2048, num_hidden_layers=2, num_attention_heads=8, head_dim=128)
+    gpt2 = dict(n_embd=1024, n_inner=4096, n_layer=2, n_head=8)
+    theirs = made("gpt2", vocab_size=2000, **gpt2) if kind == "GPT-2" else made("llama", vocab_size=8000, **llama)
+    if kind == "q8_0":
+        place = write_gguf(theirs, tmp_path / "m.gguf", kind)
+    else:
+        place = tmp_path
+        Bytes.make().save(place)
+        many = {"max_shard_size": "40MB"} if kind == "shards" else {}
+        theirs.to(torch.float16 if kind == "float16" else torch.float32).save_pretrained(place, **many)
+    assert sum(p.numel() for p in theirs.parameters()) * 4 > 100e6
+    del theirs
+    told = subprocess.run([sys.executable, "-c", MEASURE, place], capture_output=True, text=True, timeout=120)
+    assert told.returncode == 0, told.stderr
+    assert 0.9 < float(told.stdout) < 1.5, told.stdout
+
+
+def test_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
+    for name, says in (
+        ("smollm2", "not here yet: get it with `qkv models get smollm2`"),
+        ("hf:owner/tiny", "get it with `qkv models get hf:owner/tiny`"),
+        ("smolm2", "did you mean smollm2?"),
+        ("shakespeare", "there is no model shakespeare"),
+        (tmp_path / "none.gguf", r"there is no model .*none\.gguf"),
+    ):
+        with pytest.raises(Problem, match=says):
+            load(name)
+    place = tmp_path / "home" / "model" / "smollm2"
+    place.mkdir(parents=True)
+    monkeypatch.setattr(store, "path", lambda name: folder if name == "smollm2" else None)
+    folder = tmp_path / "hf"
+    folder_of("llama", folder)
+    assert load("smollm2")[0].config.vocab == 300
+
+
+def broken_folder(tmp_path, change):
+    folder_of("llama", tmp_path)
+    change(tmp_path)
+    return tmp_path
+
+
+def config(**changes):
+    def change(folder):
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return change
+
+
+def index(where):
+    def change(folder):
+        (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+        names = load_file(folder / "model-00001-of-00001.safetensors")
+        told = {name: "model-00001-of-00001.safetensors" for name in names} | where
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": told}))
+
+    return change
+
+
+def without(name):
+    def change(folder):
+        tensors = load_file(folder / "model.safetensors")
+        tensors.pop(name)
+        save_file(tensors, folder / "model.safetensors")
+
+    return change
+
+
+def cut(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def pickled(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04would run a program if opened")
+
+
+BROKEN = {
+    "cut": (cut, "not a readable safetensors file"),
+    "no safetensors at all": (lambda f: (f / "model.safetensors").write_bytes(b"hello"), "not a readable safetensors"),
+    "a header of 2^60 bytes": (
+        lambda f: (f / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + bytes(99)),
+        "not a readable safetensors",
+    ),
+    "config is cut": (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json can't be read"),
+    "config is a list": (lambda f: (f / "config.json").write_text("[]"), "config.json can't be read"),
+    "config is deep": (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json can't be read"),
+    "config is no text": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "config.json can't be read"),
+    "config of something else": (lambda f: (f / "config.json").write_text('{"a": 1}'), "neither 'format'"),
+    "unknown type": (config(model_type="lama"), "'lama' is not one of .*did you mean 'llama'"),
+    "a type that is no word": (config(model_type=[1]), "model_type"),
+    "absurd layers": (config(num_hidden_layers=10**9), "num_hidden_layers is 1000000000, but its weights allow"),
+    "absurd heads": (config(num_attention_heads=10**12), "num_attention_heads is 1000000000000"),
+    "absurd head width": (config(head_dim=10**10), "head_dim is 10000000000"),
+    "heads of another number": (config(num_attention_heads=5), "5 heads don't divide"),
+    "no heads": (config(num_attention_heads=0), "n_head is 0|division"),
+    "width in words": (config(hidden_size="many"), "describes no model|width|hidden_size"),
+    "another width": (config(hidden_size=48), "(?s)48"),
+    "one layer fewer": (config(num_hidden_layers=2), "there is also"),
+    "one layer more": (config(num_hidden_layers=4), "missing"),
+    "quantised": (config(quantization_config={"quant_method": "gptq"}), r"quantised \(gptq\)"),
+    "a tensor missing": (without("model.layers.1.mlp.up_proj.weight"), "missing model.layers.1.mlp.up_proj.weight"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no weights"),
+    "pickled only": (pickled, r"pytorch_model\.bin only, a pickled file.*save_pretrained\('converted'\)"),
+    "a shard missing": (
+        index({"lm_head.weight": "model-00002-of-00002.safetensors"}),
+        "1 of .* missing.*00002-of-00002",
+    ),
+    "a shard elsewhere": (index({"lm_head.weight": "../model.safetensors"}), "only .safetensors files beside it"),
+    "a shard from the root": (index({"lm_head.weight": "/etc/passwd"}), "only .safetensors files beside it"),
+    "a shard on another drive": (index({"lm_head.weight": "C:\\a.safetensors"}), "only .safetensors files beside it"),
+    "a pickled shard": (index({"lm_head.weight": "a.bin"}), "only .safetensors files beside it"),
+    "an index that promises more": (
+        index({"model.more": "model-00001-of-00001.safetensors"}),
+        r"lacks model\.more, which the index says",
+    ),
+    "an index of nothing": (index({"lm_head.weight": 3}), "weight_map"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_gets_a_sentence_in_both_languages(name, tmp_path):
+    change, says = BROKEN[name]
+    with pytest.raises(Problem, match=says) as told:
+        load(broken_folder(tmp_path, change))
+    assert str(tmp_path) in str(told.value)
+    assert re.search("[\u4e00-\u9fff]", told.value.say("zh"))
+
+
+def test_folders_with_nothing_in_them(tmp_path):
+    with pytest.raises(Problem, match="is no run of qkv and no published model"):
+        load(tmp_path)
+    (tmp_path / "model.pt").write_bytes(b"\x80")
+    with pytest.raises(Problem, match=r"model\.pt only, a pickled file"):
+        load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(Problem, match="give the folder that it lies in"):
+        load(tmp_path / "model.safetensors")
+    write_ctranslate2(made("marian"), tmp_path / "ct")
+    with pytest.raises(Problem, match=r"no sentencepiece\.model"):
+        load(tmp_path / "ct")
+
+
+def test_nan_weights_load(tmp_path):
+    folder_of("llama", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["lm_head.weight"][3] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert load(tmp_path)[0].head.weight[3].isnan().all()
+
+
+def test_a_checkpoint_of_another_config_is_told_by_name_and_shape(tmp_path):
+    file, model = tmp_path / "model.safetensors", make()
+    save_file(weights.weights_of(make(width=24)), file)
+    with pytest.raises(
+        Problem, match=r"of another config: decoder.0.attention.k.weight is \(24, 24\) there and \(18, 18\)"
+    ):
+        weights.load_weights(file, model)
+    save_file({"a": torch.zeros(2)}, file)
+    with pytest.raises(Problem, match=r"a is \(2,\) there and missing here"):
+        weights.load_weights(file, model)
+    file.write_bytes(b"hello")
+    with pytest.raises(Problem, match="not a readable safetensors"):
+        weights.load_weights(file, model)

@@ -1,0 +1,195 @@
+"""`qkv see`, `qkv models`, `qkv chat` and `qkv steps --model` as a person meets them, on what ships with the package."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv import store
+from qkv.cli import main
+from qkv.tracing.trace import Trace
+
+DATES = str(Path(__file__).parent.parent / "src" / "qkv" / "demo" / "dates")
+TRACES = Path(DATES).parent / "traces"
+CAT = "The cat sat on the mat because it was tired"
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, tmp_path):
+    """Run a command; gives (exit code, what it printed, what it complained)."""
+    monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_LANG", "en")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def run(*arguments):
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_the_demo_shows_the_textbook_head(call):
+    code, out, _ = call("see", "--demo")
+    assert code == 0
+    assert re.search(r"^ +13\.8 +0\.80", out, re.MULTILINE)
+    row = next(line for line in out.splitlines() if line.startswith("▸"))
+    kept = Trace.load(TRACES / "cat-smollm2.safetensors").row(13, 8, "it")
+    assert row.split()[2:5] == [f"{w:.2f}"[1:] for w in kept[:3]] and row.split()[3] == ".80"
+    assert "wrote" not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "head", "one", "other", "weight"),
+    [
+        ("cat-smollm2", 13, 8, "it", "cat", 0.80),
+        ("animal-smollm2", 13, 8, "it", "animal", 0.75),
+        ("animal-minilm", 5, 11, "it", "animal", 0.65),
+        ("animal-minilm", 2, 1, "it", "tired", 0.69),
+    ],
+)
+def test_shipped_traces_hold_what_they_are_known_for(name, layer, head, one, other, weight):
+    found = Trace.load(TRACES / f"{name}.safetensors")
+    assert found.row(layer, head, one)[found.place(other)] == pytest.approx(weight, abs=0.006)
+
+
+def test_shipped_traces_are_small():
+    files = sorted(TRACES.glob("*.safetensors"))
+    assert len(files) == 5 and all(file.stat().st_size <= 700_000 for file in files)
+
+
+def test_without_the_model_the_same_sentence_comes_from_the_package(call):
+    code, out, _ = call("see", CAT, "--from", "it", "--to", "cat")
+    assert code == 0 and "ships with qkv" in out and "qkv models get smollm2" in out and "13.8   0.80" in out
+    code, out, err = call("see", "Another sentence that nobody traced")
+    assert code == 2 and "qkv models get smollm2" in err
+    code, out, err = call("see", "另一句话", "--lang", "zh")
+    assert code == 2 and "qkv models get opus-zh-en" in err
+
+
+def test_a_translator_shows_which_word_made_which(call):
+    code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross")
+    assert code == 0 and "15 Nov 2026 → 2026-11-15" in out
+    rows = [line.split() for line in out.splitlines() if re.match(r" +[-0-9⏹] ", line) and "·" in line]
+    assert [row[0] for row in rows] == [*"2026-11-15", "⏹"]
+
+
+def test_pictures_pages_and_traces_are_written(call, tmp_path):
+    code, out, _ = call(
+        *("see", "15 Nov 2026", "--model", DATES, "--from", "N", "--to", "v"),
+        *("--png", str(tmp_path / "a.png"), "--save", str(tmp_path / "a.safetensors"), "-o", str(tmp_path / "a.html")),
+    )
+    assert code == 0 and (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
+    again = Trace.load(tmp_path / "a.safetensors")
+    assert again.parts == ["encoder", "decoder", "cross"]
+    code, other, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--from", "N", "--to", "v")
+    links = [text.split("Heads that")[1].split("Σ")[0] for text in (out, other)]
+    assert code == 0 and links[0] == links[1] and "N" in links[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["see"], "give a text"),
+        (["see", " "], "give a text"),
+        (["see", "x", "--file", "y"], "give a text"),
+        (["see", "--file", "nothing.txt"], "nothing.txt"),
+        (["see", "15 Nov", "--model", DATES, "--layer", "9"], "no layer 9"),
+        (["see", "15 Nov", "--model", DATES, "--head", "9"], "no head 9"),
+        (["see", "15 Nov", "--model", DATES, "--from", "z"], "z is not a token"),
+        (["see", "15 Nov 15", "--model", DATES, "--from", "5"], "occurs 2 times"),
+        (["see", "--trace", "nothing.safetensors"], "there is no trace"),
+        (["see", "--watch"], "--model RUN"),
+        (["see", "--watch", "--model", DATES], "kept no attention"),
+        (["see", "--demo", "--part", "cross"], "no part cross"),
+        (["see", "--demo", "--without", "13.8"], "needs the model itself"),
+        (["see", "x", "--model", "nothing/here"], "nothing/here"),
+        (["models", "get"], "needs a name"),
+        (["models", "get", "smollm"], "smollm2"),
+        (["models", "show", "smollm2"], "qkv models get smollm2"),
+        (["chat", "hello"], "qkv models get smollm2"),
+        (["chat", "hello", "--model", DATES], "needs one of kind decoder"),
+        (["generate", "The", "--model", "smollm2"], "qkv models get smollm2"),
+        (["steps", "x y", "--layer", "1"], "--layer goes with --model"),
+        (["steps", "x y", "--model", DATES, "--mask", "causal"], "--mask doesn't go with --model"),
+        (["steps", "15", "--model", DATES, "--layer", "7"], "no layer 7"),
+    ],
+    ids=lambda p: " ".join(map(str, p))[:60] if isinstance(p, list) else "",
+)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_mistakes_get_a_sentence_and_exit_2(call, lang, arguments, says):
+    code, _, err = call(*arguments, "--lang", lang)
+    assert code == 2 and "Traceback" not in err, err
+    if lang == "en":
+        assert says in err
+    else:
+        assert re.search("[一-鿿]", err) and "此说明只有英文" not in err and "系统报告" not in err
+
+
+def test_models_are_listed_with_size_licence_and_layout(call):
+    code, out, _ = call("models")
+    assert code == 0
+    for item in store.listing("model"):
+        assert item.name in out and item.licence in out and item.layout in out and f"qkv models get {item.name}" in out
+    assert {item.name for item in store.listing("model")} == {"smollm2", "minilm", "opus-zh-en"}
+    code, out, _ = call("models", "show", DATES)
+    assert code == 0 and "cross" in out and "Tokenizer: Characters" in out
+
+
+def test_steps_of_a_model_are_its_own_numbers(call):
+    import qkv
+
+    code, out, _ = call("steps", "15 Nov", "--model", DATES, "--layer", "1", "--head", "2", "--json")
+    assert code == 0
+    told = json.loads(out)
+    model, tokenizer = qkv.load(DATES)
+    true = qkv.trace(model, "15 Nov", tokenizer).map(1, 2)
+    np.testing.assert_allclose(told["weights"], true, atol=1e-6)
+
+
+def test_watching_a_run(call, tmp_path):
+    from qkv.train import run as runs
+
+    book = tmp_path / "book.txt"
+    book.write_text("the cat sat on the mat and the dog sat on the cat\n" * 60)
+    small = dict(width=32, n_layer=2, n_head=4, steps=6, batch=4, context=16, eval_every=2)
+    runs.start("lm", out=tmp_path / "run", source=str(book), changes=small, watch="the cat sat").train()
+    run = str(tmp_path / "run")
+    code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--png", str(tmp_path / "g.png"))
+    assert code == 0 and "step 2" in out and "step 6" in out and (tmp_path / "g.png").exists()
+    kept = Trace.load(tmp_path / "run" / "watch" / "000006.safetensors")
+    code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--head", "3", "--from", "8", "--to", "0")
+    weights = [float(line.split()[1]) for line in out.splitlines() if re.match(r" +[246]  0\.", line)]
+    assert code == 0 and len(weights) == 3
+    assert weights[-1] == pytest.approx(float(kept.row(1, 3, 8)[0]), abs=0.006)
+
+
+def test_a_conversation(call, tmp_path, monkeypatch):
+    """A tiny GPT with a chat template: what it says is noise, but the template, the turns and the speed are real."""
+    from qkv.train import run as runs
+
+    book = tmp_path / "book.txt"
+    book.write_text("user: hello there\nassistant: good day\n" * 60)
+    small = dict(width=32, n_layer=1, n_head=4, steps=2, batch=4, context=128, eval_every=2)
+    runs.start("lm", out=tmp_path / "run", source=str(book), changes=small).train()
+    run = str(tmp_path / "run")
+    code, _, err = call("chat", "hello", "--model", run)
+    assert code == 2 and "no chat template" in err
+    file = tmp_path / "run" / "tokenizer_config.json"
+    told = json.loads(file.read_text())
+    told["chat_template"] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    file.write_text(json.dumps(told))
+    code, out, err = call("chat", "hello there", "--model", run, "--most", "5")
+    assert code == 0 and out.strip() and re.search(r"28 prompt tokens in .* tokens/s\) · 5 new ones", err), err
+    again = call("chat", "hello there", "--model", run, "--most", "5", "--quiet")
+    assert again[1] == out and not again[2]
+    lines = iter(["hello there", "", "and you", "/new", "hello there", "/quit", "never read"])
+    monkeypatch.setattr("builtins.input", lambda prompt="": next(lines))
+    code, out, err = call("chat", "--model", run, "--most", "5")
+    prompts = [int(n) for n in re.findall(r"(\d+) prompt tokens", err)]
+    assert code == 0 and len(prompts) == 3 and prompts[0] == prompts[2] < prompts[1] and next(lines) == "never read"
+    code, _, err = call("chat", "hello " * 40, "--model", run, "--most", "5")
+    assert code == 2 and "shorten it" in err
