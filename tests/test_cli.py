@@ -425,7 +425,7 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
         (["masks", "window:a"], "请写成 window:LEFT[,RIGHT]"),
         (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
         (["masks"], "缺少参数：mask"),
-        (["step"], "没有 step 这个命令；有的是 steps、see、masks、"),
+        (["step"], "没有 step 这个命令；有的是 steps、see、importance、"),
         (["-x"], "-x 前面要有命令"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
@@ -522,7 +522,7 @@ def test_ctrl_c_stops_it_while_it_computes():
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_run_is_announced_in_the_language_of_the_system():
-    for lang, says in (("zh_CN.UTF-8", "逐步计算注意力"), ("en_US.UTF-8", "the steps of attention")):
+    for lang, says in (("zh_CN.UTF-8", "看看 SmolLM2 的内部"), ("en_US.UTF-8", "looking into SmolLM2")):
         env = {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_MESSAGES", "QKV_LANG")} | {"LANG": lang}
         done = subprocess.run(["make", "-n", "run"], cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
         assert done.returncode == 0 and says in done.stdout

@@ -107,6 +107,11 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
         (["see", "--demo", "--part", "cross"], "no part cross"),
         (["see", "--demo", "--without", "13.8"], "needs the model itself"),
         (["see", "x", "--model", "nothing/here"], "nothing/here"),
+        (["importance", "x"], "say which model"),
+        (["importance", "--model", DATES], "give a text"),
+        (["importance", "15", "--model", DATES, "--top", "0"], "--top"),
+        (["see", "--syntax"], "say which model"),
+        (["see", "--syntax", "nothing.conllu", "--model", DATES], "nothing.conllu"),
         (["models", "get"], "needs a name"),
         (["models", "get", "smollm"], "smollm2"),
         (["models", "show", "smollm2"], "qkv models get smollm2"),
@@ -127,6 +132,30 @@ def test_mistakes_get_a_sentence_and_exit_2(call, lang, arguments, says):
         assert says in err
     else:
         assert re.search("[一-鿿]", err) and "此说明只有英文" not in err and "系统报告" not in err
+
+
+def test_a_layout_that_qkv_does_not_know_is_traced_through_transformers(call, tmp_path):
+    import torch
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    from qkv.text import Bytes
+
+    sizes = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=8)
+    torch.manual_seed(0)
+    theirs = Gemma2ForCausalLM(Gemma2Config(vocab_size=256, num_key_value_heads=2, **sizes))
+    theirs.save_pretrained(tmp_path / "gemma")
+    Bytes.make().save(tmp_path / "gemma")
+    code, out, err = call(
+        "see", "a cat sat", "--model", str(tmp_path / "gemma"), "--layer", "1", "--head", "3", "--from", "8"
+    )
+    assert code == 0, err
+    assert "2 layers × 4 heads on 9 tokens" in out
+    theirs.set_attn_implementation("eager")
+    weights = theirs.eval()(torch.tensor([list(b"a cat sat")]), output_attentions=True).attentions[1][0, 3, 8]
+    table = out.split("strongest keys first:")[1].split("Σ")[0].strip().splitlines()[1:]
+    assert [float(line.split()[-1]) for line in table] == pytest.approx(
+        sorted(weights.tolist(), reverse=True), abs=6e-4
+    )
 
 
 def test_models_are_listed_with_size_licence_and_layout(call):
@@ -165,6 +194,17 @@ def test_watching_a_run(call, tmp_path):
     weights = [float(line.split()[1]) for line in out.splitlines() if re.match(r" +[246]  0\.", line)]
     assert code == 0 and len(weights) == 3
     assert weights[-1] == pytest.approx(float(kept.row(1, 3, 8)[0]), abs=0.006)
+
+
+def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
+    keep = str(tmp_path / "kept.jsonl")
+    code, out, err = call("importance", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
+    assert code == 0, err
+    rows = re.findall(r"^  (\w+) +(\d)\.(\d) +([-+][0-9.]+)", out, re.MULTILINE)
+    changes = [float(change) for *_, change in rows]
+    assert len(rows) == 24 and changes == sorted(changes, reverse=True) and changes[0] > 0.01
+    again = call("importance", "--text", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
+    assert again[1] == out
 
 
 def test_a_conversation(call, tmp_path, monkeypatch):

@@ -26,6 +26,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "look into any head of any model, exactly",
         "看任意模型的任意一个头，数值精确",
     ),
+    "importance": (
+        'qkv importance "The cat sat on the mat" --model smollm2',
+        "which heads a model needs",
+        "模型离不开哪些头",
+    ),
     "masks": (
         "qkv masks causal window:3 --n 12",
         "draw who may look at whom",

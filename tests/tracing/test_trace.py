@@ -84,6 +84,25 @@ def test_tracing_changes_nothing(model):
     assert torch.equal(found.more["logits"], before.float())
 
 
+def test_a_long_text_in_chunks_is_the_whole_text(model, monkeypatch):
+    from qkv.tracing import recorder
+
+    if model.config.kind != "decoder":
+        return
+    whole = trace(model, ROWS[:1], logits=True)
+    monkeypatch.setattr(recorder, "CHUNK", 4)
+    chunks = trace(model, ROWS[:1], logits=True)
+    assert recorder._by_chunks(model, ROWS[:1]) == (
+        model.config.position in ("rotary", "learned")
+        and model.config.window is None
+        and model.config.mixer == "attention"
+    )
+    for layer in (0, 1):
+        np.testing.assert_allclose(chunks.map(layer, 5), whole.map(layer, 5), atol=1e-6)
+        np.testing.assert_allclose(chunks.map(layer, 5, bins=3), whole.map(layer, 5, bins=3), atol=1e-6)
+    torch.testing.assert_close(chunks.more["logits"], whole.more["logits"], rtol=1e-5, atol=1e-5)
+
+
 def test_rows_columns_and_rectangles_are_slices_of_the_whole(model):
     found = traced(model)
     for part, layer, head, item in every(found):

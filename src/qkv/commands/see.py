@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import grid
 from ..words import Problem, both, language, say
-from .opening import fetch, model_arguments, open_model
+from .opening import model_arguments, open_model
+from .progress import bar
 
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
@@ -17,6 +18,7 @@ EXAMPLES = [
     'qkv see "…" --model ./my-hf-model --layer 5 --head 3 --png map.png',
     "qkv see 我喜欢玩人工智能。 --model opus-zh-en --cross",
     "qkv see --model runs/lm-mybook --watch",
+    "qkv see --model smollm2 --syntax",
     'qkv see "The capital of France is" --model smollm2 --without 13.8',
 ]
 DEMOS = Path(__file__).parent.parent / "demo" / "traces"
@@ -45,6 +47,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--png", type=Path, metavar="FILE", help=both("draw it: .png, .svg or .pdf", "画成图：.png、.svg 或 .pdf"))
     add("--patterns", action="store_true", help=both("what each head does", "每个头在做什么"))
+    add(
+        "--syntax",
+        nargs="?",
+        const="",
+        metavar="FILE.conllu",
+        help=both(
+            "heads against grammar, on our own sentences or a CoNLL-U file", "头与语法关系：用自带的句子或 CoNLL-U 文件"
+        ),
+    )
     add("--without", metavar="L.H", action="append", help=both("what changes without this head", "去掉这个头会怎样"))
     add("--watch", action="store_true", help=both("how heads formed while a run trained", "训练过程中头是怎样形成的"))
     add("--demo", action="store_true", help=both("traces of real models that come with qkv", "qkv 附带的真实模型记录"))
@@ -56,6 +67,9 @@ def run(options: argparse.Namespace) -> None:
     """Trace, then show, draw and write what was asked for."""
     if options.watch:
         _watch(options)
+        return
+    if options.syntax is not None:
+        _syntax(options)
         return
     model = tokenizer = None
     if options.demo:
@@ -117,14 +131,12 @@ def demo_of(text: str | None) -> Any:
 def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     if (options.text is None) == (options.file is None):
         raise Problem("see.text", example=EXAMPLES[0])
-    text = options.text if options.file is None else _read(options.file)
+    text = options.text if options.file is None else read_text(options.file)
     if not text.strip():
         raise Problem("see.text", example=EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
-        if options.yes:
-            fetch(name)
-        model, tokenizer = open_any(name)
+        model, tokenizer = open_any(name, yes=options.yes)
     except Problem as problem:
         shipped = demo_of(text)
         if options.model is not None or shipped is None:
@@ -136,12 +148,13 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     return trace(model, text, tokenizer, name=name), model, tokenizer
 
 
-def open_any(name: str) -> tuple[Any, Any]:
+def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
     """A model of ours, or, where qkv doesn't know the layout, the same folder through transformers."""
     try:
-        return open_model(name, "see")
+        return open_model(name, "see", yes=yes)
     except Problem as problem:
-        if problem.key != "model.family.unknown" or not Path(name).is_dir():
+        inner = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
+        if not str(inner.key).startswith("model.family.") or not Path(name).is_dir():
             raise
         try:
             from transformers import AutoModel, AutoTokenizer
@@ -153,7 +166,8 @@ def open_any(name: str) -> tuple[Any, Any]:
             raise Problem("see.transformers", model=name, error=str(error).split("\n")[0]) from None
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """A text file's text."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -283,6 +297,17 @@ def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any
     print(f"  {' ' * wide}  {both('before', '原来'):>6}  {both('without', '去掉后'):>7}")
     for word, before, after in effect.words:
         print(f"  {grid.left(word, wide)}  {before:6.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+
+
+def _syntax(options: argparse.Namespace) -> None:
+    from ..tracing.syntax import syntax
+
+    if options.model is None:
+        raise Problem("problem.model.none")
+    model, tokenizer = open_any(options.model, yes=options.yes)
+    with bar(both("reading sentences", "读句子")) as progress:
+        found = syntax(model, tokenizer, options.syntax or None, progress=progress)
+    print(found.show())
 
 
 def _watch(options: argparse.Namespace) -> None:

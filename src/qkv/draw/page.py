@@ -27,7 +27,7 @@ from .carry import Progress, carry, text_of
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
 # In the order that a reader, and the one script, needs them.
-MODULES = "strings dom state data attention view colour top overview lines steps map main".split()
+MODULES = "strings dom state data attention view colour top overview lines steps heat labels controls map main".split()
 
 
 def page(
@@ -79,7 +79,7 @@ def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> 
     inside = escaping.escape(html(trace, limit=limit), quote=True)
     return (
         f'<iframe srcdoc="{inside}" title="{escaping.escape(trace.model or "qkv")}" sandbox="allow-scripts" '
-        f'style="width: 100%; height: {height}px; border: 0" loading="lazy"></iframe>'
+        f'style="width: 100%; height: {height}px; border: 0"></iframe>'
     )
 
 

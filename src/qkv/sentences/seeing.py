@@ -67,4 +67,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "How layer {layer}, head {head} formed, over {n} evaluations:",
         "第 {layer} 层第 {head} 个头的形成过程，共 {n} 次评估：",
     ),
+    "importance.title": (
+        "{n} heads of {model}, by how much the loss on this text changes without each (layer.head):",
+        "{model} 的 {n} 个头，按去掉后在这段文本上损失的变化排列（层.头）：",
+    ),
+    "importance.rest": (
+        "{helped} heads lower the loss, {others} don't, on this text.",
+        "在这段文本上，{helped} 个头降低了损失，{others} 个没有。",
+    ),
 }

@@ -17,6 +17,7 @@ from ..words import Problem
 from .tokens import Tokens, read
 from .trace import Projection, Trace
 
+CHUNK = 2048  # tokens of a long text that go through a model at once
 Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
 
 
@@ -86,24 +87,55 @@ def _trace(
     ids, lengths = pad(rows, device)
     mask = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
     source, said = rows, rows
+    # States alone, not logits: those of a long text over a large vocabulary would be larger than all the rest.
     with quiet(model):
         if model.config.kind == "encoder-decoder":
             said = _said(model, rows, tokenizer, target)
             target_ids, target_lengths = pad(said, device)
             target_mask = None if len({len(row) for row in said}) == 1 else masks.padding(target_lengths)
             with record() as calls:
-                made = model(target_ids, ids, mask=target_mask, source_mask=mask)
+                memory = model.encode(ids, mask)
+                states = model.decode(target_ids, memory, mask=target_mask, memory_mask=mask)
+        elif _by_chunks(model, rows):
+            calls, states = _in_chunks(model, ids)
         else:
             with record() as calls:
-                made = model(ids, mask=mask)
+                states = model.encode(ids, mask) if model.config.kind == "encoder" else model.decode(ids, mask=mask)
     texts = {"source": _tokens(tokenizer, source, ids.shape[1]), "target": _tokens(tokenizer, said, None)}
     layers = group(calls)
     sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
     queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
     if logits:
-        more["logits"] = made.float()
+        more["logits"] = model.head(states).float()
     return Trace(layers, queries, keys, name, text, outputs_of(model), more)
+
+
+def _by_chunks(model: Any, rows: list[list[int]]) -> bool:
+    """Long texts go through a decoder a chunk at a time, where its cache keeps every key and positions need no bias."""
+    config = model.config
+    plain = config.mixer == "attention" and config.window is None and config.position not in ("alibi", "relative")
+    return len(rows) == 1 and len(rows[0]) > CHUNK and config.kind == "decoder" and plain
+
+
+def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
+    """The calls of a whole text, and its states, from chunks that share a cache: what a layer computes on the way is only
+    ever a chunk long. Keys and values are the cache's own."""
+    from ..attention import masks
+
+    n = ids.shape[1]
+    cache = model.new_cache(1, n)
+    heard, states = [], []
+    for start in range(0, n, CHUNK):
+        with record() as calls:
+            states.append(model.decode(ids[:, start : start + CHUNK], cache=cache))
+        heard.append(calls)
+    whole = []
+    for layer in zip(*heard, strict=True):
+        last = layer[-1]
+        q = torch.cat([call.q for call in layer], 2)
+        whole.append(Call(q, last.k, last.v, masks.causal(), last.scale, None, last.softcap, last.sinks, last.name))
+    return whole, torch.cat(states, 1)
 
 
 def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | None) -> list[list[int]]:

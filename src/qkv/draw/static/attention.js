@@ -46,7 +46,8 @@ export class Head {
 
   /** The keys that a query can see at all: from, up to. @param {number} i @returns {[number, number]} */
   reach(i) {
-    let low = 0, high = this.m;
+    let low = 0,
+      high = this.m;
     for (const rule of this.rules) {
       const [a, b] = rule.reach(i);
       low = Math.max(low, a);
@@ -71,7 +72,12 @@ export class Head {
   dot(i, j) {
     const { q, k, width } = this;
     // Four sums side by side: additions that don't wait for each other.
-    let a = i * width, b = j * width, s = 0, t = 0, u = 0, v = 0;
+    let a = i * width,
+      b = j * width,
+      s = 0,
+      t = 0,
+      u = 0,
+      v = 0;
     const end = a + width;
     for (; a + 3 < end; a += 4, b += 4) {
       s += q[a] * k[b];
@@ -131,7 +137,8 @@ export class Head {
   /** @param {number} i @returns {Steps} */
   steps(i) {
     const { softcap, scale } = this.layer;
-    const each = (/** @type {(j: number) => number} */ make) => Float64Array.from({ length: this.m }, (_, j) => make(j));
+    const each = (/** @type {(j: number) => number} */ make) =>
+      Float64Array.from({ length: this.m }, (_, j) => make(j));
     const dots = each((j) => this.dot(i, j));
     const scaled = dots.map((dot) => dot * scale);
     const capped = softcap === null ? null : scaled.map((score) => softcap * Math.tanh(score / softcap));

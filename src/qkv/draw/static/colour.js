@@ -2,8 +2,24 @@
 
 /** @type {Record<"light" | "dark", [number, number, number][]>} */
 const STOPS = {
-  light: [[255, 255, 255], [222, 234, 246], [170, 205, 233], [103, 164, 211], [44, 112, 178], [18, 66, 128], [9, 34, 82]],
-  dark: [[20, 23, 29], [24, 44, 66], [28, 74, 108], [38, 118, 150], [84, 168, 176], [165, 214, 190], [250, 247, 206]],
+  light: [
+    [255, 255, 255],
+    [222, 234, 246],
+    [170, 205, 233],
+    [103, 164, 211],
+    [44, 112, 178],
+    [18, 66, 128],
+    [9, 34, 82],
+  ],
+  dark: [
+    [20, 23, 29],
+    [24, 44, 66],
+    [28, 74, 108],
+    [38, 118, 150],
+    [84, 168, 176],
+    [165, 214, 190],
+    [250, 247, 206],
+  ],
 };
 /** @type {Record<"light" | "dark", { paper: [number, number, number], line: [number, number, number] }>} */
 const HATCH = {
@@ -30,9 +46,11 @@ export function palette(theme) {
   let found = made.get(theme);
   if (found) return found;
   const stops = STOPS[theme];
-  const full = new Uint32Array(256), dim = new Uint32Array(256);
+  const full = new Uint32Array(256),
+    dim = new Uint32Array(256);
   for (let level = 0; level < 256; level++) {
-    const at = (level / 255) * (stops.length - 1), low = Math.min(Math.floor(at), stops.length - 2);
+    const at = (level / 255) * (stops.length - 1),
+      low = Math.min(Math.floor(at), stops.length - 2);
     const mixed = stops[low].map((a, i) => a + (stops[low + 1][i] - a) * (at - low));
     full[level] = word(...rounded(mixed));
     dim[level] = word(...rounded(mixed.map((a, i) => a * 0.45 + stops[0][i] * 0.55)));

@@ -44,7 +44,8 @@
  */
 
 /** @returns {Header} */
-export const readHeader = () => JSON.parse(/** @type {HTMLElement} */ (document.getElementById("qkv-header")).textContent ?? "");
+export const readHeader = () =>
+  JSON.parse(/** @type {HTMLElement} */ (document.getElementById("qkv-header")).textContent ?? "");
 
 /** The text of a block; while the file is still being read, its end is awaited. @param {string} id */
 async function block(id) {
@@ -77,9 +78,15 @@ export async function bytesOf(id) {
 /** Every float16 there is, as float32: looked up, not computed. */
 const HALVES = new Float32Array(65536);
 for (let bits = 0; bits < 65536; bits++) {
-  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  HALVES[bits] = exponent === 31 ? (fraction ? NaN : sign * Infinity)
-    : sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+  const sign = bits & 0x8000 ? -1 : 1,
+    exponent = (bits >> 10) & 31,
+    fraction = bits & 1023;
+  HALVES[bits] =
+    exponent === 31
+      ? fraction
+        ? NaN
+        : sign * Infinity
+      : sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
 }
 
 /** @type {Map<string, { made: Promise<Float32Array | Uint8Array>, size: number }>} */
@@ -110,11 +117,13 @@ export function tensor(stored) {
 function unpack(bytes, dtype) {
   if (dtype === "u1") return bytes;
   if (dtype === "f2") {
-    const count = bytes.length / 2, numbers = new Float32Array(count);
+    const count = bytes.length / 2,
+      numbers = new Float32Array(count);
     for (let i = 0; i < count; i++) numbers[i] = HALVES[bytes[i] | (bytes[count + i] << 8)];
     return numbers;
   }
-  const count = bytes.length / 4, bits = new Uint32Array(count);
+  const count = bytes.length / 4,
+    bits = new Uint32Array(count);
   for (let i = 0; i < count; i++) {
     bits[i] = bytes[i] | (bytes[count + i] << 8) | (bytes[2 * count + i] << 16) | (bytes[3 * count + i] << 24);
   }

@@ -12,7 +12,9 @@
 export function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
   setProps(made, props);
-  for (const child of children) if (child !== null && child !== undefined && child !== false) made.append(String(child) === child ? child : asNode(child));
+  for (const child of children)
+    if (child !== null && child !== undefined && child !== false)
+      made.append(String(child) === child ? child : asNode(child));
   return made;
 }
 
@@ -32,7 +34,8 @@ function setProps(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name.startsWith("aria-") && typeof value === "boolean") element.setAttribute(name, String(value));
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : String(value));
+    else if (value !== false && value !== null && value !== undefined)
+      element.setAttribute(name, value === true ? "" : String(value));
   }
 }
 
@@ -48,7 +51,10 @@ export const token = (label) => h("bdi", { dir: "auto" }, label);
  * @param {Record<string, Child>} nodes
  */
 export function filled(sentence, nodes) {
-  return sentence.split("\u0001").map((piece, i) => (i % 2 ? nodes[piece] : piece)).map((child) => asNode(child ?? ""));
+  return sentence
+    .split("\u0001")
+    .map((piece, i) => (i % 2 ? nodes[piece] : piece))
+    .map((child) => asNode(child ?? ""));
 }
 
 /** @param {string} name */
@@ -66,10 +72,18 @@ export function choice(label, choices, chosen, choose) {
   for (const [value, text] of choices) {
     const on = value === chosen;
     group.append(
-      h("button", {
-        type: "button", role: "radio", "aria-checked": on, tabindex: on ? 0 : -1, "data-value": value,
-        onclick: () => choose(value),
-      }, text),
+      h(
+        "button",
+        {
+          type: "button",
+          role: "radio",
+          "aria-checked": on,
+          tabindex: on ? 0 : -1,
+          "data-value": value,
+          onclick: () => choose(value),
+        },
+        text,
+      ),
     );
   }
   group.addEventListener("keydown", (event) => {
@@ -78,13 +92,28 @@ export function choice(label, choices, chosen, choose) {
     event.preventDefault();
     const at = choices.findIndex(([value]) => value === chosen);
     const next = choices[(at + step + choices.length) % choices.length][0];
-    const where = group.parentElement;
     choose(next);
-    // The choice may have been drawn anew: the focus goes where it went.
-    const again = (group.isConnected ? group : where)?.querySelector(`[role=radio][data-value="${next}"]`);
-    if (again instanceof HTMLElement) again.focus();
+    // Drawn anew at once, `refill` has kept the focus; else it moves on here.
+    if (group.isConnected) /** @type {HTMLElement | null} */ (group.querySelector(`[data-value="${next}"]`))?.focus();
   });
   return group;
+}
+
+/**
+ * Replace what is in an element, keeping the focus: in a group of choices on the chosen one, else on the same control.
+ * @param {Element} element
+ * @param {...Child} children
+ */
+export function refill(element, ...children) {
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const group = active?.closest("[role=radiogroup]");
+  const kind = group ? "[role=radiogroup]" : active?.tagName.toLowerCase();
+  const at = kind ? [...element.querySelectorAll(kind)].indexOf(/** @type {Element} */ (group ?? active)) : -1;
+  element.replaceChildren(...children.flatMap((child) => (child || child === 0 ? [asNode(child)] : [])));
+  if (!kind) return;
+  const again = element.querySelectorAll(kind)[at];
+  const target = group ? again?.querySelector("[aria-checked=true]") : again;
+  if (target instanceof HTMLElement) target.focus();
 }
 
 /** A weight as people read it: 0.80, 0.034, 0.0012. @param {number} w */

@@ -1,6 +1,6 @@
 // <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight.
 
-import { choice, h, svg, token, weight } from "./dom.js";
+import { choice, h, refill, svg, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
 import { unitAt, view } from "./view.js";
@@ -29,7 +29,8 @@ export class Lines extends HTMLElement {
     if (mine !== this.asked) return;
     if (!seen.head) return this.frame(h("p", { class: "help" }, say(lang, "lines.pooled")));
     const from = way === "from";
-    const near = from ? seen.queries : seen.keys, far = from ? seen.keys : seen.queries;
+    const near = from ? seen.queries : seen.keys,
+      far = from ? seen.keys : seen.queries;
     const chosen = unitAt(near, from ? query : key);
     if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "busy")));
     const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
@@ -40,15 +41,20 @@ export class Lines extends HTMLElement {
   /** @param {...Node} content */
   frame(...content) {
     const { lang, way } = state.now;
-    const held = this.contains(document.activeElement) ? document.activeElement?.closest("[data-value]")?.getAttribute("data-value") : null;
-    const ways = /** @type {[string, string][]} */ ([["from", say(lang, "lines.from")], ["to", say(lang, "lines.to")]]);
-    this.replaceChildren(
-      h("div", { class: "bar" },
+    const ways = /** @type {[string, string][]} */ ([
+      ["from", say(lang, "lines.from")],
+      ["to", say(lang, "lines.to")],
+    ]);
+    refill(
+      this,
+      h(
+        "div",
+        { class: "bar" },
         h("h2", {}, say(lang, "lines")),
-        choice(say(lang, "lines.way"), ways, way, (value) => state.set({ way: value === "to" ? "to" : "from" }))),
+        choice(say(lang, "lines.way"), ways, way, (value) => state.set({ way: value === "to" ? "to" : "from" })),
+      ),
       ...content,
     );
-    if (held) /** @type {HTMLElement | null} */ (this.querySelector(`[data-value="${held}"]`))?.focus();
   }
 
   /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row */
@@ -58,7 +64,10 @@ export class Lines extends HTMLElement {
     const some = far.length > MOST;
     let places = far.map((_, j) => j);
     if (some) {
-      const top = places.filter((j) => row.seen[j]).sort((a, b) => row.weights[b] - row.weights[a]).slice(0, MOST);
+      const top = places
+        .filter((j) => row.seen[j])
+        .sort((a, b) => row.weights[b] - row.weights[a])
+        .slice(0, MOST);
       while (top.length > 3 && row.weights[top[top.length - 1]] < 0.001) top.pop();
       places = top.sort((a, b) => a - b);
     }
@@ -66,17 +75,26 @@ export class Lines extends HTMLElement {
     const around = near.slice(start, near.length <= MOST ? undefined : start + 2 * AROUND + 1);
     const height = Math.max(places.length, around.length) * STEP;
     const top = (/** @type {number} */ count) => (height - count * STEP) / 2;
-    const picture = svg("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", height, "aria-hidden": true });
+    const picture = svg("svg", {
+      viewBox: `0 0 100 ${height}`,
+      preserveAspectRatio: "none",
+      height,
+      "aria-hidden": true,
+    });
     const y0 = top(around.length) + (chosen - start + 0.5) * STEP;
     places.forEach((j, p) => {
       const share = row.weights[j];
       if (share < 0.002) return;
       const y1 = top(places.length) + (p + 0.5) * STEP;
       const [a, b] = from ? [y0, y1] : [y1, y0];
-      picture.append(svg("path", {
-        d: `M0 ${a} C45 ${a} 55 ${b} 100 ${b}`,
-        "stroke-width": 0.6 + 11 * share, "stroke-opacity": 0.25 + 0.75 * share, "vector-effect": "non-scaling-stroke",
-      }));
+      picture.append(
+        svg("path", {
+          d: `M0 ${a} C45 ${a} 55 ${b} 100 ${b}`,
+          "stroke-width": 0.6 + 11 * share,
+          "stroke-opacity": 0.25 + 0.75 * share,
+          "vector-effect": "non-scaling-stroke",
+        }),
+      );
     });
     const nearSide = h("div", { class: "near", style: `padding-top: ${top(around.length)}px` });
     around.forEach((unit, i) => nearSide.append(this.button(unit, from, start + i === chosen ? "chosen" : "")));
@@ -97,11 +115,17 @@ export class Lines extends HTMLElement {
   /** @param {Unit} unit @param {boolean} asks is it a query? @param {string} kind */
   button(unit, asks, kind) {
     const place = unit.end - 1;
-    return h("button", {
-      type: "button", class: [kind, unit.special ? "special" : ""].join(" ").trim() || null, title: unit.label,
-      "aria-current": kind === "chosen" ? "true" : null,
-      onclick: () => state.set(asks ? { query: place, way: "from" } : { key: place }),
-    }, token(unit.label));
+    return h(
+      "button",
+      {
+        type: "button",
+        class: [kind, unit.special ? "special" : ""].join(" ").trim() || null,
+        title: unit.label,
+        "aria-current": kind === "chosen" ? "true" : null,
+        onclick: () => state.set(asks ? { query: place, way: "from" } : { key: place }),
+      },
+      token(unit.label),
+    );
   }
 }
 customElements.define("qkv-lines", Lines);

@@ -68,12 +68,18 @@ async function start() {
   document.getElementById("qkv-still")?.remove();
   document.body.prepend(
     h("qkv-top", { role: "banner" }),
-    h("main", {},
+    h(
+      "main",
+      {},
       h("qkv-overview", { class: "card" }),
-      h("div", { class: "one" },
+      h(
+        "div",
+        { class: "one" },
         h("qkv-map", { class: "card" }),
         h("qkv-lines", { class: "card" }),
-        h("qkv-steps", { class: "card" }))),
+        h("qkv-steps", { class: "card" }),
+      ),
+    ),
     h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" }),
   );
   Object.assign(window, { qkv: { header, state, strings: STRINGS, ...api } });

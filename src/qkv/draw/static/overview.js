@@ -1,7 +1,7 @@
 // <qkv-overview>: every head of every layer as a small picture. Arrow keys move, Enter or a click opens one.
 
 import { level, palette } from "./colour.js";
-import { breathe, choice, filled, h, hole, token, weight } from "./dom.js";
+import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
 import { header, label, linking, partOf, thumb } from "./view.js";
@@ -34,43 +34,68 @@ export class Overview extends HTMLElement {
       bar.append(choice(say(lang, "part"), choices, name, (value) => openPart(value)));
     }
     if (part.queries.length > 1) {
-      const select = h("select", { "aria-label": say(lang, "item"), onchange: (/** @type {Event} */ event) => {
-        state.set({ item: Number(/** @type {HTMLSelectElement} */ (event.target).value) });
-      } });
-      part.queries.forEach((_, i) => select.append(h("option", { value: i, selected: i === item }, say(lang, "item.n", { n: i + 1 }))));
+      const select = h("select", {
+        "aria-label": say(lang, "item"),
+        onchange: (/** @type {Event} */ event) => {
+          state.set({ item: Number(/** @type {HTMLSelectElement} */ (event.target).value) });
+        },
+      });
+      part.queries.forEach((_, i) =>
+        select.append(h("option", { value: i, selected: i === item }, say(lang, "item.n", { n: i + 1 }))),
+      );
       bar.append(select);
     }
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
     const grid = h("div", {
-      class: part.layers.every((layer) => layer.q) ? "grid" : "grid partly", role: "grid", "aria-label": say(lang, "overview.grid"), style: `--heads: ${heads}`,
+      class: part.layers.every((layer) => layer.q) ? "grid" : "grid partly",
+      role: "grid",
+      "aria-label": say(lang, "overview.grid"),
+      style: `--heads: ${heads}`,
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.move(event),
     });
-    const numbers = h("div", { class: "numbers", role: "row" }, h("span", { role: "columnheader", "aria-label": say(lang, "layer") }));
+    const numbers = h(
+      "div",
+      { class: "numbers", role: "row" },
+      h("span", { role: "columnheader", "aria-label": say(lang, "layer") }),
+    );
     for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
     grid.append(numbers);
     this.cells = part.layers.map((layer, i) => {
       const row = h("div", { role: "row", class: layer.q ? null : "pooled" }, h("span", { role: "rowheader" }, i));
       const cells = Array.from({ length: layer.heads }, (_, j) => {
-        const cell = h("button", {
-          type: "button", role: "gridcell", tabindex: -1, "data-head": `${i}.${j}`,
-          onclick: () => openHeadAt(i, j),
-          onpointerenter: () => this.tell(i, j),
-          onfocus: () => this.tell(i, j),
-          onpointerleave: () => this.tell(state.now.layer, state.now.head),
-        }, h("canvas", { "aria-hidden": true }));
-        cell.setAttribute("aria-label", this.words(i, j).map((node) => node.textContent).join(""));
+        const cell = h(
+          "button",
+          {
+            type: "button",
+            role: "gridcell",
+            tabindex: -1,
+            "data-head": `${i}.${j}`,
+            onclick: () => openHeadAt(i, j),
+            onpointerenter: () => this.tell(i, j),
+            onfocus: () => this.tell(i, j),
+            onpointerleave: () => this.tell(state.now.layer, state.now.head),
+          },
+          h("canvas", { "aria-hidden": true }),
+        );
+        cell.setAttribute(
+          "aria-label",
+          this.words(i, j)
+            .map((node) => node.textContent)
+            .join(""),
+        );
         return cell;
       });
       row.append(...cells);
       grid.append(row);
       return cells;
     });
-    this.replaceChildren(
+    refill(
+      this,
       bar,
       h("p", { class: "help" }, say(lang, "overview.help")),
       h("div", { class: "links" }),
-      h("div", { class: "scroll" }, grid),
       h("p", { class: "told" }),
+      h("div", { class: "scroll" }, grid),
     );
     this.mark();
     this.renderLinks();
@@ -95,16 +120,29 @@ export class Overview extends HTMLElement {
 
   mark() {
     const { layer, head, part, item } = state.now;
-    const top = this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink.top : [];
+    const top =
+      this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink.top : [];
     const marked = new Map(top.map(([l, h, w]) => [`${l}.${h}`, w]));
-    this.cells.forEach((row, i) => row.forEach((cell, j) => {
-      const on = i === layer && j === head;
-      cell.setAttribute("aria-selected", String(on));
-      cell.tabIndex = on ? 0 : -1;
-      const share = marked.get(`${i}.${j}`);
-      cell.classList.toggle("linking", share !== undefined && share >= 0.05);
-    }));
+    this.cells.forEach((row, i) =>
+      row.forEach((cell, j) => {
+        const on = i === layer && j === head;
+        cell.setAttribute("aria-selected", String(on));
+        cell.tabIndex = on ? 0 : -1;
+        const share = marked.get(`${i}.${j}`);
+        cell.classList.toggle("linking", share !== undefined && share >= 0.05);
+      }),
+    );
     this.tell(layer, head);
+    // Where the grid scrolls by itself, the chosen head is brought into it; the page stays where it is.
+    const scroll = this.querySelector(".scroll"),
+      cell = this.cells[layer]?.[head];
+    if (!scroll || !cell) return;
+    const outer = scroll.getBoundingClientRect(),
+      inner = cell.getBoundingClientRect();
+    if (inner.top < outer.top || inner.bottom > outer.bottom)
+      scroll.scrollTop += inner.top - outer.top - outer.height / 2;
+    if (inner.left < outer.left || inner.right > outer.right)
+      scroll.scrollLeft += inner.left - outer.left - outer.width / 2;
   }
 
   /** The heads that link two tokens: those the page was made for, or those of the chosen cell. */
@@ -112,25 +150,47 @@ export class Overview extends HTMLElement {
     const { lang, query, key, part, item } = state.now;
     const place = this.querySelector(".links");
     if (!place) return;
-    place.replaceChildren();
-    const nodes = (/** @type {number} */ i, /** @type {number} */ j) => ({ from: token(label("query", i)), to: token(label("key", j)) });
-    const shown = this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink : null;
+    /** @type {HTMLElement[]} */
+    const made = [];
+    const nodes = (/** @type {number} */ i, /** @type {number} */ j) => ({
+      from: token(label("query", i)),
+      to: token(label("key", j)),
+    });
+    const shown =
+      this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink : null;
     if (shown) {
       const list = h("ol", {});
       for (const [layer, head, share] of shown.top) {
-        list.append(h("li", {}, h("button", { type: "button", onclick: () => {
-          state.set({ layer, head, query: shown.query, key: shown.key });
-        } }, h("b", {}, `${layer}.${head}`), h("span", { class: "meter", style: `--share: ${share}` }), weight(share))));
+        list.append(
+          h(
+            "li",
+            {},
+            h(
+              "button",
+              {
+                type: "button",
+                onclick: () => {
+                  state.set({ layer, head, query: shown.query, key: shown.key });
+                },
+              },
+              h("b", {}, `${layer}.${head}`),
+              h("span", { class: "meter", style: `--share: ${share}` }),
+              weight(share),
+            ),
+          ),
+        );
       }
       const title = filled(say(lang, "links", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
-      const some = partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "links.part") : "";
-      place.append(h("h3", {}, ...title, some), list);
+      const some =
+        partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "links.part") : "";
+      made.push(h("h3", {}, ...title, some), list);
     }
-    if (this.busy) place.append(h("p", { class: "help" }, say(lang, "links.busy")));
+    if (this.busy) made.push(h("p", { class: "help" }, say(lang, "links.busy")));
     else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((layer) => layer.q)) {
       const asked = filled(say(lang, "links.find", { from: hole("from"), to: hole("to") }), nodes(query, key));
-      place.append(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
+      made.push(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
     }
+    refill(place, ...made);
   }
 
   async find() {
@@ -176,7 +236,8 @@ export class Overview extends HTMLElement {
         const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
         const image = context.createImageData(cols, rows);
         const pixels = new Uint32Array(image.data.buffer);
-        for (let i = 0; i < pixels.length; i++) pixels[i] = full[scale === "root" ? shares[i] : level((shares[i] / 255) ** 2, scale)];
+        for (let i = 0; i < pixels.length; i++)
+          pixels[i] = full[scale === "root" ? shares[i] : level((shares[i] / 255) ** 2, scale)];
         context.putImageData(image, 0, 0);
         canvas.dataset.drawn = "";
         if (performance.now() > until) {

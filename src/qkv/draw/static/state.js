@@ -18,14 +18,27 @@
 export class State extends EventTarget {
   /** @type {Chosen} */
   now = {
-    part: "", item: 0, layer: 0, head: 0, query: 0, key: 0,
-    unit: "tokens", scale: "root", way: "from", lang: "en", theme: "light",
+    part: "",
+    item: 0,
+    layer: 0,
+    head: 0,
+    query: 0,
+    key: 0,
+    unit: "tokens",
+    scale: "root",
+    way: "from",
+    lang: "en",
+    theme: "light",
   };
 
   /** @param {Partial<Chosen>} changes */
   set(changes) {
     const before = /** @type {Record<string, any>} */ (this.now);
-    const changed = new Set(Object.entries(changes).filter(([name, value]) => before[name] !== value).map(([name]) => name));
+    const changed = new Set(
+      Object.entries(changes)
+        .filter(([name, value]) => before[name] !== value)
+        .map(([name]) => name),
+    );
     if (!changed.size) return;
     this.now = { ...this.now, ...changes };
     this.dispatchEvent(new CustomEvent("change", { detail: changed }));

@@ -1,6 +1,6 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
-import { filled, h, hole, number, token, weight } from "./dom.js";
+import { filled, h, hole, number, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
 import { axes, label, partOf, view } from "./view.js";
@@ -18,7 +18,8 @@ export class StepsPanel extends HTMLElement {
 
   connectedCallback() {
     state.listen((changed) => {
-      if (["layer", "head", "part", "item", "query", "key", "lang"].some((name) => changed.has(name))) void this.render();
+      if (["layer", "head", "part", "item", "query", "key", "lang"].some((name) => changed.has(name)))
+        void this.render();
     });
     void this.render();
   }
@@ -30,10 +31,19 @@ export class StepsPanel extends HTMLElement {
     if (mine !== this.asked) return;
     const name = say(lang, "head.short", { layer, head });
     const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "steps")), h("span", { class: "help" }, name));
-    if (!one) return this.replaceChildren(bar, h("p", { class: "help" }, say(lang, "steps.none")));
-    const row = filled(say(lang, "steps.row", { token: hole("token"), i: query }), { token: token(label("query", query)) });
+    if (!one) return refill(this, bar, h("p", { class: "help" }, say(lang, "steps.none")));
+    const row = filled(say(lang, "steps.row", { token: hole("token"), i: query }), {
+      token: token(label("query", query)),
+    });
     const steps = one.steps(query);
-    this.replaceChildren(bar, h("h3", {}, ...row), h("p", { class: "formula" }, this.formula(one)), this.table(one, steps), ...this.notes(one, steps));
+    refill(
+      this,
+      bar,
+      h("h3", {}, ...row),
+      h("p", { class: "formula" }, this.formula(one)),
+      this.table(one, steps),
+      ...this.notes(one, steps),
+    );
   }
 
   /** @param {Head} one */
@@ -41,7 +51,9 @@ export class StepsPanel extends HTMLElement {
     const { lang } = state.now;
     const capped = layer.softcap === null ? "" : say(lang, "steps.capped", { cap: layer.softcap });
     const more = capped + (layer.bias ? say(lang, "steps.biased") : "");
-    return say(lang, "steps.words", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, "steps.sinks"));
+    return (
+      say(lang, "steps.words", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, "steps.sinks"))
+    );
   }
 
   /** @param {Head} one @param {Steps} steps */
@@ -49,38 +61,91 @@ export class StepsPanel extends HTMLElement {
     const { lang, key, part, item } = state.now;
     const special = axes(partOf(part), item, "tokens")[1];
     /** @type {[string, Float64Array][]} */
-    const columns = [[say(lang, "column.dot"), steps.dots], [say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled]];
+    const columns = [
+      [say(lang, "column.dot"), steps.dots],
+      [say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled],
+    ];
     if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped]);
     if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased]);
     columns.push([say(lang, "column.masked"), steps.masked]);
 
     const order = Array.from({ length: one.m }, (_, j) => j);
-    order.sort((a, b) => steps.weights[b] - steps.weights[a] || Number(steps.masked[b] > -Infinity) - Number(steps.masked[a] > -Infinity) || a - b);
+    order.sort(
+      (a, b) =>
+        steps.weights[b] - steps.weights[a] ||
+        Number(steps.masked[b] > -Infinity) - Number(steps.masked[a] > -Infinity) ||
+        a - b,
+    );
     const shown = order.slice(0, this.all ? MANY : FEW);
     if (!this.all && !shown.includes(key)) shown.push(key);
 
     const { v, valueWidth } = one;
-    const heading = h("tr", {}, h("th", { scope: "col" }, say(lang, "column.key")), ...columns.map(([name]) => h("th", { scope: "col" }, name)),
+    const heading = h(
+      "tr",
+      {},
+      h("th", { scope: "col" }, say(lang, "column.key")),
+      ...columns.map(([name]) => h("th", { scope: "col" }, name)),
       h("th", { scope: "col" }, say(lang, "column.weight")),
-      v ? h("th", { scope: "col", class: "values" }, say(lang, "column.value"), h("small", {}, " " + say(lang, "steps.first", { n: Math.min(VALUES, valueWidth), all: valueWidth }))) : null);
+      v
+        ? h(
+            "th",
+            { scope: "col", class: "values" },
+            say(lang, "column.value"),
+            h("small", {}, " " + say(lang, "steps.first", { n: Math.min(VALUES, valueWidth), all: valueWidth })),
+          )
+        : null,
+    );
     const body = h("tbody", {});
     for (const j of shown) {
       const hidden = steps.masked[j] === -Infinity;
-      body.append(h("tr", { class: [hidden ? "hidden" : "", j === key ? "chosen" : ""].join(" ").trim() || null, "data-key": j, style: `--share: ${steps.weights[j]}` },
-        h("th", { scope: "row", class: special[j]?.special ? "special" : null }, token(label("key", j)), h("small", {}, ` ${j}`)),
-        ...columns.map(([, numbers], c) => h("td", {}, hidden && c === columns.length - 1 ? "−∞" : number(numbers[j]))),
-        h("td", { class: "weight", "data-weight": steps.weights[j] }, hidden ? "0" : weight(steps.weights[j])),
-        v ? h("td", { class: "values" }, Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), number).join("  ")) : null));
+      body.append(
+        h(
+          "tr",
+          {
+            class: [hidden ? "hidden" : "", j === key ? "chosen" : ""].join(" ").trim() || null,
+            "data-key": j,
+            style: `--share: ${steps.weights[j]}`,
+          },
+          h(
+            "th",
+            { scope: "row", class: special[j]?.special ? "special" : null },
+            token(label("key", j)),
+            h("small", {}, ` ${j}`),
+          ),
+          ...columns.map(([, numbers], c) =>
+            h("td", {}, hidden && c === columns.length - 1 ? "−∞" : number(numbers[j])),
+          ),
+          h("td", { class: "weight", "data-weight": steps.weights[j] }, hidden ? "0" : weight(steps.weights[j])),
+          v
+            ? h(
+                "td",
+                { class: "values" },
+                Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), number).join(
+                  "  ",
+                ),
+              )
+            : null,
+        ),
+      );
     }
-    const line = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ kind) => h("tr", { class: kind },
-      h("th", { scope: "row", colspan: columns.length + 1 }, name), h("td", {}, value), v ? h("td", { class: "values" }) : null);
+    const line = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ kind) =>
+      h(
+        "tr",
+        { class: kind },
+        h("th", { scope: "row", colspan: columns.length + 1 }, name),
+        h("td", {}, value),
+        v ? h("td", { class: "values" }) : null,
+      );
     const rest = order.length - shown.length;
     const left = 1 - shown.reduce((sum, j) => sum + steps.weights[j], 0) - (steps.sink ?? 0);
     const total = steps.weights.reduce((a, b) => a + b, 0) + (steps.sink ?? 0);
-    const foot = h("tfoot", {},
+    const foot = h(
+      "tfoot",
+      {},
       rest > 0 ? line(say(lang, "steps.rest", { n: rest }), weight(Math.max(total ? left : 0, 0)), "rest") : null,
       steps.sink === null ? null : line(say(lang, "steps.sink"), weight(steps.sink), "sink"),
-      line(say(lang, "steps.sum"), total.toFixed(3), "sum"));
+      line(say(lang, "steps.sum"), total.toFixed(3), "sum"),
+    );
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
   }
 
@@ -91,18 +156,41 @@ export class StepsPanel extends HTMLElement {
     const { output } = steps;
     if (output) {
       const some = Math.min(OUTPUT, output.length);
-      notes.push(h("p", { class: "output" }, say(lang, "steps.output"), " = ",
-        h("code", {}, `[${Array.from(output.slice(0, some), number).join(", ")}${some < output.length ? ", …" : ""}]`),
-        h("small", {}, " " + say(lang, "steps.first", { n: some, all: output.length }))));
+      notes.push(
+        h(
+          "p",
+          { class: "output" },
+          say(lang, "steps.output"),
+          " = ",
+          h(
+            "code",
+            {},
+            `[${Array.from(output.slice(0, some), number).join(", ")}${some < output.length ? ", …" : ""}]`,
+          ),
+          h("small", {}, " " + say(lang, "steps.first", { n: some, all: output.length })),
+        ),
+      );
     } else notes.push(h("p", { class: "help" }, say(lang, "steps.nov")));
-    if (!steps.masked.some((score) => score > -Infinity)) notes.push(h("p", { class: "help" }, say(lang, "steps.empty")));
+    if (!steps.masked.some((score) => score > -Infinity))
+      notes.push(h("p", { class: "help" }, say(lang, "steps.empty")));
     if (one.m > FEW) {
-      notes.push(h("button", { type: "button", class: "ask", "aria-expanded": this.all, onclick: async () => {
-        this.all = !this.all;
-        await this.render();
-        /** @type {HTMLElement | null} */ (this.querySelector(":scope > .ask"))?.focus();
-      } }, this.all ? say(lang, "steps.few") : say(lang, "steps.all", { n: one.m })));
-      if (this.all && one.m > MANY) notes.push(h("span", { class: "help" }, say(lang, "steps.some", { n: MANY, all: one.m })));
+      notes.push(
+        h(
+          "button",
+          {
+            type: "button",
+            class: "ask",
+            "aria-expanded": this.all,
+            onclick: async () => {
+              this.all = !this.all;
+              void this.render();
+            },
+          },
+          this.all ? say(lang, "steps.few") : say(lang, "steps.all", { n: one.m }),
+        ),
+      );
+      if (this.all && one.m > MANY)
+        notes.push(h("span", { class: "help" }, say(lang, "steps.some", { n: MANY, all: one.m })));
     }
     return notes;
   }

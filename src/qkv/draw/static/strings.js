@@ -5,14 +5,8 @@ export const STRINGS = {
   tokens: ["{n} tokens", "{n} 个词元"],
   "tokens.both": ["{n} tokens look at {m}", "{n} 个词元看 {m} 个词元"],
   shape: ["{layers} layers × {heads} heads", "{layers} 层 × {heads} 头"],
-  precision: [
-    "q and k are {dtype}: weights exact to about {error}",
-    "q 和 k 以 {dtype} 保存：权重约精确到 {error}",
-  ],
-  "precision.none": [
-    "overview only: the text is too long for q and k to fit",
-    "仅有总览：文本太长，放不下 q 和 k",
-  ],
+  precision: ["q and k are {dtype}: weights exact to about {error}", "q 和 k 以 {dtype} 保存：权重约精确到 {error}"],
+  "precision.none": ["overview only: the text is too long for q and k to fit", "仅有总览：文本太长，放不下 q 和 k"],
   carried: [
     "Whole layers: {whole}. The others as an overview of {bins} × {bins} cells.",
     "完整的层：{whole}。其余各层只有 {bins} × {bins} 格的总览。",
@@ -54,7 +48,10 @@ export const STRINGS = {
     "Arrow keys move the crosshair, + and − zoom, 0 shows all. Drag to pan; pinch or Ctrl + wheel to zoom.",
     "方向键移动十字线，+ 和 − 缩放，0 显示全图。拖动平移，双指或 Ctrl + 滚轮缩放。",
   ],
-  "map.axes": ["Rows: who looks (queries). Columns: what is looked at (keys).", "行：谁在看（查询）。列：被看的词元（键）。"],
+  "map.axes": [
+    "Rows: who looks (queries). Columns: what is looked at (keys).",
+    "行：谁在看（查询）。列：被看的词元（键）。",
+  ],
   "map.pooled": ["each pixel is the largest weight it covers", "每个像素是所覆盖权重中的最大值"],
   "map.overview": [
     "This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].",
@@ -94,10 +91,7 @@ export const STRINGS = {
   ],
   "steps.capped": [", bent to ±{cap}", "，压到 ±{cap} 之内"],
   "steps.biased": [", plus a bias", "，加上偏置"],
-  "steps.sinks": [
-    " A sink takes a share of its own and gives nothing.",
-    "另有一个汇点分走一份，但不提供任何内容。",
-  ],
+  "steps.sinks": [" A sink takes a share of its own and gives nothing.", "另有一个汇点分走一份，但不提供任何内容。"],
   "column.key": ["key", "键"],
   "column.dot": ["q·k", "q·k"],
   "column.scaled": ["× {scale}", "× {scale}"],
@@ -108,15 +102,21 @@ export const STRINGS = {
   "column.value": ["v", "v"],
   "steps.first": ["first {n} of {all} numbers", "{all} 个数中的前 {n} 个"],
   "steps.sink": ["sink", "汇点"],
-  "steps.rest": ["{n} other keys", "其余 {n} 个键"],
+  "steps.rest": ["other keys: {n}", "其余的键：{n} 个"],
   "steps.sum": ["sum", "总和"],
   "steps.output": ["output Σ weight · v", "输出 Σ 权重 · v"],
   "steps.all": ["Show all {n} keys", "显示全部 {n} 个键"],
   "steps.few": ["Show the strongest only", "只显示最强的"],
   "steps.some": ["the first {n} of {all} are shown", "只显示 {all} 个中的前 {n} 个"],
-  "steps.none": ["This layer is here as an overview only: there are no numbers to show.", "这一层只有总览，没有可显示的数。"],
+  "steps.none": [
+    "This layer is here as an overview only: there are no numbers to show.",
+    "这一层只有总览，没有可显示的数。",
+  ],
   "steps.nov": ["v doesn't fit into this page: the output isn't shown.", "页面放不下 v：不显示输出。"],
-  "steps.empty": ["This query may look at nothing: its weights and its output are 0.", "这个查询什么都不能看：权重和输出都是 0。"],
+  "steps.empty": [
+    "This query may look at nothing: its weights and its output are 0.",
+    "这个查询什么都不能看：权重和输出都是 0。",
+  ],
 };
 
 export const LANGUAGES = /** @type {const} */ (["en", "zh"]);

@@ -1,6 +1,6 @@
 // <qkv-top>: the model, the text, how many tokens, how exact; and the switches of language and light.
 
-import { choice, filled, h, hole } from "./dom.js";
+import { choice, filled, h, hole, refill } from "./dom.js";
 import { state } from "./state.js";
 import { LANGUAGES, say } from "./strings.js";
 import { header, partOf } from "./view.js";
@@ -17,19 +17,43 @@ export class Top extends HTMLElement {
     const { lang, theme } = state.now;
     const part = partOf(state.now.part);
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
-    const counted = part.name === "cross" ? say(lang, "tokens.both", { n: part.n, m: part.m }) : say(lang, "tokens", { n: Math.max(part.n, part.m) });
+    const counted =
+      part.name === "cross"
+        ? say(lang, "tokens.both", { n: part.n, m: part.m })
+        : say(lang, "tokens", { n: Math.max(part.n, part.m) });
     const facts = [counted, say(lang, "shape", { layers: part.layers.length, heads })];
     facts.push(header.precision ? say(lang, "precision", header.precision) : say(lang, "precision.none"));
     const title = document.title;
     const heading = header.model && title !== header.model ? title : header.model || title;
-    this.replaceChildren(
-      h("div", { class: "bar" },
-        h("h1", {}, h("bdi", {}, heading), heading !== header.model && header.model ? h("small", {}, header.model) : null),
-        h("div", { class: "switches" },
-          choice(say(lang, "language"), LANGUAGES.map((name) => [name, name === "zh" ? "中文" : "English"]), lang, (value) =>
-            state.set({ lang: value === "zh" ? "zh" : "en" })),
-          choice(say(lang, "theme"), [["light", say(lang, "light")], ["dark", say(lang, "dark")]], theme, (value) =>
-            state.set({ theme: value === "dark" ? "dark" : "light" })),
+    refill(
+      this,
+      h(
+        "div",
+        { class: "bar" },
+        h(
+          "h1",
+          {},
+          h("bdi", {}, heading),
+          heading !== header.model && header.model ? h("small", {}, header.model) : null,
+        ),
+        h(
+          "div",
+          { class: "switches" },
+          choice(
+            say(lang, "language"),
+            LANGUAGES.map((name) => [name, name === "zh" ? "中文" : "English"]),
+            lang,
+            (value) => state.set({ lang: value === "zh" ? "zh" : "en" }),
+          ),
+          choice(
+            say(lang, "theme"),
+            [
+              ["light", say(lang, "light")],
+              ["dark", say(lang, "dark")],
+            ],
+            theme,
+            (value) => state.set({ theme: value === "dark" ? "dark" : "light" }),
+          ),
         ),
       ),
       h("blockquote", { dir: "auto", tabindex: header.text.length > 300 ? 0 : null }, header.text),

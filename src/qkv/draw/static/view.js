@@ -52,7 +52,8 @@ export const partOf = (name) => /** @type {Part} */ (header.parts.find((part) =>
  * @returns {[Unit[], Unit[]]}
  */
 export function axes(part, item, unit) {
-  const of = (/** @type {number} */ which) => /** @type {{ tokens: Unit[], words: Unit[] }} */ (units.get(tokenLists[which]))[unit];
+  const of = (/** @type {number} */ which) =>
+    /** @type {{ tokens: Unit[], words: Unit[] }} */ (units.get(tokenLists[which]))[unit];
   return [of(part.queries[item]), of(part.keys[item])];
 }
 
@@ -63,7 +64,8 @@ export function label(side, place, part = partOf(state.now.part), item = state.n
 
 /** The unit that a token belongs to. @param {Unit[]} list @param {number} place */
 export function unitAt(list, place) {
-  let low = 0, high = list.length - 1;
+  let low = 0,
+    high = list.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
     if (list[middle].first <= place) low = middle;
@@ -178,7 +180,8 @@ async function makeView(part, layer, item, head, unit) {
 /** @param {Unit[]} list @param {number} count @param {number} size @returns {Unit[]} */
 function binned(list, count, size) {
   return Array.from({ length: count }, (_, i) => {
-    const first = i * size, end = Math.min(first + size, list.length);
+    const first = i * size,
+      end = Math.min(first + size, list.length);
     const label = size === 1 ? list[first].label : `${list[first].label} … ${list[end - 1].label}`;
     return { label, first, end, special: false };
   });

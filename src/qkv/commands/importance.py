@@ -1,0 +1,56 @@
+"""qkv importance: which heads a model needs, by how much its loss grows without each."""
+
+import argparse
+from pathlib import Path
+
+from .. import grid
+from ..words import Problem, both, say
+from .opening import model_arguments, need_text
+from .progress import bar
+
+EXAMPLES = [
+    'qkv importance --model smollm2 --text "The cat sat on the mat because it was tired"',
+    "qkv importance --model runs/lm-mybook --text mybook.txt --keep importance.jsonl",
+]
+PIECE = 512  # tokens of a file that are taken at once
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add("text", nargs="?", help=both("a text, or a file of text", "一段文本，或文本文件"))
+    add("--text", dest="also", metavar="TEXT", help=both("the same", "同上"))
+    model_arguments(parser)
+    add("--top", type=int, default=12, metavar="K", help=both("how many to show (12)", "显示多少个（12）"))
+    add(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help=both("remember what is done here, and go on from it", "把进度存到这个文件，下次接着算"),
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Switch each head off in turn and list those that were missed most."""
+    if options.top < 1:
+        raise Problem("problem.number", option="--top", value=options.top, wanted="1, 2, 3, …")
+    if options.model is None:
+        raise Problem("problem.model.none")
+    text = need_text(options.text or options.also, EXAMPLES[0])
+    from ..tracing.edit import importance
+    from .see import open_any, read_text
+
+    if len(text) < 200 and Path(text).is_file():
+        text = read_text(Path(text))[: PIECE * 3]
+    model, tokenizer = open_any(options.model, yes=options.yes)
+    with bar(both("switching heads off", "逐个关掉头")) as progress:
+        found = importance(model, [text], tokenizer, progress=progress, resume=options.keep)
+    print(say("importance.title", n=len(found), model=options.model))
+    shown = found[: options.top]
+    wide = max(grid.width(f"{row.part} {row.layer}.{row.head}") for row in shown)
+    largest = max((abs(row.change) for row in shown), default=0.0) or 1.0
+    for row in shown:
+        name = grid.left(f"{row.part} {row.layer}.{row.head}", wide)
+        print(f"  {name}  {row.change:+.4f}  {'█' * round(30 * max(row.change, 0) / largest)}")
+    helped = sum(row.change > 0 for row in found)
+    print(say("importance.rest", helped=helped, others=len(found) - helped))

@@ -1,0 +1,96 @@
+// The controls around the map: which head, tokens or words, zoom, colours and what they mean.
+
+import { level, palette } from "./colour.js";
+import { choice, h } from "./dom.js";
+import { openHeadAt } from "./overview.js";
+import { state } from "./state.js";
+import { say } from "./strings.js";
+import { partOf } from "./view.js";
+
+/** Above the map: its layer and head, and what its rows and columns are. */
+export function picks() {
+  const { lang, unit, layer, head } = state.now;
+  const part = partOf(state.now.part);
+  return [
+    h(
+      "h2",
+      { class: "picks" },
+      numbers("layer", "layer.n", part.layers.length, layer, (n) =>
+        openHeadAt(n, Math.min(state.now.head, part.layers[n].heads - 1)),
+      ),
+      numbers("head.word", "head.n", part.layers[layer].heads, head, (n) => openHeadAt(state.now.layer, n)),
+    ),
+    choice(
+      say(lang, "unit"),
+      [
+        ["tokens", say(lang, "unit.tokens")],
+        ["words", say(lang, "unit.words")],
+      ],
+      unit,
+      (value) => state.set({ unit: value === "words" ? "words" : "tokens" }),
+    ),
+  ];
+}
+
+/**
+ * A list of numbers to choose one of.
+ * @param {string} name
+ * @param {string} each
+ * @param {number} count
+ * @param {number} chosen
+ * @param {(n: number) => void} choose
+ */
+function numbers(name, each, count, chosen, choose) {
+  const { lang } = state.now;
+  const made = h("select", {
+    "aria-label": say(lang, name),
+    onchange: (/** @type {Event} */ event) => choose(Number(/** @type {HTMLSelectElement} */ (event.target).value)),
+  });
+  for (let i = 0; i < count; i++)
+    made.append(h("option", { value: i, selected: i === chosen }, say(lang, each, { n: i })));
+  return made;
+}
+
+/** Below the map: zoom, and how to read its colours. @param {(by: number) => void} zoom 0 shows all */
+export function reading(zoom) {
+  const { lang, scale } = state.now;
+  const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
+    h(
+      "button",
+      { type: "button", title: say(lang, name), "aria-label": say(lang, name), onclick: () => zoom(by) },
+      sign,
+    );
+  return [
+    h(
+      "div",
+      { class: "choice zoom" },
+      button("zoom.out", "−", 1 / 1.6),
+      button("zoom.in", "+", 1.6),
+      button("zoom.all", "⤢", 0),
+    ),
+    choice(
+      say(lang, "scale"),
+      [
+        ["root", say(lang, "scale.root")],
+        ["linear", say(lang, "scale.linear")],
+      ],
+      scale,
+      (value) => state.set({ scale: value === "root" ? "root" : "linear" }),
+    ),
+    h("span", { class: "ramp" }, "0", h("canvas", { width: 128, height: 1, "aria-hidden": true }), "1"),
+    h("span", { class: "hatched" }, h("i", {}), say(lang, "masked")),
+    h("span", { class: "pooling" }),
+  ];
+}
+
+/** The colours from 0 to 1. @param {HTMLCanvasElement | null} canvas */
+export function ramp(canvas) {
+  if (!canvas) return;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(128, 1);
+  const { full } = palette(state.now.theme);
+  new Uint32Array(image.data.buffer).forEach((_, x, pixels) => {
+    pixels[x] = full[level(x / 127, state.now.scale)];
+  });
+  context.putImageData(image, 0, 0);
+}
