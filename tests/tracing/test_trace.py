@@ -130,6 +130,25 @@ def test_pooled_is_pooling_the_whole(model, pool, bins, monkeypatch):
         np.testing.assert_allclose(found.map(layer, head, bins=bins, pool=pool, part=part, batch=item), true, atol=1e-6)
 
 
+@pytest.mark.parametrize("pool", maps.POOLS)
+@pytest.mark.parametrize("bins", [1, 3, 7, 40, 100])
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_pooling_by_tiles_is_pooling_the_whole(kind, bins, pool, monkeypatch):
+    torch.manual_seed(0)
+    model = Transformer(Config(kind=kind, vocab=11, width=36, n_layer=1, n_head=6, n_kv_head=2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    found = trace(model, torch.randint(11, (1, 101)).tolist())
+    one = found.head(0, 4)
+    assert one.plain
+    torch.testing.assert_close(one.lse, torch.logsumexp(one.scores(), -1), rtol=1e-5, atol=1e-5)
+    whole = found.map(0, 4, bins=bins, pool=pool)
+    monkeypatch.setattr(maps, "LARGE", 0)
+    monkeypatch.setattr(maps, "TILE", (16, 24))
+    np.testing.assert_allclose(found.map(0, 4, bins=bins, pool=pool), whole, atol=1e-5, rtol=1e-4)
+
+
 def test_the_mean_over_heads(model):
     found = traced(model)
     part = found.parts[-1]

@@ -108,7 +108,8 @@ def run(options: argparse.Namespace) -> None:
         from ..draw.page import page
 
         focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
-        page(found, options.out, focus=focus, layers=[layer])
+        with bar(both("writing the page", "正在写网页")) as progress:
+            page(found, options.out, focus=focus, layers=[layer], progress=progress)
         print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
 
 

@@ -1,0 +1,157 @@
+"""What looking costs, on SmolLM2 (135M): tracing, exact maps, the page, patterns; against transformers' own ways.
+
+Needs `qkv models get smollm2`. Memory is the peak of a process of its own. The last rows have no rival that can do it: the
+bar is a time or a size, and the ratio is to that.
+"""
+
+import gc
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import qkv
+from qkv import masks, store
+from qkv.attention.attend import Call
+from qkv.draw.page import page
+from qkv.tracing.maps import head_of
+from qkv.tracing.patterns import patterns
+
+from ._measure import Row, publish, race
+
+TEXT = "The history of the bridge begins in the year when two villages on either side of the river agreed to share a road. "
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+PEAK = """
+import resource, sys, torch, qkv
+model, tokenizer = qkv.load("smollm2")
+ids = (tokenizer.encode({text!r}) * 300)[:{n}]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with torch.no_grad():
+    kept = {what}
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+"""
+EAGER = """
+import resource, torch
+from pathlib import Path
+from transformers import AutoModelForCausalLM
+from qkv import store
+file = Path(store.path("smollm2"))
+model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+model.set_attn_implementation("eager")
+ids = torch.randint(1000, (1, {n}))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with torch.no_grad():
+    kept = model.model(ids, output_attentions=True, use_cache=False)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+"""
+
+
+def gigabytes(code: str) -> float:
+    """Peak memory of some lines in a process of their own, beyond what the model takes."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def first_paint(file: Path) -> float:
+    """Seconds until Chromium has painted something of the page."""
+    from playwright.sync_api import sync_playwright
+
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=flags.split())
+        best = float("inf")
+        for _ in range(3):
+            tab = browser.new_page()
+            tab.goto(file.as_uri())
+            paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+            while (found := tab.evaluate(paint)) is None:
+                time.sleep(0.02)
+            best = min(best, found / 1e3)
+            tab.close()
+        browser.close()
+    return best
+
+
+def main() -> list[Row]:
+    if store.path("smollm2") is None:
+        sys.exit("get the model first:  qkv models get smollm2")
+    model, tokenizer = qkv.load("smollm2")
+    ids = tokenizer.encode(TEXT) * 300
+    rows = []
+
+    short = torch.tensor([ids[:2048]])
+    with torch.inference_mode():
+        plain, traced = race(lambda: model.decode(short), lambda: qkv.trace(model, short), rounds=5, seconds=0.1)
+    rows.append(Row("tracing 2,048 tokens, against the plain forward pass", traced, plain, "≤ 1.10"))
+
+    what = {"traced": "qkv.trace(model, ids)", "plain": "model.decode(torch.tensor([ids]))"}
+    used = {name: gigabytes(PEAK.format(text=TEXT, n=4096, what=code)) for name, code in what.items()}
+    extra = used["traced"] - used["plain"]
+    eager = gigabytes(EAGER.format(n=1024))
+    told = f"transformers' eager output_attentions takes {eager:.2f} GB at 1,024 tokens and grows with n²"
+    rows.append(Row("extra memory of tracing 4,096 tokens", max(extra, 0.0), 0.8, "≤ 1.0", "GB", told))
+
+    found = qkv.trace(model, ids[:4096])
+    whole, view, row = race(
+        lambda: found.map(13, 8), lambda: found.map(13, 8, bins=512), lambda: found.row(13, 8, 4000), seconds=0.3
+    )
+    rows += [
+        Row("any exact head at 4,096 tokens", whole, 250, "≤ 1.0"),
+        Row("the whole head pooled to 512×512 cells", view, 200, "≤ 1.0"),
+        Row("one row of it", row, 1, "≤ 1.0"),
+    ]
+
+    half = qkv.trace(model, ids[:512], name="smollm2")
+    rows.append(
+        Row("patterns of all 270 heads at 512 tokens", race(lambda: patterns(half), rounds=3)[0], 2000, "≤ 1.0")
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        wrote = min(seconds(lambda: page(half, file)) for _ in range(3))
+        rows += [
+            Row("page of 512 tokens, all 270 heads: size", file.stat().st_size / 1e6, 36, "≤ 1.0", "MB"),
+            Row("… written in", wrote, 4, "≤ 1.0", "s"),
+            Row("… first paint in Chromium", first_paint(file), 1.5, "≤ 1.0", "s"),
+        ]
+
+    n = 100_000
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, n, 64) for _ in range(3))
+    best, forward = float("inf"), float("inf")
+    for _ in range(2):
+        forward = min(forward, seconds(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+        head = head_of(Call(q, k, v, masks.causal(), 0.125, name="decoder.0"), 0, 0)
+        best = min(best, seconds(lambda: head.pooled(512)))
+    rows.append(
+        Row("one head of 100,000 tokens, pooled exactly, against its SDPA forward", best, forward, "≤ 2.0", "s")
+    )
+    code = f"""
+import resource, torch
+from qkv import masks
+from qkv.attention.attend import Call
+from qkv.tracing.maps import head_of
+q, k, v = (torch.randn(1, 1, {n}, 64) for _ in range(3))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+head_of(Call(q, k, v, masks.causal(), 0.125, name="decoder.0"), 0, 0).pooled(512)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+"""
+    rows.append(Row("… its memory", gigabytes(code), 1.0, "≤ 1.0", "GB"))
+    return rows
+
+
+if __name__ == "__main__":
+    publish("see", "Seeing (SmolLM2-135M)", main())

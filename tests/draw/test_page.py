@@ -1,0 +1,692 @@
+"""The page in a real browser: its numbers are Python's, it fetches nothing, it fits, it speaks both languages, it answers keys."""
+
+import json
+import os
+import re
+import shutil
+import string
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from qkv import Config, Transformer, masks
+from qkv.attention.attend import Call
+from qkv.draw import carry as carrying
+from qkv.draw.carry import _plain, carry, pack, survey
+from qkv.draw.page import LIMIT, html, notebook_html, page
+from qkv.tracing.maps import head_of
+from qkv.tracing.recorder import trace
+from qkv.tracing.tokens import Tokens
+from qkv.tracing.trace import Trace, join
+from qkv.words import Problem
+
+ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+FLAGS += " --disable-component-update --disable-sync"
+CLOSE = 5e-3  # what the page promises of every weight
+
+CONFIGS = {
+    "shared keys, padded": dict(n_kv_head=2),
+    "window": dict(window=3),
+    "alibi": dict(position="alibi"),
+    "relative": dict(position="relative"),
+    "encoder": dict(kind="encoder", position="learned"),
+    "translator": dict(kind="encoder-decoder", position="sinusoidal"),
+    "latent": dict(mixer="latent", rank=12, rope_width=4),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        found = None
+    if not found:
+        if os.environ.get("QKV_NEED_BROWSER"):
+            pytest.fail("QKV_NEED_BROWSER is set, and there is no Chromium or no playwright")
+        pytest.skip("no Chromium, or no playwright")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, args=FLAGS.split())
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a trace's page; whatever it requests, logs or raises is kept and must be nothing."""
+    contexts, wrong = [], []
+
+    def go(given, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
+        path = given if isinstance(given, Path) else page(given, tmp_path / f"{len(contexts)}.html", **options)
+        context = browser.new_context(
+            locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("request", lambda request: request.url == path.as_uri() or wrong.append(request.url))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        if script:
+            tab.add_init_script(script)
+        tab.goto(path.as_uri())
+        if ready:
+            tab.wait_for_selector("html[data-ready]")
+            until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
+            until(tab, "document.querySelector('qkv-lines h2') && document.querySelector('qkv-steps h2')")
+        return tab
+
+    go.wrong = wrong
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def small(**choices):
+    """A model of two layers and six heads that look somewhere."""
+    torch.manual_seed(0)
+    made = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **choices))
+    with torch.no_grad():
+        for p in made.parameters():
+            if p.ndim == 2:
+                p.mul_(8)
+    return made.eval()
+
+
+def traced(model, rows=ROWS):
+    target = [[1, 2, 3, 4, 5], [6, 7, 8]] if model.config.kind == "encoder-decoder" else None
+    return trace(model, rows, target=target, name="small")
+
+
+def made(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
+    """A trace of random q, k and v."""
+    rng = torch.Generator().manual_seed(seed)
+    m = n if m is None else m
+    mask = call.pop("mask", masks.causal())
+
+    def random(*shape):
+        return torch.randn(*shape, generator=rng) * 1.5
+
+    calls = [
+        Call(
+            random(batch, heads, n, width),
+            random(batch, groups, m, width),
+            random(batch, groups, m, width),
+            mask,
+            call.get("scale", width**-0.5),
+            call.get("bias"),
+            call.get("softcap"),
+            call.get("sinks"),
+            f"decoder.{i}",
+        )
+        for i in range(layers)
+    ]
+
+    def tokens(count):
+        words = tuple(pieces or [f" w{i}" for i in range(count)])
+        return [Tokens(words, tuple(i in special for i in range(count)))] * batch
+
+    return Trace({"decoder": calls}, {"decoder": tokens(n)}, {"decoder": tokens(m)}, "made", "")
+
+
+def until(tab, expression, seconds=20):
+    """Wait for it to be true. (Playwright's own waiting evaluates strings inside the page, which its policy forbids.)"""
+    end = time.monotonic() + seconds
+    while not tab.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        tab.wait_for_timeout(15)
+
+
+def weights(tab, part, layer, head, item=0):
+    asked = [part, layer, head, item]
+    return np.array(
+        tab.evaluate("async (at) => (await qkv.weights(...at)).map((row) => Array.from(row))", asked), np.float64
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_map_is_pythons(opened, name):
+    found = traced(small(**CONFIGS[name]))
+    tab = opened(found)
+    for part in found.parts:
+        for layer in range(2):
+            for head in range(6):
+                for item in range(2):
+                    ours = found.map(layer, head, part=part, batch=item)
+                    assert np.abs(weights(tab, part, layer, head, item) - ours).max() < CLOSE, (part, layer, head, item)
+
+
+ODD = {
+    "softcap": dict(softcap=2.0),
+    "sinks": dict(sinks=torch.tensor([0.5, -1.0, 3.0, 0.0])),
+    "dense bias": dict(bias=torch.randn(1, 4, 9, 9, generator=torch.Generator().manual_seed(1))),
+    "bias of keys": dict(bias=torch.randn(1, 4, 1, 9, generator=torch.Generator().manual_seed(1))),
+    "bias that hides": dict(
+        bias=torch.zeros(9, 9).index_put((torch.tensor([5]), torch.tensor([2])), torch.tensor(-np.inf))
+    ),
+    "scale": dict(scale=0.7),
+    "marks": dict(mask=masks.padding([[False, False] + [True] * 7]) & masks.causal()),
+    "documents": dict(mask=masks.documents([0, 0, 0, 1, 1, 1, 1, 2, 2]) & masks.causal()),
+    "heads apart": dict(mask=masks.dense(torch.rand(1, 4, 9, 9, generator=torch.Generator().manual_seed(1)) > 0.5)),
+    "cached": dict(n=5, m=9),
+    "large": dict(width=64, scale=2.0),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_decides_the_weights_is_carried(opened, name):
+    found = made(**ODD[name])
+    tab = opened(found)
+    for head in range(4):
+        assert np.abs(weights(tab, "decoder", 0, head) - found.map(0, head)).max() < CLOSE
+    steps = found.steps(0, 3, 4)
+    row = tab.evaluate("async () => { const s = await qkv.steps('decoder', 0, 3, 4); return [...s.output] }")
+    assert np.abs(np.array(row) - steps.output[0]).max() < 2e-2
+    hidden = tab.evaluate("async () => [...(await qkv.steps('decoder', 0, 3, 4)).masked].map((x) => x === -Infinity)")
+    bias = found.calls["decoder"][0].bias
+    allowed = found.head(0, 3).allowed([4])[0].numpy()
+    assert bias is not None or hidden == (~allowed).tolist()
+
+
+def test_float16_is_left_where_it_is_not_exact_enough():
+    fine, rough = made(), made()
+    for call in rough.calls["decoder"]:  # far from 0 and close together: what float16 can't tell apart
+        call.q.add_(30), call.k.div_(30).add_(30)
+    told = [carry(found, LIMIT).header for found in (fine, rough)]
+    assert [one["parts"][0]["layers"][0]["q"]["dtype"] for one in told] == ["f2", "f4"]
+    assert told[0]["precision"]["dtype"] == "float16" and float(told[0]["precision"]["error"]) >= 1e-6
+    halved = _plain(fine.calls["decoder"][0])
+    off = (
+        (
+            halved.weights()
+            - Call(halved.q.half().float(), halved.k.half().float(), halved.v, halved.mask, halved.scale).weights()
+        )
+        .abs()
+        .max()
+    )
+    assert off <= float(told[0]["precision"]["error"])
+
+
+def test_a_row_that_may_see_nothing_is_0_and_says_so(opened):
+    found = made(n=4, mask=masks.padding([[False] * 4]))
+    tab = opened(found)
+    assert np.abs(weights(tab, "decoder", 0, 0)).max() == 0
+    assert "may look at nothing" in tab.inner_text("qkv-steps")
+
+
+def test_the_steps_panel_shows_the_numbers_of_the_row(opened):
+    found = made(softcap=5.0)
+    tab = opened(found, lang="en")
+    tab.evaluate("qkv.state.set({ layer: 0, head: 2, query: 6, key: 1 })")
+    until(tab, "document.querySelector('qkv-steps h3').textContent.includes('query 6')")
+    steps = found.steps(0, 2, 6)
+    rows = tab.evaluate(
+        "[...document.querySelectorAll('qkv-steps tbody tr')].map((r) => [r.dataset.key, ...[...r.cells].map((c) => c.textContent)])"
+    )
+    assert [int(row[0]) for row in rows[:7]] == np.argsort(-steps.weights[0], kind="stable")[:7].tolist()
+    for key, name, dot, scaled, capped, masked, weight, _ in rows[:7]:
+        j = int(key)
+        assert name == f"w{j} {j}"
+        read = [float(text.replace("−", "-")) for text in (dot, scaled, capped, masked, weight)]
+        true = [float(found.calls["decoder"][0].q[0, 2, 6] @ found.calls["decoder"][0].k[0, 1, j])]
+        true += [true[0] * 8**-0.5, 5 * np.tanh(true[0] * 8**-0.5 / 5), 5 * np.tanh(true[0] * 8**-0.5 / 5)]
+        assert np.abs(np.array(read) - [*true, steps.weights[0, j]]).max() < 2e-2
+        assert abs(read[-1] - steps.weights[0, j]) < CLOSE
+    hidden = [row for row in rows if row[-3] == "−∞"]
+    assert {int(row[0]) for row in hidden} <= {7, 8} and hidden[0][-2] == "0"
+    assert tab.inner_text("qkv-steps tfoot .sum td") == "1.000"
+    output = [float(x) for x in re.findall(r"-?\d+\.\d+", tab.inner_text("qkv-steps .output code").replace("−", "-"))]
+    assert np.abs(np.array(output) - steps.output[0][:6]).max() < CLOSE
+    tab.click("qkv-steps > .ask")
+    assert tab.locator("qkv-steps tbody tr").count() == 9
+
+
+def test_words_are_summed_over_keys_and_averaged_over_queries(opened):
+    pieces = ["The", " c", "at", " s", "at", "tle", ".", " 我", "们"]
+    found = made(pieces=pieces)
+    tab = opened(found)
+    tab.click("qkv-map [data-value=words]")
+    until(tab, "document.querySelector('qkv-map').seen.joined")
+    read = np.array(
+        tab.evaluate(
+            "(() => { const v = document.querySelector('qkv-map').seen; return v.queries.map((_, u) => [...v.row(u).weights]) })()"
+        )
+    )
+    words = found.tokens().words
+    assert tab.evaluate("document.querySelector('qkv-map').seen.keys.map((k) => k.label)") == [
+        word for word, _, _ in words
+    ]
+    chosen = tab.evaluate("[qkv.state.now.layer, qkv.state.now.head]")
+    assert np.abs(read - join(found.map(*chosen), words, words)).max() < CLOSE
+    assert np.abs(read.sum(1) - 1).max() < 1e-5
+
+
+def test_small_pictures_are_the_map_pooled():
+    found = made(n=150, heads=2, groups=1)
+    for head in range(2):
+        seen = survey(head_of(found.calls["decoder"][0], 0, head), 64, (torch.ones(150), torch.ones(150)), False)
+        pooled = found.map(0, head, bins=64, pool="max")
+        assert seen.picture.shape == pooled.shape
+        assert np.abs(seen.picture / 255 - np.sqrt(pooled)).max() <= 0.5 / 255 + 1e-5
+
+
+@pytest.mark.parametrize("n", [9, 150])
+def test_the_largest_link_leaves_out_the_first_token_special_ones_and_itself(n, monkeypatch):
+    found = made(n=n, special=(3,))
+    carried = carry(found, LIMIT)
+    for head in range(4):
+        table = found.map(0, head).copy()
+        table[:, [0, 3]] = table[3] = 0
+        np.fill_diagonal(table, 0)
+        i, j, share = carried.header["parts"][0]["links"][0][0][head]
+        assert (i, j) == np.unravel_index(table.argmax(), table.shape) and abs(share - table.max()) < 1e-5
+
+
+def test_the_heads_of_a_focus_come_first(opened):
+    found = made(layers=3, n=12)
+    top = found.find("w9", "w4", most=12)
+    tab = opened(found, focus=("w9", "w4"), lang="en")
+    items = tab.locator("qkv-overview .links li").all_inner_texts()
+    for item, (layer, head, share) in zip(items, top[:10], strict=True):
+        name, number = item.split()
+        assert name == f"{layer}.{head}" and abs(float(number) - share) < CLOSE
+    assert "w9 → w4" in tab.inner_text("qkv-overview .links h3")
+    assert tab.evaluate("[qkv.state.now.layer, qkv.state.now.head, qkv.state.now.query, qkv.state.now.key]") == [
+        *top[0][:2],
+        9,
+        4,
+    ]
+    # The page finds the same by itself, for any two tokens.
+    tab.evaluate("qkv.state.set({ query: 7, key: 2 })")
+    tab.click("qkv-overview .links .ask")
+    until(tab, "document.querySelector('qkv-overview .links h3').textContent.includes('w7 → w2')")
+    names = [item.split()[0] for item in tab.locator("qkv-overview .links li").all_inner_texts()]
+    assert names[:3] == [f"{layer}.{head}" for layer, head, _ in found.find(7, 2, most=3)]
+
+
+NASTY = [
+    "</script>",
+    "<img src=x onerror=alert(1)>",
+    "<!--<script>",
+    "&lt;b&gt;",
+    "'\"`",
+    "\n\n",
+    "\u2028",
+    "שלום",
+    "👩‍👩‍👧",
+]
+
+
+def test_a_token_is_text_whatever_it_looks_like(opened):
+    found = made(pieces=NASTY)
+    found = Trace(found.calls, found.queries, found.keys, "<b>model</b></title>", "</script><script>alert(2)</script>")
+    tab = opened(found, focus=(1, 0))
+    labels = tab.evaluate("document.querySelector('qkv-map').seen.keys.map((k) => k.label)")
+    seen = [label.replace("\u2028", "U+2028") for label in found.tokens().shown]
+    assert labels == seen and labels[5] == "⏎⏎"
+    assert tab.locator("img").count() == 0 and tab.locator("h1 b").count() == 0
+    assert tab.inner_text("h1") == "<b>model</b></title>" and tab.inner_text("blockquote").startswith("</script>")
+    assert tab.locator("qkv-lines .far bdi").all_inner_texts() == seen
+    assert (
+        tab.evaluate("getComputedStyle(document.querySelector('qkv-lines .far button:nth-child(8) bdi')).direction")
+        == "rtl"
+    )
+
+
+def test_parts_of_one_character_show_that_character():
+    whole = (("我", 0, 2), ("a", 2, 3))
+    tokens = Tokens(("<E6><88>", "<91>", "a"), whole=whole)
+    found = made(n=3)
+    found = Trace(found.calls, {"decoder": [tokens]}, {"decoder": [tokens]})
+    assert carrying._token_lists(found)[1][0]["labels"] == ["我₁", "我₂", "a"]
+
+
+def test_it_asks_nothing_of_any_network_and_may_not(opened):
+    """`opened` refuses every request; here the page's own policy stops one."""
+    tab = opened(made(n=70))
+    assert tab.evaluate("fetch('http://127.0.0.1:9/').then(() => 'fetched', () => 'refused')") == "refused"
+    assert opened.wrong and all("Content Security Policy" in message for message in opened.wrong)  # and no request
+    opened.wrong.clear()
+    assert not re.search(r"""(?:src|href|url\()=?["']?(?:https?:)?//""", html(made()))
+
+
+def test_both_languages_say_the_same(opened):
+    tab = opened(made())
+    strings = tab.evaluate("qkv.strings")
+
+    def names(sentence):
+        return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
+
+    for key, (english, chinese) in strings.items():
+        assert names(english) == names(chinese), key
+        if re.search("[a-z]{2}", re.sub(r"\{.*?\}", "", english)):
+            assert re.search("[\u4e00-\u9fff]", chinese), key
+        assert not re.search("[\u4e00-\u9fff]", english), key
+    source = (Path(carrying.__file__).parent / "static").glob("*.js")
+    used = {key for file in source for key in re.findall(r'say\((?:state\.now\.)?lang, "([\w.]+)"', file.read_text())}
+    assert used <= set(strings)
+
+
+def test_the_language_is_the_browsers_or_the_one_asked_for_and_can_be_switched(opened):
+    found = made()
+    assert "全部注意力头" in opened(found, locale="zh-CN").inner_text("qkv-overview")
+    assert "全部注意力头" in opened(found, lang="zh").inner_text("qkv-overview")
+    tab = opened(found, locale="zh-CN", lang="en")
+    assert "All heads" in tab.inner_text("qkv-overview")
+    for target in ("qkv-top", "qkv-overview", "qkv-map", "qkv-lines", "qkv-steps"):
+        assert not re.search("[\u4e00-\u9fff]", tab.inner_text(target).replace("中文", "")), target
+    tab.click("[data-value=zh]")
+    assert tab.get_attribute("html", "lang") == "zh-CN"
+    until(tab, "document.querySelector('qkv-steps h2').textContent.includes('权重')")
+    until(tab, "document.querySelector('qkv-lines h2').textContent.includes('词元')")
+    for target in ("qkv-top", "qkv-overview", "qkv-map", "qkv-lines", "qkv-steps"):
+        left = re.sub(r"\bw\d+\b|English|made|float16|softmax|Ctrl|\bq\b|\bk\b|\bv\b|zh", "", tab.inner_text(target))
+        assert not re.search("[A-Za-z]{2}", left), (target, left)
+    with pytest.raises(Problem):
+        html(found, lang="de")
+
+
+def test_light_and_dark(opened):
+    found = made()
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    light, dark = opened(found), opened(found, scheme="dark")
+    assert light.evaluate(ground) == "rgb(246, 246, 243)" and dark.evaluate(ground) == "rgb(14, 16, 20)"
+    corner = "document.querySelector('.grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data[2]"
+    before = light.evaluate(corner)
+    light.click("[data-value=dark]")
+    assert light.evaluate(ground) == dark.evaluate(ground)
+    until(light, f"{corner} !== {before}")
+
+
+def test_keys_move_the_crosshair_and_it_is_said_aloud(opened):
+    found = made()
+    tab = opened(found, lang="en")
+    tab.evaluate("qkv.state.set({ layer: 0, head: 1, query: 5, key: 2 })")
+    until(tab, "document.querySelector('qkv-map').seen.head.head === 1")
+    tab.focus(".stage")
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("ArrowDown")
+    said = tab.inner_text("#qkv-live")
+    share = float(found.map(0, 1)[6, 1])
+    assert said.startswith("query w6 → key w1: ") and abs(float(said.split()[-1]) - share) < CLOSE
+    assert abs(float(tab.inner_text("output.cell b")) - share) < CLOSE
+    tab.keyboard.press("End")
+    assert tab.inner_text("#qkv-live") == "query w6 → key w8: hidden by the mask"
+    size = tab.evaluate("document.querySelector('qkv-map').frame.size")
+    tab.keyboard.press("+")
+    assert tab.evaluate("document.querySelector('qkv-map').frame.size") > size
+    tab.keyboard.press("0")
+    assert tab.evaluate("document.querySelector('qkv-map').frame.size") == size
+
+
+def test_keys_choose_heads_and_every_control_is_reached(opened):
+    tab = opened(made(layers=2), lang="en")
+    tab.evaluate("qkv.state.set({ layer: 0, head: 0 })")
+    reached = []
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        seen = tab.evaluate("""(() => { const e = document.activeElement; return [e.tagName, e.getAttribute('role') ?? '', e.getAttribute('aria-label') ?? e.textContent,
+            getComputedStyle(e).outlineStyle] })()""")
+        if seen[0] == "BODY":
+            break
+        reached.append(seen)
+    assert all(outline != "none" for *_, outline in reached), reached
+    assert all(name.strip() for _, _, name, _ in reached), reached
+    assert sum(role == "gridcell" for _, role, _, _ in reached) == 1
+    assert any(role == "application" for _, role, _, _ in reached)
+    tab.focus("[data-head='0.0']")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("[qkv.state.now.layer, qkv.state.now.head]") == [1, 1]
+    assert tab.get_attribute("[data-head='1.1']", "aria-selected") == "true"
+    assert tab.get_attribute("[data-head='1.1']", "aria-label").startswith("layer 1, head 1")
+
+
+def test_the_focus_stays_on_what_was_used(opened):
+    tab = opened(traced(small(**CONFIGS["translator"])), lang="en")
+    held = "document.activeElement.dataset.value"
+    for group in range(tab.locator("[role=radiogroup]").count()):
+        values = tab.evaluate(
+            f"[...document.querySelectorAll('[role=radiogroup]')[{group}].children].map((b) => b.dataset.value)"
+        )
+        tab.locator("[role=radiogroup]").nth(group).locator("[aria-checked=true]").focus()
+        at = values.index(tab.evaluate(held))
+        for step in range(1, len(values) + 1):
+            tab.keyboard.press("ArrowRight")
+            until(tab, f"{held} === '{values[(at + step) % len(values)]}'")
+            tab.wait_for_timeout(80)  # what is computed first is drawn anew a little later
+            assert tab.evaluate(held) == values[(at + step) % len(values)]
+            assert tab.evaluate("document.activeElement.getAttribute('aria-checked')") == "true"
+    tab.focus("qkv-map select")
+    tab.keyboard.press("ArrowDown")
+    tab.wait_for_timeout(80)
+    assert tab.evaluate("document.activeElement.value") == str(tab.evaluate("qkv.state.now.layer"))
+    tab.focus("qkv-steps > .ask")
+    tab.keyboard.press("Enter")
+    tab.wait_for_timeout(80)
+    assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+
+
+def test_a_click_chooses_the_cell_under_it(opened):
+    tab = opened(made())
+    at = tab.evaluate("""(() => { const m = document.querySelector('qkv-map'), b = m.stage.getBoundingClientRect(), { plot, frame } = m;
+        return [b.x + plot.left + 2.5 * frame.size, b.y + plot.top + 6.5 * frame.size] })()""")
+    tab.mouse.click(*at)
+    assert tab.evaluate("[qkv.state.now.query, qkv.state.now.key]") == [6, 2]
+
+
+def test_buttons_wheel_and_drag_zoom_and_pan(opened):
+    tab = opened(made(n=60), lang="en")
+    frame = "(() => { const { size, x, y } = document.querySelector('qkv-map').frame; return [size, x, y] })()"
+    box = tab.locator(".stage").bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    size, x, y = tab.evaluate(frame)
+    assert (x, y) == (0, 0)
+    tab.mouse.move(*middle)
+    tab.keyboard.down("Control")
+    for _ in range(4):
+        tab.mouse.wheel(0, -60)
+    tab.keyboard.up("Control")
+    until(tab, f"{frame}[0] > {size * 2}")
+    size, x, y = tab.evaluate(frame)
+    assert x > 0 and y > 0
+    tab.mouse.down()
+    tab.mouse.move(middle[0] + 50, middle[1] + 30, steps=5)
+    chosen = tab.evaluate("[qkv.state.now.query, qkv.state.now.key]")
+    tab.mouse.up()
+    _, *panned = tab.evaluate(frame)
+    assert np.allclose([x - panned[0], y - panned[1]], [50 / size, 30 / size], atol=0.01)
+    assert tab.evaluate("[qkv.state.now.query, qkv.state.now.key]") == chosen  # a drag chooses nothing
+    tab.click("[aria-label='Show all']")
+    assert tab.evaluate(frame)[1:] == [0, 0]
+    tab.click("[aria-label='Zoom in']")
+    assert tab.evaluate(frame)[0] > tab.evaluate("document.querySelector('qkv-map').plot.fit")
+
+
+def test_hovering_tells_a_cell_and_a_head(opened):
+    found = made(layers=2)
+    tab = opened(found, lang="en")
+    tab.hover("[data-head='1.3']")
+    i, j, share = carry(found, LIMIT).header["parts"][0]["links"][0][1][3]
+    assert tab.inner_text("qkv-overview .told") == f"layer 1, head 3 · most: w{i} → w{j} {share:.2f}"
+    before = tab.inner_text("#qkv-live")
+    at = tab.evaluate("""(() => { const m = document.querySelector('qkv-map'), b = m.stage.getBoundingClientRect();
+        return [b.x + m.plot.left + 3.5 * m.frame.size, b.y + m.plot.top + 7.5 * m.frame.size] })()""")
+    tab.mouse.move(*at)
+    chosen = tab.evaluate("[qkv.state.now.layer, qkv.state.now.head]")
+    assert "w7 → w3" in tab.inner_text("output.cell")
+    assert abs(float(tab.inner_text("output.cell b")) - found.map(*chosen)[7, 3]) < CLOSE
+    assert tab.inner_text("#qkv-live") == before  # only what is chosen is said
+
+
+def test_one_token_alone(opened):
+    tab = opened(made(n=1))
+    assert weights(tab, "decoder", 0, 0).tolist() == [[1.0]]
+
+
+def test_layers_may_differ_in_heads(opened):
+    few, many = made(heads=2, groups=1, seed=1), made(heads=6, groups=3, seed=2)
+    found = Trace({"decoder": few.calls["decoder"] + many.calls["decoder"]}, few.queries, few.keys)
+    tab = opened(found)
+    for layer, head in ((0, 1), (1, 0), (1, 5)):
+        assert np.abs(weights(tab, "decoder", layer, head) - found.map(layer, head)).max() < CLOSE
+        tab.wait_for_selector(f"[data-head='{layer}.{head}'] canvas[data-drawn]")
+        drawn = f"document.querySelector('[data-head=\"{layer}.{head}\"] canvas').getContext('2d').getImageData(0, 0, 9, 9).data"
+        blue = np.array(tab.evaluate(f"[...{drawn}]")).reshape(9, 9, 4)[..., 0]  # the darker, the more
+        assert np.corrcoef(blue.ravel(), -np.sqrt(found.map(layer, head)).ravel())[0, 1] > 0.98
+
+
+def test_hidden_cells_are_hatched_and_special_tokens_dimmed(opened):
+    found = made(special=(1,))
+    tab = opened(found)
+    until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
+    colours = """([i, j]) => { const { base, plot, frame } = document.querySelector('qkv-map');
+        const [x, y] = [plot.left + (j + 0.2) * frame.size, plot.top + (i + 0.2) * frame.size].map(Math.round);
+        const size = Math.round(frame.size * 0.6), d = base.getContext('2d').getImageData(x, y, size, size).data;
+        const all = []; for (let p = 0; p < d.length; p += 4) all.push(d.slice(p, p + 3).join()); return [...new Set(all)]; }"""
+    assert len(tab.evaluate(colours, [2, 6])) == 2  # paper and lines
+    assert len(tab.evaluate(colours, [6, 2])) == 1
+    assert tab.locator("qkv-lines .special").count() == 2
+
+
+def test_lines_are_as_wide_as_the_weights(opened):
+    found = made()
+    tab = opened(found)
+    tab.evaluate("qkv.state.set({ layer: 0, head: 1, query: 6, key: 3 })")
+    until(tab, "document.querySelector('qkv-lines .near .chosen').textContent === 'w6'")
+    widths = [
+        float(w)
+        for w in tab.evaluate(
+            "[...document.querySelectorAll('qkv-lines path')].map((p) => p.getAttribute('stroke-width'))"
+        )
+    ]
+    row = found.row(0, 1, 6)
+    assert np.abs(np.array(widths) - (0.6 + 11 * row[row >= 0.002])).max() < 11 * CLOSE
+    tab.click("qkv-lines [data-value=to]")
+    until(tab, "document.querySelector('qkv-lines .near .chosen').textContent === 'w3'")
+    told = tab.locator("qkv-lines .far button i").all_inner_texts()
+    column = found.column(0, 1, 3)
+    assert told[:3] == ["hidden"] * 3
+    assert np.abs(np.array([float(t.replace("<", "")) for t in told[3:]]) - column[3:]).max() < CLOSE
+
+
+def test_parts_and_items_are_switched(opened):
+    found = traced(small(**CONFIGS["translator"]))
+    tab = opened(found, lang="en")
+    tab.click("qkv-overview [data-value=cross]")
+    until(
+        tab,
+        "document.querySelector('qkv-map').seen.keys.length === 11 && document.querySelector('qkv-map').seen.queries.length === 5",
+    )
+    assert "5 tokens look at 11" in tab.inner_text("qkv-top")
+    tab.select_option("qkv-overview select", "1")
+    assert tab.evaluate("qkv.state.now.item") == 1
+    until(tab, "document.querySelector('qkv-map').seen.keys[10].label === '[PAD]'")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (400, 800)])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_nothing_sticks_out(opened, size, lang):
+    tab = opened(made(n=40, layers=3, heads=16, groups=2), size=size, lang=lang)
+    until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+    cards = tab.evaluate(
+        "[...document.querySelectorAll('.card, qkv-top')].map((c) => { const b = c.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] })"
+    )
+    for i, a in enumerate(cards):
+        assert a[0] >= 0 and a[2] <= size[0]
+        for b in cards[i + 1 :]:
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def test_an_old_browser_is_told(opened):
+    tab = opened(made(), script="delete window.DecompressionStream", ready=False)
+    tab.wait_for_selector("#qkv-old:visible")
+    assert "too old" in tab.inner_text("#qkv-old") and "太旧" in tab.inner_text("#qkv-old")
+
+
+def test_a_short_text_carries_everything():
+    header = carry(made(layers=3), LIMIT).header
+    assert all(layer[what] for layer in header["parts"][0]["layers"] for what in "qkv")
+
+
+def test_512_tokens_of_30_layers_fit():
+    """30 layers × 9 heads, 3 key/value heads, width 64: random numbers, which pack worse than true ones."""
+    kinds = {"q": (1, 9, 512, 64), "k": (1, 3, 512, 64), "v": (1, 3, 512, 64)}
+    rng = np.random.default_rng(0)
+    tensors = sum(len(pack(rng.normal(size=shape).astype(np.float16))[0]) for shape in kinds.values())
+    pictures = len(pack(rng.integers(0, 256, (270, 64, 64)).astype(np.uint8))[0])
+    assert 30 * (tensors + 400) + pictures + len(html(made()).encode()) <= LIMIT
+
+
+@pytest.fixture(scope="module")
+def long():
+    return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
+
+
+def test_a_long_text_stays_within_its_limit(long):
+    limit = 900_000
+    told = []
+    text = html(long, limit=limit, layers=[4], progress=lambda *at: told.append(at))
+    assert told == [(i + 1, 12) for i in range(12)]
+    assert len(text.encode()) <= limit
+    header = json.loads(re.search(r'id="qkv-header">(.*?)</script>', text).group(1))
+    whole = [i for i, layer in enumerate(header["parts"][0]["layers"]) if layer["q"]]
+    assert 4 in whole and 1 <= len(whole) < 6
+    # One number per token and head width, none per pair: a layer's share is what its tensors are.
+    blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)
+    assert max(len(block) for name, block in blocks if name not in ("header",)) < 4000 * 2 * 16 * 2 * 4 / 3 + 100
+
+
+def test_layers_of_a_long_text_are_chosen_by_focus_or_by_what_they_do(long):
+    room = 700_000
+    whole = lambda header: [i for i, layer in enumerate(header["parts"][0]["layers"]) if layer["q"]]  # noqa: E731
+    top = long.find(3990, 17, most=1)[0][0]
+    assert top in whole(carry(long, room, focus=(3990, 17)).header)
+    assert whole(carry(long, room, layers=[0]).header)[0] == 0
+    with pytest.raises(Problem):
+        carry(long, room, layers=[6])
+
+
+def test_a_long_page_opens_whole_and_pooled_layers(opened, long, tmp_path):
+    path = tmp_path / "long.html"
+    path.write_text(html(long, limit=900_000, layers=[4], lang="en"), encoding="utf-8")
+    tab = opened(path)
+    row = tab.evaluate("async () => [...(await qkv.row('decoder', 4, 1, 3456))]")
+    assert np.abs(np.array(row) - long.row(4, 1, 3456)).max() < CLOSE
+    assert "Whole layers:" in tab.inner_text("qkv-top")
+    pooled = tab.evaluate("qkv.header.parts[0].layers.findIndex((layer) => !layer.q)")
+    tab.evaluate(f"qkv.state.set({{ layer: {pooled}, head: 0 }})")
+    until(tab, "document.querySelector('qkv-map .note').textContent")
+    assert f"layers=[{pooled}]" in tab.inner_text("qkv-map .note")
+    cell = tab.evaluate("[...document.querySelector('qkv-map').seen.row(40).weights]")
+    assert np.abs(np.array(cell) - long.map(pooled, 0, bins=64, pool="max")[40]).max() < CLOSE
+    assert "no numbers" in tab.inner_text("qkv-steps")
+
+
+def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><body>{notebook_html(made())}</body>", encoding="utf-8")
+    tab = opened(path, ready=False)
+    frame = tab.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for()
+    assert frame.locator("qkv-map").count() == 1 and tab.locator("iframe").bounding_box()["height"] == 760
+    assert tab.locator("qkv-map").count() == 0
+
+
+def test_the_modules_name_nothing_twice_and_all_are_there():
+    static = Path(carrying.__file__).parent / "static"
+    from qkv.draw.page import MODULES, _script
+
+    assert sorted(MODULES) == sorted(file.stem for file in static.glob("*.js"))
+    script = _script()
+    assert not re.search(r"^(import|export) ", script, re.MULTILINE) and "</script" not in script.lower()
+    names = re.findall(r"^(?:const|let|class|function|async function) (\w+)", script, re.MULTILINE)
+    assert len(names) == len(set(names))
