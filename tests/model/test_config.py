@@ -124,3 +124,16 @@ def test_a_config_of_an_earlier_version_reads_as_it_was():
 def test_sides_may_differ_in_depth():
     assert Config(kind="encoder-decoder", n_layer=3, n_decoder_layer=1).layers == (3, 1)
     assert (Config(n_layer=3).layers, Config(kind="encoder", n_layer=3).layers) == ((0, 3), (3, 0))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("dropout=abc", "dropout=1", "norm_eps=abc", "norm_eps=0", "rotary_base=abc", "embedding_scale=abc"),
+        *("rotary_scaling=3", "attention_scale=q", "output_scale=x", "window=abc", "window=-1", "tied=maybe"),
+        *("pooler=3", "n_layer=true", "width=12.5", "token_types=-1", "hidden=abc", "rotary_scaling={}"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_by_name(setting):
+    with pytest.raises(ValueError, match=setting.split("=")[0]):
+        Config().set([setting])

@@ -6,6 +6,7 @@ qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, ro
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -75,19 +76,11 @@ class Config:
     def __post_init__(self) -> None:
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
-        for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise Problem("model.config.whole", name=name, value=repr(getattr(self, name)))
-        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise Problem("model.config.whole", name=name, value=repr(value))
+        self._check_kinds()
         if self.n_decoder_layer is not None and self.kind != "encoder-decoder":
             raise Problem("model.config.sides", setting=f"n_decoder_layer={self.n_decoder_layer}", kind=self.kind)
         if self.sides != "shared" and self.kind != "encoder-decoder":
             raise Problem("model.config.sides", setting=f"sides={self.sides!r}", kind=self.kind)
-        if not isinstance(self.token_types, int) or self.token_types < 0:
-            raise Problem("model.config.types", value=repr(self.token_types))
         if self.token_types and self.kind != "encoder":
             raise Problem("model.config.types.kind", types=self.token_types, kind=self.kind)
         for name, on in (("head='none'", self.head == "none"), ("pooler=true", self.pooler)):
@@ -96,8 +89,6 @@ class Config:
         for name, on in (("head_bias", self.head_bias), ("output_scale", self.output_scale != 1.0)):
             if on and self.head != "linear":
                 raise Problem("model.config.head", name=name, head=self.head)
-        if not 0 <= self.dropout < 1:
-            raise Problem("model.config.dropout", value=repr(self.dropout))
         if self.head_width is None and self.width % self.n_head:
             raise Problem("model.config.heads", width=self.width, heads=self.n_head)
         if self.n_kv_head is not None and self.n_head % self.n_kv_head:
@@ -111,6 +102,38 @@ class Config:
         for name in ("n_kv_head", "window", "qk_norm", "attention_scale"):
             if self.mixer == "latent" and getattr(self, name) is not None:
                 raise Problem("model.config.latent.none", name=name)
+
+    def _check_kinds(self) -> None:
+        """Values that come from a command line or a file may be anything."""
+
+        def whole(value: Any, least: int) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+        def number(value: Any) -> bool:
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+        for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
+            if not whole(value := getattr(self, name), 1):
+                raise Problem("model.config.whole", name=name, value=repr(value))
+        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
+            if (value := getattr(self, name)) is not None and not whole(value, 1):
+                raise Problem("model.config.whole", name=name, value=repr(value))
+        if self.window is not None and not whole(self.window, 0):
+            raise Problem("model.config.window", value=repr(self.window))
+        if not whole(self.token_types, 0):
+            raise Problem("model.config.types", value=repr(self.token_types))
+        for name in ("norm_eps", "rotary_base", "embedding_scale", "output_scale", "attention_scale"):
+            value = getattr(self, name)
+            if not (number(value) and value > 0) and not (name == "attention_scale" and value is None):
+                raise Problem("model.config.number", name=name, value=repr(value))
+        if not number(self.dropout) or not 0 <= self.dropout < 1:
+            raise Problem("model.config.dropout", value=repr(self.dropout))
+        for name in ("tied", "embedding_norm", "head_bias", "pooler"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise Problem("model.config.bool", name=name, value=repr(value))
+        scaling: Any = self.rotary_scaling
+        if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
+            raise Problem("model.config.scaling", value=repr(scaling))
 
     @property
     def layers(self) -> tuple[int, int]:

@@ -6,6 +6,16 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{name} is {value}: give a whole number, 1 or more",
         "{name} 是 {value}：应为不小于 1 的整数",
     ),
+    "model.config.window": (
+        "window is {value}: give a whole number, 0 or more, or none",
+        "window 是 {value}：应为不小于 0 的整数，或 none",
+    ),
+    "model.config.number": ("{name} is {value}: give a number above 0", "{name} 是 {value}：应为大于 0 的数"),
+    "model.config.bool": ("{name} is {value}: give true or false", "{name} 是 {value}：应为 true 或 false"),
+    "model.config.scaling": (
+        'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
+        'rotary_scaling 是 {value}：应为 none，或 {{"kind": "linear", "factor": 2}} 这样的对象',
+    ),
     "model.config.sides": (
         "{setting} tells the sides of an encoder-decoder apart: a {kind} has one, leave it out",
         "{setting} 用来区分编码器-解码器的两侧；{kind} 只有一侧，请去掉这个设置",

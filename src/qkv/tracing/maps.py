@@ -168,14 +168,16 @@ class Head:
 
     def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
-        q, k, causal = self.call.q[0, 0] * self.call.scale, self.call.k[0, 0], not isinstance(self.mask, Full)
+        causal = not isinstance(self.mask, Full)
+        # One more column, −lse against 1, and the product itself is q·k − lse.
+        q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1)  # (N, D + 1)
+        k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
         for top in range(0, self.n, high):
             rows = slice(top, min(top + high, self.n))
-            lse = self.lse[rows, None]
             for left in range(0, rows.stop if causal else self.m, broad):
                 cols = slice(left, min(left + broad, self.m))
-                shares = (q[rows] @ k[cols].T).sub_(lse).exp_()
+                shares = (q[rows] @ k[cols].T).exp_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
                     shares.tril_(rows.start - left)
                 cells = _cells(_cells(shares, wide, 1, pool), tall, 0, pool)
