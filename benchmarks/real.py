@@ -19,7 +19,7 @@ from qkv import store
 from qkv.model.generate import generate
 from qkv.model.quantise import Int8Linear, quantise
 
-from ._measure import Row, publish
+from ._measure import Row, publish, race
 
 PROMPT, NEW, START = 512, 128, 16
 TEXT = "The history of the bridge begins in the year when two villages on either side of the river agreed to share a road. "
@@ -92,17 +92,15 @@ def main() -> list[Row]:
             return theirs(torch.tensor([ids]), use_cache=True, logits_to_keep=1).logits
 
     runs: dict[str, Callable[[], Any]] = {
-        "prefill": lambda: generate(model, [ids], most=1),
-        "prefill theirs": read_theirs,
         "float32": lambda: generate(model, [start], most=NEW),
         "int8": lambda: generate(small, [start], most=NEW),
         "default cache": lambda: speak(None),
         "static cache": lambda: speak("static"),
     }
+    read = max(bandwidth() for _ in range(3))
+    prefill = race(lambda: generate(model, [ids], most=1), read_theirs, rounds=8, seconds=0.1)
     best = dict.fromkeys(runs, float("inf"))
-    read = 0.0
     for _ in range(5):
-        read = max(read, bandwidth())
         for name, run in runs.items():
             best[name] = min(best[name], seconds(run))
 
@@ -123,7 +121,7 @@ def main() -> list[Row]:
     eight = f"logits change by {change:.1%}; the first {kept} of {NEW} greedy tokens are the same as in float32; {used:.2f} of its memory limit"
     return [
         Row("loading the GGUF, against transformers", load["ours"], load["theirs"], "≤ 0.3", "s"),
-        Row(f"prefill of {PROMPT} tokens", best["prefill"] * 1e3, best["prefill theirs"] * 1e3, "≤ 1.0"),
+        Row(f"prefill of {PROMPT} tokens", *prefill, "≤ 1.0"),
         Row(
             f"decoding {NEW} tokens, float32",
             rate["float32"],

@@ -58,7 +58,8 @@ class FeedForward(nn.Module):
         """(B, N, C) → (B, N, C)."""
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
-        return self.down(self.activation(self.gate(x)) * self.up(x))
+        gate, up = self.activation(self.gate(x)), self.up(x)
+        return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))  # new memory costs more than the product
 
 
 class Block(nn.Module):
