@@ -164,6 +164,26 @@ def test_steps_give_the_models_own_attention(model):
         np.testing.assert_allclose(one.weights[0], found.row(layer, head, 2, part=part, batch=item), atol=1e-6)
 
 
+def test_the_rotation_is_the_one_the_model_did(model):
+    found = traced(model)
+    part = found.parts[0]
+    pairs = found.rotation(1, 3, 2, part=part)
+    if model.config.position != "rotary" or model.config.mixer != "attention":
+        assert pairs is None
+        return
+    kept = {}
+    hook = model.decoder[1].attention.q.register_forward_hook(lambda module, given, made: kept.update(q=made))
+    trace(model, ROWS)
+    hook.remove()
+    width = model.decoder[1].attention.head_width
+    before = kept["q"][0, 2, 3 * width : 4 * width].detach().numpy()
+    np.testing.assert_allclose(pairs[:, 1:3], before.reshape(2, -1).T, atol=1e-5)
+    np.testing.assert_allclose(pairs[:, 3:], found.calls[part][1].q[0, 3, 2].view(2, -1).T, atol=1e-5)
+    np.testing.assert_allclose(pairs[0, 0], 2.0)
+    turned = (pairs[:, 1] + 1j * pairs[:, 2]) * np.exp(1j * pairs[:, 0])
+    np.testing.assert_allclose(turned, pairs[:, 3] + 1j * pairs[:, 4], atol=1e-4)
+
+
 def test_contributions_of_all_heads_are_the_layers_output(model):
     if model.config.mixer == "latent":
         pytest.skip("its output projection is the same; its values are latent")

@@ -221,15 +221,16 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
 def telling(found: Any, part: str) -> tuple[int, int]:
     """The head with the strongest link that is neither to itself, to its neighbour, nor to the first token.
 
-    In a cross part, where there are no such places, the head whose rows are sharpest.
+    In a cross part, where there are no such places, the head whose words look most sharply at words.
     """
     best, chosen = -1.0, (0, 0)
     for layer in range(found.n_layer(part)):
         for head in range(found.n_head(part)):
             bins = None if max(len(found.tokens(part)), len(found.tokens(part, keys=True))) <= 1024 else 256
             table = found.map(layer, head, bins=bins, part=part)
-            if part == "cross":
-                score = float(table.max(-1).mean())
+            if part == "cross":  # by how sharply words look at words, not at the end of the text
+                sides = [~np.array(found.tokens(part, keys=side).special) for side in (False, True)]
+                score = float(table[sides[0]][:, sides[1]].max(-1).mean()) if bins is None else float(table.max())
             else:
                 i, j = np.indices(table.shape)
                 score = float(np.where((np.abs(i - j) > 1) & (j > 0), table, 0).max())
@@ -273,7 +274,8 @@ def _row(found: Any, part: str, layer: int, head: int, word: str) -> str:
     table = np.stack(columns, 1)[order]
     titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
     titles += [both("masked", "掩码后"), both("weight", "权重")]
-    lines = [say("see.row", word=word, layer=layer, head=head, d=steps.q.shape[-1])]
+    lines = _turned(found, part, layer, head, word)
+    lines.append(say("see.row", word=word, layer=layer, head=head, d=steps.q.shape[-1]))
     lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
     rest = len(asked) - len(order)
     if rest > 0:
@@ -282,6 +284,20 @@ def _row(found: Any, part: str, layer: int, head: int, word: str) -> str:
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
     lines.append(say("see.row.same", difference=f"{found.difference(layer, head, part=part):.0e}"))
     return "\n".join(lines)
+
+
+def _turned(found: Any, part: str, layer: int, head: int, word: str) -> list[str]:
+    """How q was turned by its position, on its first pairs and its last."""
+    pairs = found.rotation(layer, head, word, part=part)
+    if pairs is None:
+        return []
+    shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
+    half = len(pairs)
+    labels = [f"q{i}, q{i + half}" for i in shown]
+    titles = [both("angle", "角度"), both("before", "旋转前"), "", both("after", "旋转后"), ""]
+    place = found.place(word, part)
+    table = grid.numbers(pairs[shown], labels, titles).split("\n")
+    return [say("see.turned", word=word, place=place, pairs=half), *("  " + line for line in table), ""]
 
 
 def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:

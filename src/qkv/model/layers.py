@@ -59,7 +59,8 @@ class FeedForward(nn.Module):
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         gate, up = self.activation(self.gate(x)), self.up(x)
-        return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))  # new memory costs more than the product
+        # Without a graph, in place: new memory costs more than the product.
+        return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))
 
 
 class Block(nn.Module):

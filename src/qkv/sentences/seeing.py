@@ -23,6 +23,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
         "（文本较长：每格是 {rows} × {cols} 个权重的平均值，颜色相对于最强的一格）",
     ),
+    "see.turned": (
+        "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at its own speed:",
+        "{word} 在位置 {place}：旋转位置编码转动它的 q，共 {pairs} 对数，每对的转速不同：",
+    ),
     "see.row": (
         "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
         "{layer}.{head} 中 {word} 这一行，一步一步算（d = {d}），从权重大的键开始：",

@@ -108,7 +108,16 @@ def _trace(
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
     if logits:
         more["logits"] = model.head(states).float()
-    return Trace(layers, queries, keys, name, text, outputs_of(model), more)
+    return Trace(layers, queries, keys, name, text, outputs_of(model), more, _rotary(model))
+
+
+def _rotary(model: Any) -> Any:
+    """What turns q and k of a model's layers, which share one."""
+    from ..attention.positions import Rotary
+
+    block = next(iter(model.decoder or model.encoder))
+    found = getattr(block.attention, "position", None)
+    return found if isinstance(found, Rotary) else None
 
 
 def _by_chunks(model: Any, rows: list[list[int]]) -> bool:

@@ -58,6 +58,7 @@ class Trace:
     text: str = ""
     outputs: dict[str, Projection] = field(default_factory=dict)  # "decoder.13" → its output projection
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
+    rotary: Any = None  # how our own models turn q and k by their positions
     _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -162,6 +163,21 @@ class Trace:
             )
         steps = self.steps(layer, head, part=part, batch=batch)
         return float((kernel[batch, 0].double() - torch.from_numpy(steps.output)).abs().max())
+
+    def rotation(
+        self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
+    ) -> Floats | None:
+        """How one query's q was turned by its position, where that is known: (D/2, 5), a row per pair of numbers:
+        the angle in radians, the pair before, the pair after. A pair is (i, i + D/2)."""
+        part, rotary = self._part(part), self.rotary
+        if rotary is None or part == "cross" or rotary.interleaved:
+            return None
+        place, half = self.place(query, part, batch), rotary.turned // 2
+        after = self.head(layer, head, part, batch).call.q[0, 0, place, : 2 * half].double()
+        angles = torch.tensor(rotary.frequencies, dtype=torch.float64) * place
+        a, b = after[:half] / rotary.stretch, after[half:] / rotary.stretch
+        before = torch.stack([a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()], 1)
+        return torch.cat([angles[:, None], before, after.view(2, half).T], 1).float().numpy()
 
     def contribution(
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
