@@ -229,6 +229,7 @@ def test_a_saved_trace_is_the_same_trace(model, half, tmp_path):
     found.save(tmp_path / "t.safetensors", half=half)
     again = Trace.load(tmp_path / "t.safetensors")
     assert again.parts == found.parts and again.tokens(batch=1) == found.tokens(batch=1)
+    assert again.turning == found.turning
     for part, layer, head, item in every(found):
         for bins in (None, 3):
             a, b = (t.map(layer, head, bins=bins, part=part, batch=item) for t in (found, again))

@@ -3,7 +3,8 @@
 Tensors are `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G, M, D) unrepeated, `.o` the output
 projection, `.sinks`, and a bias as a table over distances where it is one (`.distances`, (H, N + M − 1)) or dense. Masks
 are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise. The header carries JSON: format,
-model, text, tokens, and for each call its scale, softcap and mask. Size grows with n·d, never with n².
+model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary frequencies. Size grows with
+n·d, never with n².
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
         part: {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
         for part, each in described.items()
     }
+    if trace.turning is not None:
+        turning = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
+        tensors["turning"] = turning
     header = dict(
         format=FORMAT, model=trace.model, text=trace.text, tokens=tokens, calls=calls, dtype=str(dtype), more=more
     )
@@ -101,10 +105,12 @@ def load(path: Path) -> Trace:
 
     from ..attention.attend import Call
     from .tokens import Tokens
-    from .trace import Projection, Trace
+    from .trace import Projection, Trace, Turning
 
     header, arrays = read(path)
     try:
+        stretch, *frequencies = arrays.pop("turning", np.zeros(1)).tolist()
+        turning = Turning(tuple(frequencies), stretch) if frequencies else None
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
         calls: dict[str, list[Call]] = {}
@@ -136,7 +142,7 @@ def load(path: Path) -> Trace:
 
         queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
-        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more)
+        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Problem("trace.file", file=path, error=f"{type(error).__name__} {error}") from None
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..attention.attend import Call, record
 from ..words import Problem
 from .tokens import Tokens, read
-from .trace import Projection, Trace
+from .trace import Projection, Trace, Turning
 
 CHUNK = 2048  # tokens of a long text that go through a model at once
 Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
@@ -108,16 +108,17 @@ def _trace(
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
     if logits:
         more["logits"] = model.head(states).float()
-    return Trace(layers, queries, keys, name, text, outputs_of(model), more, _rotary(model))
+    return Trace(layers, queries, keys, name, text, outputs_of(model), more, _turning(model))
 
 
-def _rotary(model: Any) -> Any:
-    """What turns q and k of a model's layers, which share one."""
+def _turning(model: Any) -> Turning | None:
+    """What turns q and k of a model's layers, which share it."""
     from ..attention.positions import Rotary
 
-    block = next(iter(model.decoder or model.encoder))
-    found = getattr(block.attention, "position", None)
-    return found if isinstance(found, Rotary) else None
+    found = getattr(next(iter(model.decoder or model.encoder)).attention, "position", None)
+    if not isinstance(found, Rotary) or found.interleaved:
+        return None
+    return Turning(found.frequencies, found.stretch)
 
 
 def _by_chunks(model: Any, rows: list[list[int]]) -> bool:

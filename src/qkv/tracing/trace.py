@@ -48,6 +48,14 @@ class Projection:
 
 
 @dataclass(frozen=True)
+class Turning:
+    """Rotary positions: pair i of q and k is turned by position · frequencies[i], and all are stretched."""
+
+    frequencies: tuple[float, ...]
+    stretch: float = 1.0
+
+
+@dataclass(frozen=True)
 class Trace:
     """See the head of this file. `tokens` holds one `Tokens` per item of the batch, for each side of the model."""
 
@@ -58,7 +66,7 @@ class Trace:
     text: str = ""
     outputs: dict[str, Projection] = field(default_factory=dict)  # "decoder.13" → its output projection
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
-    rotary: Any = None  # how our own models turn q and k by their positions
+    turning: Turning | None = None  # how our own models turn q and k by their positions
     _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -169,13 +177,13 @@ class Trace:
     ) -> Floats | None:
         """How one query's q was turned by its position, where that is known: (D/2, 5), a row per pair of numbers:
         the angle in radians, the pair before, the pair after. A pair is (i, i + D/2)."""
-        part, rotary = self._part(part), self.rotary
-        if rotary is None or part == "cross" or rotary.interleaved:
+        part, turning = self._part(part), self.turning
+        if turning is None or part == "cross":
             return None
-        place, half = self.place(query, part, batch), rotary.turned // 2
+        place, half = self.place(query, part, batch), len(turning.frequencies)
         after = self.head(layer, head, part, batch).call.q[0, 0, place, : 2 * half].double()
-        angles = torch.tensor(rotary.frequencies, dtype=torch.float64) * place
-        a, b = after[:half] / rotary.stretch, after[half:] / rotary.stretch
+        angles = torch.tensor(turning.frequencies, dtype=torch.float64) * place
+        a, b = after[:half] / turning.stretch, after[half:] / turning.stretch
         before = torch.stack([a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()], 1)
         return torch.cat([angles[:, None], before, after.view(2, half).T], 1).float().numpy()
 
