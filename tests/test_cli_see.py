@@ -110,6 +110,9 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
         (["importance", "x"], "say which model"),
         (["importance", "--model", DATES], "give a text"),
         (["importance", "15", "--model", DATES, "--top", "0"], "--top"),
+        (["see", "15", "--model", DATES, "--png", "a.txt"], "should end in"),
+        (["chat", " ", "--model", "smollm2"], "qkv models get smollm2"),
+        (["importance", "--file", "nothing.txt", "--model", DATES], "nothing.txt"),
         (["see", "--syntax"], "say which model"),
         (["see", "--syntax", "nothing.conllu", "--model", DATES], "nothing.conllu"),
         (["models", "get"], "needs a name"),
@@ -156,6 +159,64 @@ def test_a_layout_that_qkv_does_not_know_is_traced_through_transformers(call, tm
     assert [float(line.split()[-1]) for line in table] == pytest.approx(
         sorted(weights.tolist(), reverse=True), abs=6e-4
     )
+
+
+def test_a_folder_never_runs_its_own_code_nor_draws_missing_weights(call, tmp_path, monkeypatch):
+    from safetensors.torch import load_file, save_file
+    from transformers import OPTConfig, OPTModel
+
+    from qkv.text import Bytes
+
+    sizes = dict(vocab_size=256, hidden_size=16, ffn_dim=32, num_hidden_layers=2, num_attention_heads=2)
+    folder = tmp_path / "opt"
+    OPTModel(OPTConfig(word_embed_proj_dim=16, max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    Bytes.make().save(folder)
+    code, _, err = call("see", "a cat", "--model", str(folder))
+    assert code == 0, err
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "layers.1." not in name}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    code, _, err = call("see", "a cat", "--model", str(folder))
+    assert code == 2 and "layers.1." in err
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    told = json.loads((folder / "config.json").read_text())
+    told |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.E", "AutoModel": "evil.M"}}
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    code, _, err = call("see", "a cat", "--model", str(folder))
+    assert code == 2 and not (tmp_path / "ran").exists(), err
+
+
+def test_a_row_of_cross_attention_is_the_row_its_label_says(call):
+    import qkv
+
+    model, tokenizer = qkv.load(DATES)
+    found = qkv.trace(model, "15 Nov 2026", tokenizer)
+    assert found.tokens("cross").shown == [*"2026-11-15", "⏹"]
+    assert found.tokens("decoder").shown[1:] == [*"2026-11-15"]
+    code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross", "--layer", "1", "--head", "0", "--from", "6")
+    row = next(line.split()[1:] for line in out.splitlines() if re.match(r" +6 ", line) and "·" in line)
+    true = found.row(1, 0, "6", part="cross")
+    assert code == 0 and [0 if w == "·" else float(w) for w in row] == pytest.approx(true.round(2).tolist(), abs=0.011)
+
+
+def test_what_a_tokenizer_of_transformers_makes_can_be_traced():
+    import torch
+
+    import qkv
+    from qkv import Config, Transformer
+
+    model = Transformer(Config(vocab=40, width=16, n_layer=1, n_head=2))
+    padded = {"input_ids": torch.tensor([[3, 1, 4], [1, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
+    found, same = qkv.trace(model, padded), qkv.trace(model, [[3, 1, 4], [1, 5]])
+    np.testing.assert_array_equal(found.map(0, 1, batch=1), same.map(0, 1, batch=1))
+    np.testing.assert_array_equal(
+        qkv.trace(model, np.array([3, 1, 4])).map(0, 1), qkv.trace(model, [3, 1, 4]).map(0, 1)
+    )
+    for wrong in ([999], [-3]):
+        with pytest.raises(ValueError, match="token"):
+            qkv.trace(model, wrong)
 
 
 def test_models_are_listed_with_size_licence_and_layout(call):
@@ -233,3 +294,8 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     assert code == 0 and len(prompts) == 3 and prompts[0] == prompts[2] < prompts[1] and next(lines) == "never read"
     code, _, err = call("chat", "hello " * 40, "--model", run, "--most", "5")
     assert code == 2 and "shorten it" in err
+    lines = iter(["hello there", "hello " * 40, "hello there", "/quit"])
+    code, out, err = call("chat", "--model", run, "--most", "5")
+    assert code == 0 and "shorten it" in err and err.count("prompt tokens") == 2  # one question too long ends nothing
+    code, out, err = call("generate", "hello " * 40, "--model", run, "--most", "5")
+    assert code == 2 and "fills the context of 128" in err and not out

@@ -57,3 +57,13 @@ def test_no_font_for_chinese_is_said(monkeypatch):
     monkeypatch.setattr(plots, "cjk_font", lambda: None)
     with pytest.warns(UserWarning, match=r"qkv\[fonts\]"):
         plots.heatmap(np.eye(1), ["我"])
+
+
+def test_other_figures_keep_their_fonts():
+    import matplotlib as mpl
+
+    before = list(mpl.rcParams["font.family"])
+    figure = plots.heatmap(np.eye(1), ["我"])
+    assert list(mpl.rcParams["font.family"]) == before
+    if plots.cjk_font() is not None:
+        assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == plots.cjk_font()

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ..words import Problem, both, say
-from .opening import Pace, model_arguments, open_model
+from .opening import Pace, model_arguments, need_text, open_model
 
 EXAMPLES = [
     "qkv chat --model smollm2",
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("problem.chat.template", model=options.model)
     talk = Talk(model, tokenizer, options)
     if options.text is not None:
-        talk.answer(options.text)
+        talk.answer(need_text(options.text, EXAMPLES[1]))
         return
     if sys.stdin.isatty():
         print(say("chat.begin", model=options.model or DEFAULT))
@@ -68,7 +68,12 @@ def run(options: argparse.Namespace) -> None:
         elif said == "/quit":
             return
         elif said:
-            talk.answer(said)
+            kept = list(talk.messages)
+            try:
+                talk.answer(said)
+            except Problem as problem:  # one question can't be answered: the conversation goes on
+                talk.messages = kept
+                print(problem.say(), file=sys.stderr)
 
 
 def _ask() -> str | None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..words import both
+from ..words import Problem, both
 from .opening import Pace, model_arguments, need_text, open_model
 
 EXAMPLES = [
@@ -57,6 +57,10 @@ def run(options: argparse.Namespace) -> None:
     from ..model.generate import stream
 
     ids = tokenizer.frame(tokenizer.encode(text))
+    if options.most < 1:
+        raise Problem("generation.most", value=options.most)
+    if model.config.window is None and len(ids) >= model.config.context:
+        raise Problem("generation.full", longest=len(ids), context=model.config.context)
     print(text, end="", flush=True)
     pace = Pace(len(ids))
     pieces = stream(

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from .. import grid
 from ..words import Problem, both, say
@@ -10,16 +11,17 @@ from .progress import bar
 
 EXAMPLES = [
     'qkv importance --model smollm2 --text "The cat sat on the mat because it was tired"',
-    "qkv importance --model runs/lm-mybook --text mybook.txt --keep importance.jsonl",
+    "qkv importance --model runs/lm-mybook --file mybook.txt --keep importance.jsonl",
 ]
-PIECE = 512  # tokens of a file that are taken at once
+PIECE, PIECES = 256, 8  # a file is taken in pieces of so many tokens, and so many of them at most
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add("text", nargs="?", help=both("a text, or a file of text", "一段文本，或文本文件"))
+    add("text", nargs="?", help=both("a text", "一段文本"))
     add("--text", dest="also", metavar="TEXT", help=both("the same", "同上"))
+    add("--file", type=Path, metavar="FILE", help=both("a text from a file", "从文件读文本"))
     model_arguments(parser)
     add("--top", type=int, default=12, metavar="K", help=both("how many to show (12)", "显示多少个（12）"))
     add(
@@ -36,15 +38,19 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("problem.number", option="--top", value=options.top, wanted="1, 2, 3, …")
     if options.model is None:
         raise Problem("problem.model.none")
-    text = need_text(options.text or options.also, EXAMPLES[0])
+    given = None if options.file is not None else need_text(options.text or options.also, EXAMPLES[0])
     from ..tracing.edit import importance
     from .see import open_any, read_text
 
-    if len(text) < 200 and Path(text).is_file():
-        text = read_text(Path(text))[: PIECE * 3]
+    text = read_text(options.file) if given is None else given
     model, tokenizer = open_any(options.model, yes=options.yes)
+    texts: list[Any] = [text]
+    if given is None and hasattr(tokenizer, "frame") and model.config.kind == "decoder":
+        ids = tokenizer.encode(text)
+        texts = [ids[i : i + PIECE] for i in range(0, len(ids), PIECE) if len(ids[i : i + PIECE]) > 1][:PIECES]
+        print(say("importance.part", used=sum(map(len, texts)), tokens=len(ids)))
     with bar(both("switching heads off", "逐个关掉头")) as progress:
-        found = importance(model, [text], tokenizer, progress=progress, resume=options.keep)
+        found = importance(model, texts, tokenizer, progress=progress, resume=options.keep)
     print(say("importance.title", n=len(found), model=options.model))
     shown = found[: options.top]
     wide = max(grid.width(f"{row.part} {row.layer}.{row.head}") for row in shown)

@@ -1,13 +1,15 @@
 """qkv see: where the heads of a model look, on a text."""
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import grid
-from ..words import Problem, both, language, say
+from ..words import Problem, both, language, one_of, say
 from .opening import model_arguments, open_model
 from .progress import bar
 
@@ -72,6 +74,9 @@ def run(options: argparse.Namespace) -> None:
         _syntax(options)
         return
     model = tokenizer = None
+    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
+        if file is not None and file.suffix.lower() not in endings:
+            raise Problem("see.suffix", file=file, endings=one_of(endings))
     if options.demo:
         for place, found in demos():
             print(say("see.demo", name=place.stem, model=found.model, text=found.text))
@@ -146,7 +151,12 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
         return shipped, None, None
     from ..tracing.recorder import trace
 
-    return trace(model, text, tokenizer, name=name), model, tokenizer
+    found = trace(model, text, tokenizer, name=name)
+    context = getattr(model.config, "context", None) or getattr(model.config, "max_position_embeddings", None)
+    longest = max(len(tokens) for items in found.queries.values() for tokens in items)
+    if context is not None and longest > context:
+        print(say("see.context", tokens=longest, context=context), file=sys.stderr)
+    return found, model, tokenizer
 
 
 def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
@@ -155,16 +165,34 @@ def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
         return open_model(name, "see", yes=yes)
     except Problem as problem:
         inner = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
-        if not str(inner.key).startswith("model.family.") or not Path(name).is_dir():
+        if not str(inner.key).startswith("model.family."):
             raise
         try:
-            from transformers import AutoModel, AutoTokenizer
+            import transformers
         except ImportError:
             raise problem from None
-        try:
-            return AutoModel.from_pretrained(name), AutoTokenizer.from_pretrained(name)
-        except (OSError, ValueError) as error:
-            raise Problem("see.transformers", model=name, error=str(error).split("\n")[0]) from None
+        return _open_theirs(transformers, name)
+
+
+def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
+    """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random."""
+    from ..model.weights import find
+
+    place = find(name)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    safe = dict(trust_remote_code=False, local_files_only=True)
+    try:
+        model, told = transformers.AutoModel.from_pretrained(
+            place, use_safetensors=True, output_loading_info=True, **safe
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
+    except Exception as error:  # whatever a folder of another make brings up
+        raise Problem("see.transformers", model=name, error=str(error).split("\n")[0][:200]) from None
+    lost = [key for key in told["missing_keys"] if "pooler" not in key] + [str(key) for key in told["mismatched_keys"]]
+    if lost:
+        raise Problem("model.file.misses", file=place, name=sorted(lost)[0])
+    return model, tokenizer
 
 
 def read_text(file: Path) -> str:
@@ -205,27 +233,31 @@ def _joined(tokens: Any) -> str:
 
 def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, int]:
     """The head to show: the one named, else the one that links --from and --to best, else the most telling one."""
-    ranked: list[tuple[int, int, float]] = []
-    if options.from_ is not None and options.to is not None:
+    linked = options.from_ is not None and options.to is not None
+    if linked:
         ranked = found.find(options.from_, options.to, part=part, most=5)
         print("\n" + say("see.links", one=options.from_, other=options.to))
         for layer, head, weight in ranked:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
-    if options.layer is not None or options.head is not None:
-        layer, head = options.layer or 0, options.head or 0
-        found.head(layer, head, part)  # refuses what isn't there
-        return layer, head
-    return ranked[0][:2] if ranked else telling(found, part)
+    layers = range(found.n_layer(part)) if options.layer is None else [options.layer]
+    heads = range(found.n_head(part)) if options.head is None else [options.head]
+    found.head(layers[0], heads[0], part)  # refuses what isn't there
+    if linked:
+        every = found.find(options.from_, options.to, part=part, most=None)
+        return next((layer, head) for layer, head, _ in every if layer in layers and head in heads)
+    return telling(found, part, layers, heads)
 
 
-def telling(found: Any, part: str) -> tuple[int, int]:
+def telling(found: Any, part: str, layers: Sequence[int], heads: Sequence[int]) -> tuple[int, int]:
     """The head with the strongest link that is neither to itself, to its neighbour, nor to the first token.
 
     In a cross part, where there are no such places, the head whose words look most sharply at words.
     """
-    best, chosen = -1.0, (0, 0)
-    for layer in range(found.n_layer(part)):
-        for head in range(found.n_head(part)):
+    best, chosen = -1.0, (layers[0], heads[0])
+    if len(layers) == len(heads) == 1:
+        return layers[0], heads[0]
+    for layer in layers:
+        for head in heads:
             bins = None if max(len(found.tokens(part)), len(found.tokens(part, keys=True))) <= 1024 else 256
             table = found.map(layer, head, bins=bins, part=part)
             if part == "cross":  # by how sharply words look at words, not at the end of the text
@@ -259,8 +291,8 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         if options.from_ is not None and options.to is not None:
             mark = found.place(options.from_, part), found.place(options.to, part, keys=True)
         allowed = found.head(layer, head, part).allowed().numpy()
-        labels = [*asking.shown[1:], "⏹"] if part == "cross" else asking.shown  # what a row is about to say
-        print(terminal.heatmap(found.map(layer, head, part=part), labels, asked.shown, allowed=allowed, mark=mark))
+        table = found.map(layer, head, part=part)
+        print(terminal.heatmap(table, asking.shown, asked.shown, allowed=allowed, mark=mark))
     if options.from_ is not None:
         print("\n" + _row(found, part, layer, head, options.from_))
 
@@ -282,7 +314,7 @@ def _row(found: Any, part: str, layer: int, head: int, word: str) -> str:
         lines.append("  " + say("see.row.rest", n=rest, sum=float(1 - steps.weights[0][order].sum())))
     lines.append(say("see.row.output"))
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
-    lines.append(say("see.row.same", difference=f"{found.difference(layer, head, part=part):.0e}"))
+    lines.append(say("see.row.same", difference=f"{found.difference(layer, head, query=word, part=part):.0e}"))
     return "\n".join(lines)
 
 
@@ -306,10 +338,11 @@ def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any
     from ..tracing.edit import without
 
     effect = without(model, tokenizer, found.text, options.without)
-    print("\n" + say("see.without", heads=", ".join(effect.heads), moved=f"{effect.moved:.0%}"))
     if effect.said is not None:
-        print(say("see.without.said", before=effect.said[0], after=effect.said[1]))
+        key = "see.without.same" if effect.said[0] == effect.said[1] else "see.without.said"
+        print("\n" + say(key, heads=", ".join(effect.heads), before=effect.said[0], after=effect.said[1]))
         return
+    print("\n" + say("see.without", heads=", ".join(effect.heads), moved=f"{effect.moved:.0%}"))
     wide = max((grid.width(word) for word, _, _ in effect.words), default=0)
     print(f"  {' ' * wide}  {both('before', '原来'):>6}  {both('without', '去掉后'):>7}")
     for word, before, after in effect.words:

@@ -43,7 +43,10 @@ def run(options: argparse.Namespace) -> None:
         print(say("translate.demo", command=MADE_BY))
         texts = options.text or ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
     else:
-        texts = [need_text(text, EXAMPLES[0]) for text in options.text or [None]]
+        given = [need_text(text, EXAMPLES[0]) for text in options.text or [None]]
+        texts = [
+            line for text in given for line in text.splitlines() if line.strip()
+        ]  # a model takes a sentence at a time
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.generate import translate
 

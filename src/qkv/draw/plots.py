@@ -221,7 +221,6 @@ def _clip(label: str) -> str:
 
 
 def _figure(size: tuple[float, float], labels: Sequence[str]) -> Figure:
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     families = ["DejaVu Sans"]
@@ -234,9 +233,9 @@ def _figure(size: tuple[float, float], labels: Sequence[str]) -> Figure:
             )
         else:
             families = [font, "DejaVu Sans"]
-    mpl.rcParams["font.family"] = families
-    mpl.rcParams["svg.fonttype"] = "none"
-    return Figure(figsize=size, dpi=150, layout="constrained")
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure.set_label(",".join(families))  # what `_save` gives every text; other figures keep their own fonts
+    return figure
 
 
 @lru_cache(maxsize=1)
@@ -257,7 +256,14 @@ def cjk_font() -> str | None:
 
 
 def _save(figure: Figure, path: str | Path | None) -> Figure:
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
+    families = str(figure.get_label()).split(",")
+    for text in figure.findobj(Text):
+        text.set_fontfamily(families)
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        with mpl.rc_context({"svg.fonttype": "none"}):
+            figure.savefig(path)
     return figure

@@ -23,6 +23,7 @@ from ..text import Tokenizer
 from ..words import Problem, all_of
 from .config import choose
 from .families import to_theirs
+from .quantise import Int8Linear
 from .transformer import Transformer
 from .weights import weights_of
 
@@ -38,6 +39,8 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
     folder = Path(folder)
     if tokenizer is not None and tokenizer.vocab > model.config.vocab:
         raise Problem("model.family.tokenizer", tokens=tokenizer.vocab, vocab=model.config.vocab)
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        raise Problem("model.family.int8")
     config, tensors = to_theirs(model.config, weights_of(model))
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's

@@ -46,8 +46,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "第 {number} 个{what}（从 0 开始编号）里有编号为 {token} 的词元：这个模型只认识 0 到 {last}",
     ),
     "generation.full": (
-        "the prompt has {longest} tokens and fills the context of {context}: shorten it or give most=",
-        "提示有 {longest} 个词元，已占满 {context} 个词元的上下文：请缩短提示，或给出 most=",
+        "the prompt has {longest} tokens and fills the context of {context}: shorten it",
+        "提示有 {longest} 个词元，已占满 {context} 个词元的上下文：请缩短提示",
     ),
     "generation.long": (
         "the {what} has {longest} tokens, but this model learned {context} positions: shorten the {what}",

@@ -120,6 +120,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "a {family} layout has no place for {names}",
         "{family} 的格式放不下 {names}",
     ),
+    "model.family.int8": (
+        "this model's weights were rounded to 8 bits: export it before quantise()",
+        "这个模型的权重已压缩为 8 位：请在 quantise() 之前导出",
+    ),
     "model.family.export": (
         "no published layout holds this model. The nearest is {family}, which would need {needs}: train it with these "
         "settings to export it",

@@ -58,7 +58,19 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Without {heads}, {moved} of the next token's probability goes elsewhere:",
         "去掉 {heads} 后，下一个词元的概率有 {moved} 转移到别处：",
     ),
-    "see.without.said": ("before: {before}\nwithout: {after}", "原来：{before}\n去掉后：{after}"),
+    "see.without.said": (
+        "Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}",
+        "去掉 {heads} 后译文变了。\n原来：{before}\n去掉后：{after}",
+    ),
+    "see.without.same": (
+        "Without {heads} the translation stays the same: {before}",
+        "去掉 {heads} 后译文不变：{before}",
+    ),
+    "see.suffix": ("{file} should end in {endings}", "{file} 应以 {endings} 结尾"),
+    "see.context": (
+        "(the text has {tokens} tokens; this model was trained on at most {context}: the maps are exact, its sense may fail)",
+        "（文本有 {tokens} 个词元，而这个模型最多只在 {context} 个词元上训练过：图是精确的，但模型可能失常）",
+    ),
     "see.watch.model": (
         "--watch shows a run: give its folder, --model RUN",
         "--watch 用来看一次训练：请给出它的文件夹，--model RUN",
@@ -75,6 +87,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{n} heads of {model}, by how much the loss on this text changes without each (layer.head):",
         "{model} 的 {n} 个头，按去掉后在这段文本上损失的变化排列（层.头）：",
     ),
+    "importance.part": ("{used} of the file's {tokens} tokens are used", "用了文件 {tokens} 个词元中的 {used} 个"),
     "importance.rest": (
         "{helped} heads lower the loss, {others} don't, on this text.",
         "在这段文本上，{helped} 个头降低了损失，{others} 个没有。",

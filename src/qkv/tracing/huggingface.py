@@ -303,7 +303,11 @@ def _made(model: Any, heard: _Heard, inputs: Inputs, tokenizer: Any, made: Any, 
         raise Problem("trace.registry", model=type(model).__name__, classes=all_of(silent or [type(model).__name__]))
     source = _tokens(tokenizer, inputs, "")
     answer = _tokens(tokenizer, inputs, "decoder_") if several else source
-    sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (answer, source)}
+    sides = {
+        "encoder": (source, source),
+        "decoder": (answer, answer),
+        "cross": ([tokens.ahead() for tokens in answer], source),
+    }
     parts = [part for part in PARTS if part in heard.calls]
     queries, keys = ({part: sides[part][side] for part in parts} for side in (0, 1))
     more: dict[str, Any] = {"kind": "encoder-decoder" if several else parts[0]}

@@ -192,16 +192,16 @@ def head_of(call: Call, item: int, head: int) -> Head:
     bias = call.bias
     if bias is not None:
         bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
-        bias = bias[min(item, bias.shape[0] - 1), min(head, bias.shape[1] - 1)][None, None]
+        bias = bias[min(item, bias.shape[0] - 1), min(head, bias.shape[1] - 1)][None, None].cpu()
     one = Call(
-        call.q[item, head][None, None],
-        call.k[item, kv][None, None],
-        call.v[item, kv][None, None],
+        call.q[item, head][None, None].cpu(),  # views are computed where NumPy can read them
+        call.k[item, kv][None, None].cpu(),
+        call.v[item, kv][None, None].cpu(),
         masks.full(),
         call.scale,
         bias,
         call.softcap,
-        None if call.sinks is None else call.sinks.reshape(-1)[head],
+        None if call.sinks is None else call.sinks.reshape(-1)[head].cpu(),
         call.name,
     )
     return Head(one, call.mask, item, head, batch, heads)

@@ -6,7 +6,7 @@ Face's `transformers` give the same `Trace`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +42,7 @@ def trace(
     >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
     ((5, 5), 5.0)
     """
+    from ..model.reading import as_rows
     from ..model.transformer import Transformer
 
     if not isinstance(model, Transformer):
@@ -51,17 +52,19 @@ def trace(
     rows = ids_of(given, tokenizer)
     if model.config.kind == "encoder-decoder" and tokenizer is not None and tokenizer.eos is not None:
         rows = [row if row[-1] == tokenizer.eos else [*row, tokenizer.eos] for row in rows]  # see generate.source_ids
+    rows = as_rows("source", rows, model.config.vocab)
     _check_context(model, rows)
     return _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
 
 
-def ids_of(given: Given, tokenizer: Any) -> list[list[int]]:
+def ids_of(given: Any, tokenizer: Any) -> list[list[int]]:
     """Token ids per item, framed as the tokenizer frames a text."""
     if isinstance(given, str):
         given = [given]
-    if isinstance(given, Tensor):
-        given = given.tolist()
-    items = list(given)
+    if isinstance(given, Mapping) or hasattr(given, "input_ids"):  # what a tokenizer of transformers makes
+        ids, real = _listed(given["input_ids"]), given.get("attention_mask")
+        given = ids if real is None else _real(ids, _listed(real))
+    items = list(_listed(given))
     if not items:
         raise Problem("problem.empty")
     if isinstance(items[0], int):
@@ -69,11 +72,24 @@ def ids_of(given: Given, tokenizer: Any) -> list[list[int]]:
     if isinstance(items[0], str):
         if tokenizer is None:
             raise Problem("trace.tokenizer")
-        items = [tokenizer.frame(tokenizer.encode(text, special=True)) for text in items]
+        if hasattr(tokenizer, "frame"):
+            items = [tokenizer.frame(tokenizer.encode(text, special=True)) for text in items]
+        else:  # one of transformers'
+            items = [tokenizer(text)["input_ids"] for text in items]
     rows = [[int(i) for i in row] for row in items]
     if any(not row for row in rows):
         raise Problem("problem.empty")
     return rows
+
+
+def _listed(values: Any) -> Any:
+    """Tensors and arrays as lists."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _real(ids: list[Any], real: list[Any]) -> list[list[int]]:
+    """Without the padding."""
+    return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
 
 
 @torch.no_grad()
@@ -105,6 +121,8 @@ def _trace(
     layers = group(calls)
     sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
     queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
+    if "cross" in queries:  # a row of cross-attention is known by the word it makes
+        queries["cross"] = [tokens.ahead() for tokens in queries["cross"]]
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
     if logits:
         more["logits"] = model.head(states).float()
@@ -157,8 +175,11 @@ def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | Non
             raise Problem("trace.tokenizer")
         found = translate_ids(model, tokenizer, rows)
     else:
-        given = [target] if isinstance(target, str) else list(target)
-        found = [tokenizer.encode(text) if isinstance(text, str) else list(text) for text in given]
+        given = [target] if isinstance(target, str) else list(_listed(target))
+        given = [given] if given and isinstance(given[0], int) else given
+        found = [tokenizer.encode(text) if isinstance(text, str) else list(_listed(text)) for text in given]
+        if len(found) != len(rows):
+            raise Problem("trace.targets", sources=len(rows), targets=len(found))
     start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
     return [[*start, *ids] for ids in found]
 

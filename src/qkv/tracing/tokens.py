@@ -15,6 +15,7 @@ from typing import Any
 
 from ..words import Problem
 
+END = "⏹"
 Group = tuple[str, int, int]  # (text, first token, end)
 
 # Each of these is read by itself: 汉字, kana, fullwidth forms.
@@ -56,6 +57,21 @@ class Tokens:
             text, end = text + piece, stop
         return [*groups, (show(text), first, end)] if end > first else groups
 
+    def ahead(self) -> Tokens:
+        """A decoder's tokens named by what each place is about to say: the next token, at the end ⏹. Padding stays."""
+        padding = [special and piece == "[PAD]" for piece, special in zip(self.pieces, self.special, strict=True)]
+        real = [i for i, empty in enumerate(padding) if not empty]
+        if not real:
+            return self
+        first, last = real[0], real[-1]
+        pieces, special = list(self.pieces), list(self.special)
+        pieces[first : last + 1] = [*pieces[first + 1 : last + 1], END]
+        special[first : last + 1] = [*special[first + 1 : last + 1], True]
+        moved = [(text, a - 1, b - 1) for text, a, b in self.whole if first < a <= last]
+        kept = [group for group in self.whole if not first <= group[1] <= last]
+        whole = sorted([*moved, (END, last, last + 1), *kept], key=lambda group: group[1])
+        return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
+
     def find(self, word: str) -> int:
         """The place of the token with this text. Its own number works too ("7"), and "it#2" is the second "it".
 
@@ -67,6 +83,14 @@ class Tokens:
         places = [i for i, label in enumerate(self.shown) if label == asked]
         if not places:  # a word of several tokens: its last token is where a decoder has read all of it
             places = [end - 1 for label, _, end in self.words if label == asked]
+        if not places:  # several words or 汉字 in a row
+            runs = [show(text) for text, _, _ in self.whole]
+            for first in range(len(runs)):
+                joined = ""
+                for last in range(first, min(first + len(asked), len(runs))):
+                    joined += runs[last]
+                    if joined == asked:
+                        places.append(self.whole[last][2] - 1)
         if not places and asked.lstrip("-").isdigit() and -len(self) <= int(asked) < len(self):
             return int(asked) % len(self)
         if not places:

@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..attention import masks
 from ..attention.attend import Call, attend
 from ..attention.steps import Steps, from_qkv
 from ..words import Problem
@@ -154,23 +155,27 @@ class Trace:
             memory_names=asked,
         )
 
-    def difference(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> float:
-        """The largest difference between the steps' output and what the fast kernel gives from the same q, k and v."""
-        part = self._part(part)
-        call = self.calls[part][self._layer(part, layer)].only([head])
+    def difference(
+        self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
+    ) -> float:
+        """The largest difference between the steps' output and what the fast kernel gives from the same q, k and v.
+
+        Of one query, or of all; a long text's are compared on 64 of them, so that no n×n matrix is made.
+        """
+        one = self.head(layer, head, part, batch)
+        if query is None and one.n > 512:
+            places = range(0, one.n, one.n // 64)
+            return max(self.difference(layer, head, place, part=part, batch=batch) for place in places)
+        rows = None if query is None else [self.place(query, part, batch)]
+        call = one.call
+        q = call.q if rows is None else call.q[:, :, rows]
+        mask = masks.dense(one.allowed(rows)[None, None])
+        bias = call.bias if call.bias is None or rows is None else call.bias.expand(1, 1, one.n, one.m)[:, :, rows]
+        sinks = None if call.sinks is None else call.sinks.reshape(1)
         with torch.no_grad():
-            kernel = attend(
-                call.q,
-                call.k,
-                call.v,
-                call.mask,
-                scale=call.scale,
-                bias=call.bias,
-                softcap=call.softcap,
-                sinks=call.sinks,
-            )
-        steps = self.steps(layer, head, part=part, batch=batch)
-        return float((kernel[batch, 0].double() - torch.from_numpy(steps.output)).abs().max())
+            kernel = attend(q, call.k, call.v, mask, scale=call.scale, bias=bias, softcap=call.softcap, sinks=sinks)
+        steps = self.steps(layer, head, query, part=part, batch=batch)
+        return float((kernel[0, 0].double() - torch.from_numpy(steps.output)).abs().max())
 
     def rotation(
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
@@ -215,7 +220,7 @@ class Trace:
         return flow.astype(np.float32)
 
     def find(
-        self, from_: int | str, to: int | str, *, part: str | None = None, batch: int = 0, most: int = 10
+        self, from_: int | str, to: int | str, *, part: str | None = None, batch: int = 0, most: int | None = 10
     ) -> list[tuple[int, int, float]]:
         """The heads that link two tokens, strongest first: (layer, head, the weight that `from_` gives `to`)."""
         part = self._part(part)
@@ -284,7 +289,7 @@ class Trace:
         if name not in self.outputs:
             raise Problem("trace.output", name=name)
         width = self.calls[part][layer].v.shape[3]
-        return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().float()
+        return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().cpu().float()
 
     def _part(self, part: str | None) -> str:
         if part is None:
