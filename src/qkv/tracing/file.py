@@ -10,13 +10,14 @@ n·d, never with n².
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Problem
+from ..words import Both, Problem
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 FORMAT = "qkv trace 1"
 Tensors = dict[str, Any]
+FLOATS = ("F16", "F32", "F64")
+DTYPES = (*FLOATS, "BOOL", "U8", "I8", "I16", "I32", "I64")
+# What a file that is no trace can lead to.
+WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def save(trace: Trace, path: Path, *, half: bool = False) -> None:
@@ -83,20 +88,117 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """(header, arrays) of a trace file, without torch."""
+    """(header, arrays) of a trace file, without torch. The header is checked before any tensor is read."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("qkv", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
+            found = header.get("format") if isinstance(header, dict) else None
+            if found != FORMAT:
+                found = str(found)[:80] if found else Both("no trace", "未知格式")
+                raise Problem("trace.file.version", file=path, found=found, known=FORMAT)
+            slices = {name: file.get_slice(name) for name in file.keys()}
+            _check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
+            arrays = {name: file.get_tensor(name) for name in slices}
+    except Problem:
+        raise
     except FileNotFoundError:
         raise Problem("trace.file.missing", file=path) from None
-    except (SafetensorError, ValueError, OSError) as error:
-        raise Problem("trace.file", file=path, error=error) from None
-    if header.get("format") != FORMAT:
-        raise Problem("trace.file.version", file=path, found=header.get("format") or "no trace", known=FORMAT)
+    except (SafetensorError, OSError, *WRONG) as error:
+        raise _unreadable(path, error) from None
     return header, arrays
+
+
+class _Wrong(ValueError):
+    """What is wrong with a header, in both languages."""
+
+    def __init__(self, english: str, chinese: str) -> None:
+        super().__init__(english)
+        self.both = Both(english, chinese)
+
+
+def _unreadable(path: Path, error: BaseException) -> Problem:
+    if isinstance(error, Problem):
+        return Problem("trace.file", file=path, error=error)
+    told = error.both if isinstance(error, _Wrong) else f"{type(error).__name__} {str(error)[:200]}"
+    return Problem("trace.file", file=path, error=told)
+
+
+def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]]) -> None:
+    """Does the header describe a trace that these tensors, (shape, dtype) by name, can hold?"""
+
+    def sure(right: object, english: str, chinese: str) -> None:
+        if not right:
+            raise _Wrong(english, chinese)
+
+    for name, (_, dtype) in told.items():
+        sure(dtype in DTYPES, f"{name} holds {dtype}", f"{name} 的数值类型是 {dtype}")
+    calls, tokens = header["calls"], header["tokens"]
+    right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross"}
+    sure(right and isinstance(tokens, dict), "its calls aren't those of a model", "其中的 calls 不是模型的调用")
+    right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
+    sure(right, "model, text or more is missing", "缺少 model、text 或 more")
+    for part, one in calls.items():
+        layers, each = one["layers"], one["each"]
+        right = type(layers) is int and 0 < layers <= len(told) // 3
+        sure(right, f"{part} has {str(layers)[:20]} layers", f"{part} 有 {str(layers)[:20]} 层")
+        right = isinstance(each, list) and len(each) in (1, layers) and all(isinstance(e, dict) for e in each)
+        sure(right, f"{part} doesn't describe its {layers} layers", f"{part} 没有说明它的 {layers} 层")
+        for e in each:
+            numbers = [e["scale"], *([] if e["softcap"] is None else [e["softcap"]])]
+            right = all(type(x) in (int, float) and math.isfinite(x) for x in numbers) and isinstance(e["mask"], list)
+            sure(right, f"{part} has a wrong scale or mask", f"{part} 的缩放或掩码有误")
+        sizes = set()
+        for i in range(layers):
+            name = f"{part}.{i}"
+            missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
+            sure(not missing, f"{', '.join(missing)} missing", f"缺少 {'、'.join(missing)}")
+            q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
+            right = all(len(shape) == 4 and min(shape) > 0 for shape in (q, k, v))
+            right = right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
+            right = right and q[0] == k[0] == v[0] and k[1] == v[1] and q[1] % k[1] == 0
+            right = right and k[2] == v[2] and q[3] == k[3]
+            sure(right, f"{name} has q {q}, k {k}, v {v}", f"{name} 的形状是 q {q}、k {k}、v {v}")
+            batch, heads, n, m = q[0], q[1], q[2], k[2]
+            sizes.add((batch, n, m))
+            for what, whole in {
+                "bias": (batch, heads, n, m),
+                "mask": (batch, heads, n, m),
+                "distances": (heads, n + m - 1),
+                "sinks": (heads,),
+            }.items():
+                shape, dtype = told.get(f"{name}.{what}", (whole, "BOOL" if what == "mask" else "F32"))
+                right = len(shape) <= len(whole) if what in ("bias", "mask") else len(shape) == len(whole)
+                right = right and all(a in (1, b) for a, b in zip(shape[::-1], whole[::-1], strict=False))
+                right = (
+                    right and (what != "distances" or shape[1] == whole[1]) and (dtype == "BOOL") == (what == "mask")
+                )
+                sure(right, f"{name}.{what} is {shape}", f"{name}.{what} 的形状是 {shape}")
+            shape, dtype = told.get(f"{name}.o", ((1, q[1] * v[3]), "F32"))
+            right = len(shape) == 2 and shape[1] == q[1] * v[3] and dtype in FLOATS
+            sure(right, f"{name}.o is {shape}", f"{name}.o 的形状是 {shape}")
+        sure(len(sizes) == 1, f"layers of {part} differ in size", f"{part} 各层的大小不同")
+        for which, length in (("queries", n), ("keys", m)):
+            items = tokens[part].get(which, tokens[part]["queries"])
+            right = isinstance(items, list) and len(items) == batch
+            sure(
+                right, f"{part} has {batch} texts but not their {which}", f"{part} 有 {batch} 条文本，{which} 与此不符"
+            )
+            for t in items:
+                right = all(isinstance(t[key], list) for key in ("pieces", "special", "ids", "whole"))
+                right = right and all(isinstance(piece, str) for piece in t["pieces"])
+                sure(right, f"{part}: {which} are no tokens", f"{part}：{which} 不是词元")
+                count = len(t["pieces"])
+                right = count == length and all(len(t[key]) <= length for key in ("special", "ids"))
+                sure(
+                    right,
+                    f"{part} has {length} {which}, {count} tokens",
+                    f"{part} 的 {which} 有 {length} 个，词元有 {count} 个",
+                )
+                for text, first, end in t["whole"]:
+                    right = isinstance(text, str) and type(first) is int and type(end) is int
+                    sure(right and 0 <= first < end <= length, f"{part}: wrong tokens", f"{part}：词元有误")
 
 
 def load(path: Path) -> Trace:
@@ -126,6 +228,7 @@ def load(path: Path) -> Trace:
             if (distances := tensors.get(f"{name}.distances")) is not None:
                 bias = _spread(distances, q.shape[2], k.shape[2])
             mask = _mask(name, told["mask"], tensors)
+            mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
             sinks = tensors.get(f"{name}.sinks")
             call = Call(q, k, v, mask, told["scale"], bias, told["softcap"], sinks, name)
             calls.setdefault(name.split(".")[0], []).append(call)
@@ -143,8 +246,8 @@ def load(path: Path) -> Trace:
         queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
         return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise Problem("trace.file", file=path, error=f"{type(error).__name__} {error}") from None
+    except WRONG as error:
+        raise _unreadable(path, error) from None
 
 
 def _plain(tokens: Any) -> dict[str, Any]:
@@ -182,7 +285,10 @@ def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
         if kind == "dense":
             made = made & masks.dense(tensors[f"{name}.mask"])
         elif kind == "band":
-            made = made & Band(*values)
+            left, right = values
+            if any(side is not None and (type(side) is not int or abs(side) >= 2**31) for side in values):
+                raise ValueError(f"band {left}, {right}")
+            made = made & Band(left, right)
         else:
             made = made & masks.padding(tensors[values[0]])
     return made
