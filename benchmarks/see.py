@@ -35,34 +35,39 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+# Not getrusage: on Linux a new process inherits the peak of the one that started it.
+HELPER = """
+from pathlib import Path
+def peak():
+    return next(int(l.split()[1]) for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmHWM")) / 1e6
+"""
 PEAK = """
-import resource, sys, torch, qkv
+import torch, qkv
 model, tokenizer = qkv.load("smollm2")
 ids = (tokenizer.encode({text!r}) * 300)[:{n}]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 with torch.no_grad():
     kept = {what}
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+print(peak() - before)
 """
 EAGER = """
-import resource, torch
-from pathlib import Path
+import torch
 from transformers import AutoModelForCausalLM
 from qkv import store
 file = Path(store.path("smollm2"))
 model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
 model.set_attn_implementation("eager")
 ids = torch.randint(1000, (1, {n}))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 with torch.no_grad():
     kept = model.model(ids, output_attentions=True, use_cache=False)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+print(peak() - before)
 """
 
 
 def gigabytes(code: str) -> float:
     """Peak memory of some lines in a process of their own, beyond what the model takes."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", HELPER + code], capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 
@@ -140,14 +145,14 @@ def main() -> list[Row]:
         Row("one head of 100,000 tokens, pooled exactly, against its SDPA forward", best, forward, "≤ 2.0", "s")
     )
     code = f"""
-import resource, torch
+import torch
 from qkv import masks
 from qkv.attention.attend import Call
 from qkv.tracing.maps import head_of
 q, k, v = (torch.randn(1, 1, {n}, 64) for _ in range(3))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 head_of(Call(q, k, v, masks.causal(), 0.125, name="decoder.0"), 0, 0).pooled(512)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6)
+print(peak() - before)
 """
     rows.append(Row("… its memory", gigabytes(code), 1.0, "≤ 1.0", "GB"))
     return rows

@@ -7,6 +7,7 @@ Face's `transformers` give the same `Trace`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -153,16 +154,17 @@ def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
 
     n = ids.shape[1]
     cache = model.new_cache(1, n)
-    heard, states = [], []
+    whole: list[Call] = []
+    states = []
     for start in range(0, n, CHUNK):
         with record() as calls:
             states.append(model.decode(ids[:, start : start + CHUNK], cache=cache))
-        heard.append(calls)
-    whole = []
-    for layer in zip(*heard, strict=True):
-        last = layer[-1]
-        q = torch.cat([call.q for call in layer], 2)
-        whole.append(Call(q, last.k, last.v, masks.causal(), last.scale, None, last.softcap, last.sinks, last.name))
+        for i, call in enumerate(calls):
+            if start == 0:  # room for all queries at once: joining chunks later would hold them twice
+                batch, heads, _, width = call.q.shape
+                whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), mask=masks.causal()))
+            whole[i].q[:, :, start : start + call.q.shape[2]] = call.q
+            whole[i] = replace(whole[i], k=call.k, v=call.v)
     return whole, torch.cat(states, 1)
 
 
