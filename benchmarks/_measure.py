@@ -3,6 +3,7 @@ is never quiet for long. What is published is the ratio."""
 
 import gc
 import json
+import math
 import platform
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ class Row:
 
     what: str
     ours: float
-    peer: float
+    peer: float  # NaN where there is none here; the note says why
     bar: str  # "≤ 1.05" or "≥ 1.15", of `ratio`
     unit: str = "ms"
     note: str = ""
@@ -58,15 +59,17 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
     """Print the table, write it as JSON, and put it into RESULTS.md in place of the section of that name."""
     lines = ["| what | ours | peer | ratio | bar | |", "|---|---|---|---|---|---|"]
     for row in rows:
-        verdict = ("holds" if row.clears else "**falls short**") + (f"; {row.note}" if row.note else "")
-        ours, peer = (f"{value:.4g} {row.unit}" for value in (row.ours, row.peer))
-        lines.append(f"| {row.what} | {ours} | {peer} | {row.ratio:.3g} | {row.bar} | {verdict} |")
+        verdict = "; ".join(filter(None, [_verdict(row), row.note]))
+        ours, peer = ("" if math.isnan(value) else f"{value:.4g} {row.unit}" for value in (row.ours, row.peer))
+        ratio = "" if math.isnan(row.ratio) else f"{row.ratio:.3g}"
+        lines.append(f"| {row.what} | {ours} | {peer} | {ratio} | {row.bar} | {verdict} |")
     table = "\n".join(lines)
     print(f"\n{title}\n\n{table}\n", flush=True)
 
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
     found = [asdict(row) | {"ratio": row.ratio, "clears": row.clears} for row in rows]
+    found = [{key: None if value != value else value for key, value in row.items()} for row in found]  # JSON has no NaN
     (folder / f"{name}.json").write_text(
         json.dumps({"machine": machine(), "rows": found}, ensure_ascii=False, indent=1)
     )
@@ -81,6 +84,12 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
     else:
         text = text.rstrip() + f"\n\n{section}\n"
     page.write_text(text, encoding="utf-8")
+
+
+def _verdict(row: Row) -> str:
+    if math.isnan(row.ratio):
+        return "not compared"
+    return "holds" if row.clears else "**falls short**"
 
 
 def machine() -> str:

@@ -1,10 +1,18 @@
-"""What looking costs, on SmolLM2 (135M): tracing, exact maps, the page, patterns; against transformers' own ways.
+"""What looking costs, on SmolLM2 (135M): tracing, exact maps, the page, patterns; against transformers' own ways and,
+where they are installed, TransformerLens and BertViz.
 
-Needs `qkv models get smollm2`. Memory is the peak of a process of its own. The last rows have no rival that can do it: the
-bar is a time or a size, and the ratio is to that.
+    python -m benchmarks.see            all of it
+    python -m benchmarks.see peers      TransformerLens and BertViz alone, a table of their own
+
+Needs `qkv models get smollm2`. Memory is the peak of a process of its own. Rows without a rival have a bar that is a time or
+a size, and the ratio is to that. The two peers are no dependency of ours: `pip install --target FOLDER transformer_lens
+bertviz` and PYTHONPATH=FOLDER are enough.
 """
 
 import gc
+import importlib.metadata
+import importlib.util
+import math
 import subprocess
 import sys
 import tempfile
@@ -50,12 +58,16 @@ with torch.no_grad():
     kept = {what}
 print(peak() - before)
 """
-EAGER = """
+THEIRS = """
 import torch
 from transformers import AutoModelForCausalLM
 from qkv import store
 file = Path(store.path("smollm2"))
 model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+"""
+EAGER = (
+    THEIRS
+    + """
 model.set_attn_implementation("eager")
 ids = torch.randint(1000, (1, {n}))
 before = peak()
@@ -63,6 +75,21 @@ with torch.no_grad():
     kept = model.model(ids, output_attentions=True, use_cache=False)
 print(peak() - before)
 """
+)
+LENS = (
+    THEIRS
+    + """
+from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+bridge = build_bridge_from_module(model, "LlamaForCausalLM", hf_config=model.config)
+ids = torch.randint(1000, (1, {n}))
+patterns = dict(names_filter=lambda name: name.endswith("hook_pattern"))
+with torch.no_grad():
+    bridge.run_with_cache(ids[:, :8], **patterns)
+    before = peak()
+    kept = bridge.run_with_cache(ids, **patterns)
+print(peak() - before)
+"""
+)
 
 
 def gigabytes(code: str) -> float:
@@ -91,11 +118,86 @@ def first_paint(file: Path) -> float:
     return best
 
 
-def main() -> list[Row]:
+def installed(package: str) -> str:
+    """Its version; nothing where it isn't here."""
+    return importlib.metadata.version(package) if importlib.util.find_spec(package) else ""
+
+
+def absent(what: str, unit: str, name: str) -> Row:
+    return Row(what, math.nan, math.nan, "≤ 1.0", unit, f"{name} is not installed")
+
+
+def lens(model: Any, ids: list[int], n: int = 512) -> list[Row]:
+    """All 270 maps of a text by TransformerLens: its bridge around transformers' model, nothing kept but the patterns."""
+    whats = (
+        f"a trace of {n:,} tokens and all 270 exact maps of it, against TransformerLens' run_with_cache",
+        f"extra memory of tracing {n:,} tokens, against TransformerLens' patterns alone",
+    )
+    version = installed("transformer_lens")
+    if not version:
+        return [absent(what, unit, "TransformerLens") for what, unit in zip(whats, ("ms", "GB"), strict=True)]
+    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+    from transformers import AutoModelForCausalLM
+
+    file = Path(str(store.path("smollm2")))
+    theirs = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+    bridge = build_bridge_from_module(theirs, "LlamaForCausalLM", hf_config=theirs.config)
+    given = torch.tensor([ids[:n]])
+
+    def ours() -> Any:
+        found = qkv.trace(model, given)
+        return [[found.map(layer, head) for head in range(9)] for layer in range(30)]
+
+    def its() -> Any:
+        return bridge.run_with_cache(given, names_filter=lambda name: name.endswith("hook_pattern"))[1]
+
+    with torch.no_grad():
+        off = abs(ours()[13][8] - its()["blocks.13.attn.hook_pattern"][0, 8].numpy()).max()
+        mine, other = race(ours, its, rounds=3, seconds=0.01)
+    used = gigabytes(PEAK.format(text=TEXT, n=n, what="qkv.trace(model, ids)")), gigabytes(LENS.format(n=n))
+    about = f"TransformerLens {version}; 13.8 differs by {off:.0e}"
+    return [
+        Row(whats[0], mine, other, "≤ 1.0", note=about),
+        Row(whats[1], *used, "≤ 1.0", "GB", f"TransformerLens {version}"),
+    ]
+
+
+def viz(model: Any, ids: list[int], n: int = 128) -> list[Row]:
+    """The page of all 270 heads by BertViz's head_view, from maps that are there already."""
+    whats = f"page of {n} tokens, all 270 heads: size, against BertViz' head_view", "… written in"
+    version = installed("bertviz")
+    if not version:
+        return [absent(what, unit, "BertViz") for what, unit in zip(whats, ("MB", "s"), strict=True)]
+    from bertviz import head_view
+
+    found = qkv.trace(model, ids[:n], name="smollm2")
+    maps = [torch.stack([torch.from_numpy(found.map(layer, head)) for head in range(9)])[None] for layer in range(30)]
+    tokens = list(found.tokens().pieces)
+    mine = its = float("inf")
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            paths = Path(folder) / "ours.html", Path(folder) / "its.html"
+            mine = min(mine, seconds(lambda: page(found, paths[0])))
+            its = min(its, seconds(lambda: paths[1].write_text(head_view(maps, tokens, html_action="return").data)))
+        sizes = [path.stat().st_size / 1e6 for path in paths]
+    note = f"BertViz {version}; its size grows with n²: 16 times this at 512 tokens"
+    return [Row(whats[0], sizes[0], sizes[1], "≤ 1.0", "MB", note), Row(whats[1], mine, its, "≤ 1.0", "s")]
+
+
+def opened() -> tuple[Any, list[int]]:
     if store.path("smollm2") is None:
         sys.exit("get the model first:  qkv models get smollm2")
     model, tokenizer = qkv.load("smollm2")
-    ids = tokenizer.encode(TEXT) * 300
+    return model, tokenizer.encode(TEXT) * 300
+
+
+def peers() -> list[Row]:
+    model, ids = opened()
+    return lens(model, ids) + viz(model, ids)
+
+
+def main() -> list[Row]:
+    model, ids = opened()
     rows = []
 
     short = torch.tensor([ids[:2048]])
@@ -159,4 +261,6 @@ print(peak() - before)
 
 
 if __name__ == "__main__":
-    publish("see", "Seeing (SmolLM2-135M)", main())
+    if sys.argv[1:] != ["peers"]:
+        publish("see", "Seeing (SmolLM2-135M)", main())
+    publish("see-peers", "Seeing, against TransformerLens and BertViz (SmolLM2-135M)", peers())

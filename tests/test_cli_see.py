@@ -72,8 +72,8 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
 def test_a_translator_shows_which_word_made_which(call):
     code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross")
     assert code == 0 and "15 Nov 2026 → 2026-11-15" in out
-    rows = [line.split() for line in out.splitlines() if re.match(r" +[-0-9⏹] ", line) and "·" in line]
-    assert [row[0] for row in rows] == [*"2026-11-15", "⏹"]
+    rows = [line.split() for line in out.splitlines() if re.match(r" +[-0-9■] ", line) and "·" in line]
+    assert [row[0] for row in rows] == [*"2026-11-15", "■"]
 
 
 def test_pictures_pages_and_traces_are_written(call, tmp_path):
@@ -193,7 +193,7 @@ def test_a_row_of_cross_attention_is_the_row_its_label_says(call):
 
     model, tokenizer = qkv.load(DATES)
     found = qkv.trace(model, "15 Nov 2026", tokenizer)
-    assert found.tokens("cross").shown == [*"2026-11-15", "⏹"]
+    assert found.tokens("cross").shown == [*"2026-11-15", "■"]
     assert found.tokens("decoder").shown[1:] == [*"2026-11-15"]
     code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross", "--layer", "1", "--head", "0", "--from", "6")
     row = next(line.split()[1:] for line in out.splitlines() if re.match(r" +6 ", line) and "·" in line)
@@ -299,3 +299,105 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     assert code == 0 and "shorten it" in err and err.count("prompt tokens") == 2  # one question too long ends nothing
     code, out, err = call("generate", "hello " * 40, "--model", run, "--most", "5")
     assert code == 2 and "fills the context of 128" in err and not out
+
+
+@pytest.fixture(scope="module")
+def bytewise(tmp_path_factory):
+    """The trace of a small model that reads bytes, as a file."""
+    import torch
+
+    from qkv import Config, Transformer
+    from qkv.text import Bytes
+    from qkv.tracing.recorder import trace
+
+    torch.manual_seed(0)
+    tokenizer = Bytes.make()
+    found = trace(Transformer(Config(vocab=tokenizer.vocab, width=32, n_layer=2, n_head=4)), "我爱北京 ok", tokenizer)
+    file = tmp_path_factory.mktemp("bytes") / "bytes.safetensors"
+    found.save(file)
+    return str(file)
+
+
+def rows_of(out):
+    """The map's rows: label and cells."""
+    lines = [line[2:].split() for line in out.splitlines() if re.match(r"[▸ ] +\S+ +(\.\d\d|1\.0|·)", line)]
+    return {line[0]: line[1:] for line in lines}
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_parts_of_characters_are_joined(call, bytewise, lang):
+    code, out, err = call("see", "--trace", bytewise, "--from", "京", "--to", "我", "--lang", lang)
+    assert code == 0 and "<E" not in out, err
+    rows = rows_of(out)
+    assert list(rows) == ["我", "爱", "北", "京", "␣", "o", "k"] and all(len(cells) == 7 for cells in rows.values())
+    assert "▸" in next(line for line in out.splitlines() if re.match(r"[▸ ] +京 ", line))
+    layer, head, weight = re.search(r"(\d)\.(\d) +(0\.\d\d)", out).groups()
+    table = Trace.load(bytewise).map(int(layer), int(head))
+    assert float(weight) == pytest.approx(table[9:12, :3].sum(1).mean(), abs=0.006)
+    assert rows["京"][0] == weight[1:]
+    assert "京₃" in out and "--tokens" in out  # the steps are those of its last token
+
+
+def test_tokens_as_they_are(call, bytewise):
+    code, out, _ = call("see", "--trace", bytewise, "--tokens", "--from", "京", "--to", "我")
+    rows = rows_of(out)
+    assert code == 0 and list(rows)[:4] == ["我₁", "我₂", "我₃", "爱₁"] and len(rows) == 15
+    assert "joined" not in out
+    with pytest.raises(SystemExit) as left:
+        call("see", "--trace", bytewise, "--tokens", "--words")
+    assert left.value.code == 2
+
+
+def test_words_have_a_mark_too(call, bytewise):
+    code, out, _ = call("see", "--trace", bytewise, "--words", "--from", "ok", "--to", "我")
+    assert code == 0 and list(rows_of(out)) == ["我", "爱", "北", "京", "ok"] and re.search("^▸ ok", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("most", "cut"), [(3, True), (10, True), (11, False)])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_that_was_cut_is_said(call, most, cut, beam):
+    date = ("translate", "15 Nov 2026", "--model", DATES, "--most", str(most), "--beam", str(beam))
+    code, out, err = call(*date)
+    assert code == 0 and out.strip() == "2026-11-15"[:most]
+    assert (f"1 cut after {most} tokens" in err and "--most" in err) == cut == bool(err)
+    _, _, err = call(*date, "--lang", "zh")
+    assert (f"{most} 个词元处截断" in err) == cut
+
+
+def test_a_translation_that_was_cut_is_said_with_its_map(call, monkeypatch, tmp_path):
+    date = ("see", "15 Nov 2026", "--model", DATES, "--cross")
+    assert "cut" not in call(*date)[1]
+    monkeypatch.setattr("qkv.tracing.recorder.MOST", 4)
+    kept = str(tmp_path / "a.safetensors")
+    for out in (call(*date, "--save", kept)[1], call("see", "--trace", kept, "--cross", "--lang", "en")[1]):
+        assert "after 4 tokens" in out and "■" not in out and list(rows_of(out))[-1] == "…"
+    assert "4 个词元" in call(*date, "--lang", "zh")[1]
+
+
+def test_layers_that_did_not_fit_into_the_page_are_named(call, monkeypatch, tmp_path):
+    from qkv.draw import page
+
+    whole = (TRACES / "cat-smollm2.safetensors", "-o", tmp_path / "a.html")
+    code, out, _ = call("see", "--trace", *map(str, whole), "--layer", "2", "--head", "1")
+    assert code == 0 and "overview" not in out
+    size = (tmp_path / "a.html").stat().st_size
+    monkeypatch.setitem(page.html.__kwdefaults__, "limit", size // 2)
+    code, out, _ = call("see", "--trace", *map(str, whole), "--layer", "2", "--head", "1")
+    told = re.search(r"of the 30 decoder layers in full: ([\d, ]+)\.", out)
+    assert code == 0 and told and "asked for" not in out
+    header = json.loads(re.search('id="qkv-header">(.*?)</script>', (tmp_path / "a.html").read_text("utf-8"))[1])
+    kept = [i for i, layer in enumerate(header["parts"][0]["layers"]) if layer["q"] is not None]
+    assert [int(i) for i in told[1].split(",")] == kept and 2 in kept and len(kept) < 30
+    monkeypatch.setitem(page.html.__kwdefaults__, "limit", 1)
+    code, out, _ = call("see", "--trace", *map(str, whole), "--layer", "2", "--head", "1", "--lang", "zh")
+    assert code == 0 and "第 2 层放不进网页" in out and "任何一层" in out
+
+
+def test_the_page_opens_at_the_head_that_the_terminal_shows(call, tmp_path):
+    for more in (["--layer", "1", "--head", "2"], ["--cross"], ["--from", "N", "--to", "v"]):
+        code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "-o", str(tmp_path / "a.html"), *more)
+        part, layer, head = re.search(r"^(\w+)\S* layer (\d), head (\d)", out, re.MULTILINE).groups()
+        header = json.loads(re.search('id="qkv-header">(.*?)</script>', (tmp_path / "a.html").read_text("utf-8"))[1])
+        first = header["first"]
+        assert code == 0 and (first["part"], first["layer"], first["head"]) == (part, int(layer), int(head))
+    assert (first["query"], first["key"]) == (3, 5)  # N and v

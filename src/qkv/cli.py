@@ -9,7 +9,10 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from . import __version__, words
 from .words import both
@@ -35,6 +38,16 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "qkv masks causal window:3 --n 12",
         "draw who may look at whom",
         "画出谁可以看谁",
+    ),
+    "check": (
+        "qkv check mymodel.py:MultiHeadAttention",
+        "name the mistake in attention you wrote",
+        "指出你写的注意力里的错误",
+    ),
+    "learn": (
+        "qkv learn",
+        "graded exercises, from q·k by hand to a GPT that trains",
+        "带评分的练习，从手算 q·k 到能训练的 GPT",
     ),
     "train": (
         "qkv train lm --text mybook.txt",
@@ -71,6 +84,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "real models by name: what can be had, and what is inside",
         "按名字取真实的模型，看它的结构",
     ),
+    "lab": (
+        "qkv lab scaling",
+        "measured experiments: scaling, complexity, memory, distance, heads, …",
+        "测量实验：缩放、复杂度、内存、距离、头数……",
+    ),
     "data": (
         "qkv data get shakespeare",
         "data sets by name, and text into tokens",
@@ -83,6 +101,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
     _print_unicode()
     _teach_argparse()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", words.Notice)
+        warnings.showwarning = partial(_notice, warnings.showwarning)
+        return _main(arguments)
+
+
+def _notice(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
+    """What a user should know is said in a sentence of their language; other warnings come as Python shows them."""
+    if isinstance(message, words.Notice):
+        _complain(message.say())
+    else:
+        otherwise(message, *where, **more)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     try:
         code = _run(_with_language(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()  # so that a full disk or a reader that left shows here, not after the last line

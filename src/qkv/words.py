@@ -7,6 +7,7 @@ Each key holds the pair (English, 中文); `say(key, lang, **values)` fills it i
 """
 
 import difflib
+import errno
 import os
 import re
 from collections.abc import Iterable
@@ -72,9 +73,16 @@ def say(key: str, lang: str | None = None, /, **values: object) -> str:
     def shown(value: object) -> object:
         if isinstance(value, Problem):
             return value.say(LANGUAGES[spoken])
-        return value[spoken] if isinstance(value, Both) else f"{value:.4g}" if isinstance(value, float) else value
+        return value[spoken] if isinstance(value, Both) else _Short(value) if isinstance(value, float) else value
 
     return SENTENCES[key][spoken].format(**{name: shown(value) for name, value in values.items()})
+
+
+class _Short(float):
+    """A number as a person reads it, unless the sentence says how many digits it wants."""
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec or ".4g")
 
 
 def both(english: str, chinese: str, lang: str | None = None) -> str:
@@ -96,6 +104,35 @@ class Problem(ValueError):
     def __reduce__(self) -> Any:
         """Made anew from its key: processes that train together send each other their problems."""
         return partial(type(self), self.key, **self.values), ()
+
+    def say(self, lang: str | None = None) -> str:
+        """The same in that language."""
+        return say(self.key, lang, **self.values)
+
+
+def quoted(reason: object) -> "Both | Problem":
+    """Why something failed, in the words of another library or of the system: in Chinese marked as quoted.
+
+    >>> quoted(KeyError("n_embd")).chinese, quoted(Both("cut", "不完整")).chinese
+    ("原文“KeyError: 'n_embd'”", '不完整')
+    """
+    if isinstance(reason, Both | Problem):
+        return reason
+    if isinstance(reason, OSError) and reason.errno is not None:
+        said, key = reason.strerror or str(reason), f"os.{errno.errorcode.get(reason.errno)}"
+        return Both(said, SENTENCES[key][1] if key in SENTENCES else f"系统原文“{said}”")
+    said = str(reason).strip().split("\n")[0][:200]
+    if isinstance(reason, Exception) and (not said or not isinstance(reason, ValueError | OSError)):
+        said = f"{type(reason).__name__}: {said}"  # a KeyError's words alone are only the key
+    return Both(said, f"原文“{said}”")
+
+
+class Notice(UserWarning):
+    """Something a user should know although the work goes on: a warning, told in both languages like a Problem."""
+
+    def __init__(self, key: str, /, **values: Any) -> None:
+        super().__init__(say(key, "en", **values))
+        self.key, self.values = key, values
 
     def say(self, lang: str | None = None) -> str:
         """The same in that language."""

@@ -15,8 +15,9 @@ import torch
 from qkv import Config, Transformer, masks
 from qkv.attention.attend import Call
 from qkv.draw import carry as carrying
-from qkv.draw.carry import _plain, carry, pack, survey
+from qkv.draw.carry import carry, pack
 from qkv.draw.page import LIMIT, html, notebook_html, page
+from qkv.draw.survey import plain, survey
 from qkv.tracing.maps import head_of
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
@@ -201,7 +202,7 @@ def test_float16_is_left_where_it_is_not_exact_enough():
     told = [carry(found, LIMIT).header for found in (fine, rough)]
     assert [one["parts"][0]["layers"][0]["q"]["dtype"] for one in told] == ["f2", "f4"]
     assert told[0]["precision"]["dtype"] == "float16" and float(told[0]["precision"]["error"]) >= 1e-6
-    halved = _plain(fine.calls["decoder"][0])
+    halved = plain(fine.calls["decoder"][0])
     off = (
         (
             halved.weights()

@@ -1,12 +1,17 @@
 """Figures: the pixels' values are the weights, labels are the tokens, files are what their names say."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
 from qkv import Config, Transformer
 from qkv.draw import plots
+from qkv.text import Bytes
 from qkv.tracing.recorder import trace
+from qkv.tracing.view import view
+from qkv.words import Notice
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +72,37 @@ def test_other_figures_keep_their_fonts():
     assert list(mpl.rcParams["font.family"]) == before
     if plots.cjk_font() is not None:
         assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == plots.cjk_font()
+
+
+def test_parts_of_characters_are_joined_and_special_tokens_grey(tmp_path):
+    torch.manual_seed(0)
+    tokenizer = Bytes.make(["bos"])
+    model = Transformer(Config(vocab=tokenizer.vocab, width=24, n_layer=2, n_head=4))
+    found = trace(model, [[tokenizer.bos, *tokenizer.encode("我爱cats")]], tokenizer, name="bytes")
+    for axes in (
+        plots.head(found, 1, 2).axes[0],
+        plots.layer(found, 1).axes[2],
+        plots.growth([found], 1, 2).axes[0],
+    ):
+        np.testing.assert_array_equal(image_of(axes), view(found, 1, 2).weights)
+        for labels in (axes.get_yticklabels(), axes.get_xticklabels()):
+            assert [t.get_text() for t in labels] == ["[BOS]", "我", "爱", *"cats"]
+            assert [t.get_color() for t in labels] == [plots.GREY, *["black"] * 6]
+    names = [t.get_text() for t in plots.head(found, 1, 2, by="words").axes[0].get_yticklabels()]
+    assert names == ["[BOS]", "我", "爱", "cats"]
+    axes = plots.head(found, 1, 2, by="tokens").axes[0]
+    np.testing.assert_array_equal(image_of(axes), found.map(1, 2))
+
+
+def test_figures_speak_the_language_asked_for(found):
+    assert plots.head(found, 1, 4, lang="zh").axes[0].get_title(loc="left") == "small · 解码器 1.4"
+    assert plots.layer(found, 1, lang="zh").get_suptitle() == "small · 解码器 · 第 1 层"
+
+
+def test_a_missing_font_is_said_once_and_in_both_languages(monkeypatch, tmp_path):
+    monkeypatch.setattr(plots, "cjk_font", lambda: None)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        plots.heatmap(np.eye(1), ["我"], path=tmp_path / "a.png")
+    assert [type(warning.message) for warning in told] == [Notice]  # and none of matplotlib's about each letter
+    assert "方框" in told[0].message.say("zh") and "qkv[fonts]" in told[0].message.say("zh")

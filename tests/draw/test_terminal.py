@@ -67,3 +67,21 @@ def test_stronger_weights_are_darker():
 
     brightness = [sum(_ink(w)) for w in np.linspace(0, 1, 50)]
     assert brightness == sorted(brightness, reverse=True) and brightness[0] - brightness[-1] > 500
+
+
+@pytest.mark.parametrize("colour", ["none", "256", "true"])
+def test_special_tokens_are_dimmed_and_stay_in_their_columns(colour):
+    dim = re.compile(r"\x1b\[2m(.*?)\x1b\[0m")
+    words = ["[CLS]", "cat", "</s>"]
+    plainly = heatmap(WEIGHTS, words, words, colour=colour, columns=80)
+    shown = heatmap(
+        WEIGHTS, words, words, special=([True, False, True], [True, False, True]), colour=colour, columns=80
+    )
+    assert plain.sub("", shown) == plain.sub("", plainly)
+    rows, header = [line for line in shown.splitlines() if "[48;" in line], shown.splitlines()[:5]
+    if colour == "none":
+        assert not dim.search(shown)
+    else:
+        assert [dim.findall(row.split("\x1b[48;")[0]) for row in rows] == [["[CLS]"], [], [" </s>"]]
+        assert "".join(c.strip() for line in header for c in dim.findall(line)[:1]) == "[CLS]"
+        assert not any(dim.search(line) for line in plainly.splitlines())

@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, processors
 from qkv import masks
 from qkv.attention.rules import Band, Dense
 from qkv.text.tokenizer import Characters
-from qkv.tracing import registry
+from qkv.tracing import recorder, registry
 from qkv.tracing.recorder import trace
 from qkv.tracing.trace import Trace
 from tests.tracing.families import FAMILIES, LLAMA, TRANSLATORS, made
@@ -108,6 +108,42 @@ def test_masks_are_kept_as_rules(family, padded):
     if name in ("mistral", "gemma2", "gemma3", "gpt-oss"):
         windows = [call.mask.terms()[0] == Band(3, 0) for call in found.calls["decoder"]]
         assert windows == ([True] * 3 if name == "mistral" else [True, False, True])
+
+
+def test_a_long_text_in_chunks_is_the_whole_text(family, monkeypatch):
+    name, model = family
+    given = inputs(name, "none")
+    whole = trace(model, given, logits=True)
+    before = state(model)
+    monkeypatch.setattr(recorder, "CHUNK", 4)
+    sizes = []
+    hook = model.get_input_embeddings().register_forward_pre_hook(lambda m, given: sizes.append(given[0].shape[-1]))
+    chunks = trace(model, given, logits=True)
+    hook.remove()
+    assert state(model) == before and (name in TRANSLATORS or whole.parts == chunks.parts)
+    if whole.parts != ["decoder"]:
+        assert not {3, 4} & set(sizes)  # an encoder has to see it whole
+        return
+    assert sizes == [3, 4, 4]
+    torch.testing.assert_close(chunks.more["logits"], whole.more["logits"], rtol=1e-4, atol=1e-4)
+    assert chunks.outputs.keys() == whole.outputs.keys()
+    for layer, (a, b) in enumerate(zip(whole.calls["decoder"], chunks.calls["decoder"], strict=True)):
+        assert a.mask == b.mask and a.name == b.name
+        for head in range(whole.n_head()):
+            np.testing.assert_allclose(chunks.map(layer, head), whole.map(layer, head), atol=1e-5, rtol=0)
+
+
+def test_a_long_text_is_traced_at_once_where_its_mask_is_no_rule_of_distances(monkeypatch):
+    torch.manual_seed(0)
+    config = LLAMA | dict(hidden_size=48, head_dim=8, intermediate_size_mlp=48, attention_chunk_size=4)
+    config |= dict(num_local_experts=2, num_experts_per_tok=1, interleave_moe_layer_step=100)
+    model = transformers.Llama4ForCausalLM(transformers.Llama4TextConfig(**config)).eval()
+    whole = trace(model, ROWS[0])
+    monkeypatch.setattr(recorder, "CHUNK", 4)
+    again = trace(model, ROWS[0])
+    for layer in range(3):
+        assert again.calls["decoder"][layer].mask == whole.calls["decoder"][layer].mask
+        np.testing.assert_array_equal(again.map(layer, 1), whole.map(layer, 1))
 
 
 def test_contributions_of_all_heads_are_what_the_projection_gives(family):

@@ -12,10 +12,11 @@ from qkv.text import Bytes, Characters
 from qkv.tracing import conllu, recorder
 from qkv.tracing.conllu import Sentence, parse, shipped
 from qkv.tracing.recorder import trace
-from qkv.tracing.syntax import align, syntax
+from qkv.tracing.syntax import _looks, align, syntax
 from qkv.tracing.tokens import Tokens, read
 from qkv.tracing.trace import Trace
 from qkv.words import Problem
+from tests.tracing.elsewhere import Elsewhere
 
 
 def row(i, form, head=0, relation="root", misc="_"):
@@ -382,3 +383,14 @@ def test_sentences_may_be_given_as_they_are():
     assert syntax(model, Bytes.make(), [one], least=1).sentences == 1
     with pytest.raises(ValueError):
         syntax(model, Bytes.make(), [])
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_all_is_computed_where_the_model_is(kind):
+    torch.manual_seed(0)
+    model = Transformer(Config(kind=kind, vocab=30, width=32, n_layer=2, n_head=4))
+    told, groups = trace(model, [3, 1, 4, 1, 5, 9, 2, 6]), [[0, 1], [2], [], [4, 5, 6]]
+    with Elsewhere():
+        found = _looks(told, groups)
+    for mine, true in zip(found, _looks(told, groups), strict=True):
+        np.testing.assert_array_equal(mine, true)

@@ -39,3 +39,45 @@ def test_a_word_that_comes_twice_is_asked_about():
 
 def test_spaces_and_line_ends_are_seen():
     assert [show(p) for p in (" a", "\n", "\t", "   ")] == ["a", "⏎", "⇥", "␣␣␣"]
+
+
+def test_what_shows_nothing_by_itself_is_shown_by_its_number():
+    tokens = Tokens(("👨", "\u200d", "👩", " \u0301"))
+    assert tokens.shown == ["👨", "U+200D", "👩", "U+0301"]
+    assert tokens.find("👨\u200d👩") == 2
+
+
+def test_parts_of_one_character_are_numbered():
+    tokens = read(Bytes.make(), Bytes.make().encode("a我"))
+    assert tokens.numbered == ["a", "我₁", "我₂", "我₃"] and tokens.shown[1:] == ["<E6>", "<88>", "<91>"]
+
+
+def test_a_tokenizer_of_transformers_is_read_once_and_again_when_it_changed(monkeypatch):
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
+    made = []
+    monkeypatch.setattr("qkv.text.tokenizer.Tokenizer.__init__", _counting(made))
+    theirs = PreTrainedTokenizerFast(tokenizer_object=Bytes.make().library)
+    made.clear()
+    assert read(theirs, [97, 230, 136, 145]).numbered == ["a", "我₁", "我₂", "我₃"]
+    assert len(made) == 1
+    read(theirs, [98])
+    assert len(made) == 1
+    theirs.add_tokens([AddedToken("我们")])
+    assert read(theirs, [97, 256]).shown == ["a", "我们"] and len(made) == 2
+    theirs.add_special_tokens({"eos_token": "[END]"})
+    tokens = read(theirs, [97, 257])
+    assert tokens.shown == ["a", "[END]"] and tokens.special == (False, True)
+
+
+def _counting(made):
+    from qkv.text.tokenizer import Tokenizer
+
+    original = Tokenizer.__init__
+
+    def init(self, *arguments, **options):
+        made.append(self)
+        original(self, *arguments, **options)
+
+    return init

@@ -2,14 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import grid
-from ..words import Problem, both, language, one_of, say
+from ..words import Problem, all_of, both, language, one_of, say
 from .opening import model_arguments, open_model
 from .progress import bar
 
@@ -43,7 +43,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--head", type=int, metavar="H", help=both("from 0", "头，从 0 开始"))
     add("--part", choices=["encoder", "decoder", "cross"], help=both("which part of an encoder-decoder", "哪一部分"))
     add("--cross", action="store_true", help=both("the same as --part cross", "等于 --part cross"))
-    add("--words", action="store_true", help=both("join tokens to words", "把词元合并成词"))
+    joined = parser.add_mutually_exclusive_group()
+    joined.add_argument("--words", action="store_true", help=both("join tokens to words", "把词元合并成词"))
+    joined.add_argument(
+        "--tokens",
+        action="store_true",
+        help=both("every token as it is, also those that are part of a character", "逐个显示词元，包括只是半个字的"),
+    )
     add(
         "-o", "--out", type=Path, metavar="PAGE.html", help=both("write a page with every head", "写成网页，包含所有头")
     )
@@ -67,6 +73,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Trace, then show, draw and write what was asked for."""
+    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
+        if file is not None and file.suffix.lower() not in endings:
+            raise Problem("see.suffix", file=file, endings=one_of(endings))
     if options.watch:
         _watch(options)
         return
@@ -74,9 +83,6 @@ def run(options: argparse.Namespace) -> None:
         _syntax(options)
         return
     model = tokenizer = None
-    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
-        if file is not None and file.suffix.lower() not in endings:
-            raise Problem("see.suffix", file=file, endings=one_of(endings))
     if options.demo:
         for place, found in demos():
             print(say("see.demo", name=place.stem, model=found.model, text=found.text))
@@ -94,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     for word, side in ((options.from_, False), (options.to, True)):
         if word is not None:
             found.place(word, part, keys=side)  # refuses a word that isn't there
-    _tell(found, part)
+    _tell(options, found, part)
     layer, head = _choose(options, found, part)
     _show(options, found, part, layer, head)
     if options.patterns:
@@ -107,15 +113,45 @@ def run(options: argparse.Namespace) -> None:
     if options.png is not None:
         from ..draw import plots
 
-        plots.head(found, layer, head, words=options.words, part=part, path=options.png)
+        plots.head(found, layer, head, by=_by(options), part=part, path=options.png)
         print(say("see.saved", path=options.png))
     if options.out is not None:
         from ..draw.page import page
 
         focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
+        whole: dict[str, list[int]] = {}
         with bar(both("writing the page", "正在写网页")) as progress:
-            page(found, options.out, focus=focus, layers=[layer], progress=progress)
+            page(
+                found,
+                options.out,
+                focus=focus,
+                layers=[layer],
+                progress=progress,
+                told=whole.update,
+                first=(part, layer, head),
+            )
         print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
+        _carried(found, whole, part, layer if options.layer is not None else None)
+
+
+def _carried(found: Any, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
+    """Where not every layer fitted into the page: which did, and what became of the one that was asked for."""
+    if asked is not None and asked not in whole[part]:
+        print(say("see.page.asked", layer=asked, part=say(f"trace.part.{part}")))
+    for name in found.parts:
+        layers = found.n_layer(name)
+        if len(whole[name]) < layers:
+            key = "see.page.some" if whole[name] else "see.page.none"
+            print(
+                say(
+                    key, part=say(f"trace.part.{name}"), whole=all_of(whole[name]) if whole[name] else "", layers=layers
+                )
+            )
+
+
+def _by(options: argparse.Namespace) -> str:
+    """What rows and columns stand for."""
+    return "words" if options.words else "tokens" if options.tokens else "characters"
 
 
 CAT = "The cat sat on the mat because it was tired"
@@ -213,56 +249,67 @@ def _main_part(found: Any) -> str:
     return found.parts[0]
 
 
-def _tell(found: Any, part: str) -> None:
-    queries, keys = len(found.tokens(part)), len(found.tokens(part, keys=True))
-    sizes = f"{queries}" if queries == keys else f"{queries} × {keys}"
-    print(
-        say(
-            "see.what", model=found.model, part=part, layers=found.n_layer(part), heads=found.n_head(part), tokens=sizes
-        )
-    )
+def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
+    sides = [found.tokens(part, keys=side) for side in (False, True)]
+    heads = dict(layers=found.n_layer(part), heads=found.n_head(part))
+    print(say("see.what", model=found.model, part=say(f"trace.part.{part}"), **heads, tokens=_sizes(map(len, sides))))
+    joined = [len(side.groups()) for side in sides]
+    if _by(options) == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
+        print(say("see.joined", groups=_sizes(joined)))
     if part == "cross":
-        source, target = (found.tokens("cross", keys=side) for side in (True, False))
-        print(f"  {_joined(source)} → {_joined(target)}")
+        print(f"  {_joined(sides[1])} → {_joined(sides[0])}")
+        if most := found.more.get("cut"):
+            print(say("see.cut", most=most))
+
+
+def _sizes(sides: Iterable[int]) -> str:
+    queries, keys = sides
+    return f"{queries}" if queries == keys else f"{queries} × {keys}"
 
 
 def _joined(tokens: Any) -> str:
     """The text again, without its special tokens."""
-    return "".join(p for p, special in zip(tokens.pieces, tokens.special, strict=True) if not special).strip()
+    return "".join(text for text, first, end in tokens.whole if not any(tokens.special[first:end])).strip()
 
 
 def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, int]:
     """The head to show: the one named, else the one that links --from and --to best, else the most telling one."""
+    from ..tracing.view import links
+
     linked = options.from_ is not None and options.to is not None
     if linked:
-        ranked = found.find(options.from_, options.to, part=part, most=5)
+        ranked = links(found, options.from_, options.to, _by(options), part=part)
         print("\n" + say("see.links", one=options.from_, other=options.to))
-        for layer, head, weight in ranked:
+        for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
     layers = range(found.n_layer(part)) if options.layer is None else [options.layer]
     heads = range(found.n_head(part)) if options.head is None else [options.head]
     found.head(layers[0], heads[0], part)  # refuses what isn't there
     if linked:
-        every = found.find(options.from_, options.to, part=part, most=None)
-        return next((layer, head) for layer, head, _ in every if layer in layers and head in heads)
-    return telling(found, part, layers, heads)
+        return next((layer, head) for layer, head, _ in ranked if layer in layers and head in heads)
+    return telling(found, part, layers, heads, _by(options))
 
 
-def telling(found: Any, part: str, layers: Sequence[int], heads: Sequence[int]) -> tuple[int, int]:
+def telling(
+    found: Any, part: str, layers: Sequence[int], heads: Sequence[int], by: str = "characters"
+) -> tuple[int, int]:
     """The head with the strongest link that is neither to itself, to its neighbour, nor to the first token.
 
     In a cross part, where there are no such places, the head whose words look most sharply at words.
     """
+    from ..tracing.view import view
+
     best, chosen = -1.0, (layers[0], heads[0])
     if len(layers) == len(heads) == 1:
         return layers[0], heads[0]
+    long = max(len(found.tokens(part, keys=side)) for side in (False, True)) > 1024
     for layer in layers:
         for head in heads:
-            bins = None if max(len(found.tokens(part)), len(found.tokens(part, keys=True))) <= 1024 else 256
-            table = found.map(layer, head, bins=bins, part=part)
+            seen = None if long else view(found, layer, head, by, part=part)
+            table = found.map(layer, head, bins=256, part=part) if seen is None else seen.weights
             if part == "cross":  # by how sharply words look at words, not at the end of the text
-                sides = [~np.array(found.tokens(part, keys=side).special) for side in (False, True)]
-                score = float(table[sides[0]][:, sides[1]].max(-1).mean()) if bins is None else float(table.max())
+                words = table if seen is None else table[~np.array(seen.special[0])][:, ~np.array(seen.special[1])]
+                score = float(words.max()) if seen is None else float(words.max(-1, initial=0).mean())
             else:
                 i, j = np.indices(table.shape)
                 score = float(np.where((np.abs(i - j) > 1) & (j > 0), table, 0).max())
@@ -273,40 +320,56 @@ def telling(found: Any, part: str, layers: Sequence[int], heads: Sequence[int]) 
 
 def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: int) -> None:
     from ..draw import terminal
+    from ..tracing.view import stand, view
 
     asking, asked = found.tokens(part), found.tokens(part, keys=True)
-    print("\n" + say("see.head.cross" if part == "cross" else "see.head", layer=layer, head=head, part=part))
-    if max(len(asking), len(asked)) > MOST_SHOWN:
+    print(
+        "\n"
+        + say(
+            "see.head.cross" if part == "cross" else "see.head", layer=layer, head=head, part=say(f"trace.part.{part}")
+        )
+    )
+    if max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN:
         table = found.map(layer, head, bins=MOST_SHOWN, part=part)
         each = -(-len(asking) // MOST_SHOWN), -(-len(asked) // MOST_SHOWN)
         print(say("see.pooled", rows=each[0], cols=each[1]))
         scale = max(float(table.max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
         print(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
-    elif options.words:
-        names = [[word for word, _, _ in side.words] for side in (asking, asked)]
-        print(terminal.heatmap(found.map(layer, head, words=True, part=part), *names))
     else:
         mark = None
         if options.from_ is not None and options.to is not None:
-            mark = found.place(options.from_, part), found.place(options.to, part, keys=True)
-        allowed = found.head(layer, head, part).allowed().numpy()
-        table = found.map(layer, head, part=part)
-        print(terminal.heatmap(table, asking.shown, asked.shown, allowed=allowed, mark=mark))
+            mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
+        print(_map(view(found, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
-        print("\n" + _row(found, part, layer, head, options.from_))
+        print("\n" + _row(options, found, part, layer, head, options.from_))
 
 
-def _row(found: Any, part: str, layer: int, head: int, word: str) -> str:
-    """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v."""
-    steps = found.steps(layer, head, query=word, part=part)
-    asked = found.tokens(part, keys=True).shown
+def _map(seen: Any, mark: tuple[int, int] | None = None) -> str:
+    from ..draw import terminal
+
+    return terminal.heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+
+
+def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, asked_for: str) -> str:
+    """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
+
+    q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
+    """
+    from ..tracing.view import stand
+
+    asking, asked = found.tokens(part), found.tokens(part, keys=True).numbered
+    _, (name, first, end) = stand(asking, asked_for, _by(options))
+    place = asking.find(asked_for)
+    word = asked_for if end - first == 1 else asking.numbered[place]
+    steps = found.steps(layer, head, query=place, part=part)
     columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
     order = np.argsort(-steps.weights[0])[:12]
     table = np.stack(columns, 1)[order]
     titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
     titles += [both("masked", "掩码后"), both("weight", "权重")]
-    lines = _turned(found, part, layer, head, word)
+    lines = [] if end - first == 1 else [say("see.row.part", word=name, n=end - first, last=word), ""]
+    lines += _turned(found, part, layer, head, word, place)
     lines.append(say("see.row", word=word, layer=layer, head=head, d=steps.q.shape[-1]))
     lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
     rest = len(asked) - len(order)
@@ -314,20 +377,19 @@ def _row(found: Any, part: str, layer: int, head: int, word: str) -> str:
         lines.append("  " + say("see.row.rest", n=rest, sum=float(1 - steps.weights[0][order].sum())))
     lines.append(say("see.row.output"))
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
-    lines.append(say("see.row.same", difference=f"{found.difference(layer, head, query=word, part=part):.0e}"))
+    lines.append(say("see.row.same", difference=f"{found.difference(layer, head, query=place, part=part):.0e}"))
     return "\n".join(lines)
 
 
-def _turned(found: Any, part: str, layer: int, head: int, word: str) -> list[str]:
+def _turned(found: Any, part: str, layer: int, head: int, word: str, place: int) -> list[str]:
     """How q was turned by its position, on its first pairs and its last."""
-    pairs = found.rotation(layer, head, word, part=part)
+    pairs = found.rotation(layer, head, place, part=part)
     if pairs is None:
         return []
     shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
     half = len(pairs)
     labels = [f"q{i}, q{i + half}" for i in shown]
     titles = [both("angle", "角度"), both("before", "旋转前"), "", both("after", "旋转后"), ""]
-    place = found.place(word, part)
     table = grid.numbers(pairs[shown], labels, titles).split("\n")
     return [say("see.turned", word=word, place=place, pairs=half), *("  " + line for line in table), ""]
 
@@ -363,8 +425,8 @@ def _syntax(options: argparse.Namespace) -> None:
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("see.watch.model")
-    from ..draw import terminal
     from ..tracing.trace import Trace
+    from ..tracing.view import stand, view
 
     files = sorted((Path(options.model) / "watch").glob("*.safetensors"))
     if not files:
@@ -372,7 +434,7 @@ def _watch(options: argparse.Namespace) -> None:
     traces = [Trace.load(file) for file in files]
     last = traces[-1]
     part = "cross" if options.cross else options.part or _main_part(last)
-    _tell(last, part)
+    _tell(options, last, part)
     layer, head = _choose(options, last, part)
     print("\n" + say("see.watch", layer=layer, head=head, n=len(files)))
     linked = options.from_ is not None and options.to is not None
@@ -380,14 +442,18 @@ def _watch(options: argparse.Namespace) -> None:
     for number, found in enumerate(traces):
         step = found.more.get("step", files[number].stem)
         if linked:
-            weight = float(found.row(layer, head, options.from_, part=part)[found.place(options.to, part, keys=True)])
+            seen = view(found, layer, head, _by(options), part=part)
+            at = [
+                stand(found.tokens(part, keys=side), word, _by(options))[0]
+                for word, side in ((options.from_, False), (options.to, True))
+            ]
+            weight = float(seen.weights[at[0], at[1]])
             print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
-        elif number in shown and len(found.tokens(part)) <= MOST_SHOWN:
+        elif number in shown and len(found.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + both(f"step {step}", f"第 {step} 步"))
-            asking, asked = found.tokens(part).shown, found.tokens(part, keys=True).shown
-            print(terminal.heatmap(found.map(layer, head, part=part), asking, asked))
+            print(_map(view(found, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 
-        plots.growth(traces, layer, head, part=part, lang=language(), path=options.png)
+        plots.growth(traces, layer, head, by=_by(options), part=part, lang=language(), path=options.png)
         print(say("see.saved", path=options.png))

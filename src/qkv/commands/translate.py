@@ -1,9 +1,10 @@
 """qkv translate: translate with a trained encoder-decoder."""
 
 import argparse
+import sys
 from pathlib import Path
 
-from ..words import both, say
+from ..words import Problem, both, say
 from .opening import model_arguments, need_text, open_model
 
 EXAMPLES = [
@@ -48,9 +49,17 @@ def run(options: argparse.Namespace) -> None:
             line for text in given for line in text.splitlines() if line.strip()
         ]  # a model takes a sentence at a time
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
-    from ..model.generate import translate
+    from ..model.generate import source_ids, translate_ids
 
-    for text, said in zip(
-        texts, translate(model, tokenizer, texts, width=options.beam, most=options.most), strict=True
-    ):
+    if tokenizer.eos is None:
+        raise Problem("generation.source.eos")
+    most = min(options.most, model.config.context) if model.config.position == "learned" else options.most
+    sources = [source_ids(tokenizer, text) for text in texts]
+    cut = 0
+    for text, ids in zip(texts, translate_ids(model, tokenizer, sources, width=options.beam, most=most), strict=True):
+        said = tokenizer.decode(ids)
         print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")
+        cut += len(ids) >= most  # one that ended by itself is shorter: its end took the last place
+    if cut:
+        longer = "" if most == options.most else say("translate.cut.context", context=most)
+        print(say("translate.cut", n=cut, most=most, longer=longer or say("translate.cut.most")), file=sys.stderr)

@@ -2,9 +2,8 @@
 
 Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
 they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
-q and k of the layers asked for, else of all, the most telling first; v in the same order. Most telling are the layers
-where a head links the two words of `focus` most strongly or, without a focus, where a head's queries give the largest
-share to a single token on average (first, special and own token left out).
+q and k of the layers asked for, then of those with a head that links the two words of `focus`, the strongest first, then
+of the others, kinds of heads taking turns (survey.py); v in the same order.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
@@ -16,34 +15,31 @@ import hashlib
 import json
 import math
 import re
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..attention.attend import Call
 from ..attention.rules import Band, Full, Padding
 from ..tracing.file import _distances
-from ..tracing.maps import Head, _cells, head_of
-from ..tracing.tokens import Tokens, show
+from ..tracing.maps import head_of
+from ..tracing.tokens import Tokens
 from ..tracing.trace import Trace
 from ..words import Problem
+from .survey import KINDS, LINKED, Place, in_turn, look, plain
 
 BINS = 64  # cells along each side of a small picture, at most
 PICTURES = 6_000_000  # bytes of all of them before packing
 DENSE = 1 << 26  # cells of a mask that has no words
 BIAS = 1 << 19  # numbers of a bias that isn't one of distances
-SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
 
 
-Link = tuple[int, int, float] | None  # from, to, weight
 Progress = Callable[[int, int], None]  # heads done, of all
+Opening = tuple[str, int, int]  # part, layer, head
 
 
 @dataclass
@@ -54,6 +50,14 @@ class Carried:
     header: dict[str, Any] = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
+
+    @property
+    def whole(self) -> dict[str, list[int]]:
+        """The layers of each part that are carried with their q and k, not as small pictures alone."""
+        return {
+            part["name"]: [i for i, layer in enumerate(part["layers"]) if layer["q"] is not None]
+            for part in self.header["parts"]
+        }
 
     def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
         """Keep an array, unless there is no room for it."""
@@ -85,6 +89,7 @@ def carry(
     focus: tuple[int | str, int | str] | None = None,
     lang: str | None = None,
     progress: Progress | None = None,
+    opening: Opening | None = None,
 ) -> Carried:
     """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
     for layer in layers or ():
@@ -108,14 +113,15 @@ def carry(
             progress(done, pictures)
 
     parts: list[dict[str, Any]] = []
-    telling: dict[tuple[str, int], float] = {}
+    looks: dict[Place, dict[str, float]] = {}
     for part in trace.parts:
-        seen = _look(trace, part, bins, tick)  # item → layer → head
+        seen = look(trace, part, bins, tick)  # item → layer → head
         for layer in range(trace.n_layer(part)):
-            telling[part, layer] = max(one.telling for item in seen for one in item[layer])
+            heads = [one.looks for item in seen for one in item[layer]]
+            looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
         stack = np.stack([[one.picture for heads in item for one in heads] for item in seen])
-        first = trace.calls[part][0]
-        n, m = first.q.shape[2], first.k.shape[2]
+        call = trace.calls[part][0]
+        n, m = call.q.shape[2], call.k.shape[2]
         parts.append(
             dict(
                 name=part,
@@ -130,10 +136,10 @@ def carry(
                 links=[[[one.link for one in heads] for heads in item] for item in seen],
             )
         )
+    linked: list[Place] = []
     if found is not None:
         top = trace.find(found["query"], found["key"], part=found["part"], most=10**6)
-        # Layers of other parts follow, by what they do themselves.
-        telling |= {(found["part"], layer): 1 + share for layer, _, share in reversed(top)}
+        linked = [(found["part"], layer) for layer, _, share in top if share >= LINKED or layer == top[0][0]]
         found["top"] = [(layer, head, round(share, 6)) for layer, head, share in top[:10]]
     carried.header = dict(
         model=trace.model,
@@ -147,29 +153,23 @@ def carry(
         first=None,
     )
     # What a layer's line in the header will grow by is less than this.
-    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(telling)
-    _tensors(trace, carried, _order(trace, layers, telling))
-    carried.header["first"] = _first(trace, carried.header)
+    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
+    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
+    carried.header["first"] = _first(trace, carried.header, opening)
     return carried
 
 
-def _look(trace: Trace, part: str, bins: int, tick: Callable[[], None]) -> list[list[list[Survey]]]:
-    """Every head of a part looked at once: item → layer → head."""
-    seen: list[list[list[Survey]]] = []
-    for item in range(trace.calls[part][0].q.shape[0]):
-        seen.append([])
-        told = _told(trace, part, item)
-        for call in map(_plain, trace.calls[part]):
-            seen[-1].append([])
-            for head in range(call.q.shape[1]):
-                seen[-1][-1].append(survey(head_of(call, item, head), bins, told, part != "cross"))
-                tick()
-    return seen
-
-
-def _first(trace: Trace, header: dict[str, Any]) -> dict[str, Any]:
-    """What the page opens at: the strongest head of the focus, else the strongest link between two words apart."""
+def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dict[str, Any]:
+    """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
     found = header["focus"]
+    if opening is not None:
+        part, layer, head = opening
+        trace.head(layer, head, part)  # refuses what isn't there
+        told = next(each for each in header["parts"] if each["name"] == part)
+        i, j, _ = told["links"][0][layer][head] or (0, 0, 0.0)
+        if found is not None and found["part"] == part:
+            i, j = found["query"], found["key"]
+        return dict(part=part, item=0, layer=layer, head=head, query=i, key=j)
     if found is not None:
         layer, head, _ = found["top"][0]
         return {key: found[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
@@ -193,11 +193,10 @@ def _characters(tokens: Tokens) -> list[str]:
     return [text.strip() for text, first, end in tokens.whole for _ in range(first, end)]
 
 
-def _order(trace: Trace, layers: Sequence[int] | None, telling: dict[tuple[str, int], float]) -> list[tuple[str, int]]:
+def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dict[str, float]]) -> list[Place]:
     """Every layer, those to be carried first in front."""
-    asked = set(layers or ())
-    every = [(part, layer) for part in trace.parts for layer in range(trace.n_layer(part))]
-    return sorted(every, key=lambda at: (at[1] not in asked, -telling.get(at, 0.0), at[1]))
+    order = [*linked, *in_turn({place: found for place, found in looks.items() if place not in linked})]
+    return sorted(order, key=lambda place: place[1] not in asked)
 
 
 def _tensors(trace: Trace, carried: Carried, order: Iterable[tuple[str, int]]) -> None:
@@ -205,7 +204,7 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[tuple[str, int]]) -
     told = {part["name"]: part["layers"] for part in carried.header["parts"]}
     error, kinds, whole = 0.0, set[str](), []
     for part, layer in order:
-        call = _plain(trace.calls[part][layer])
+        call = plain(trace.calls[part][layer])
         name, into = f"{part}.{layer}", told[part][layer]
         mask = _mask(name, call, carried)
         bias = _bias(name, call, carried)
@@ -223,7 +222,7 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[tuple[str, int]]) -
         error, kinds = max(error, off), kinds | {np.dtype(dtype).name}
         whole.append((part, layer))
     for part, layer in whole:
-        v = _plain(trace.calls[part][layer]).v.numpy()
+        v = plain(trace.calls[part][layer]).v.numpy()
         half = np.abs(v).max(initial=0.0) < 6e4
         told[part][layer]["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
     if whole:
@@ -247,55 +246,6 @@ def pack(array: np.ndarray) -> tuple[str, str]:
 
 def _dtype(array: np.ndarray) -> str:
     return {"float16": "f2", "float32": "f4", "uint8": "u1"}[array.dtype.name]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What one look at all of a head gives: a small picture, its largest link, how much it concentrates."""
-
-    picture: np.ndarray  # √weight · 255, the largest weight of each cell
-    link: Link
-    telling: float  # the largest weight of a row, on average
-
-
-def survey(head: Head, bins: int, open_: tuple[Tensor, Tensor], own: bool) -> Survey:
-    """One pass over all weights, block by block. `open_`: 1 for queries and keys that links are told of, else 0."""
-    n, m = head.n, head.m
-    tall, wide = -(-n // bins), -(-m // bins)
-    picture = torch.zeros(-(-n // tall), -(-m // wide))
-    step = max(1, (1 << 20) // max(m, 1) // tall) * tall  # blocks that fit a processor's cache
-    link: Link = None
-    total = 0.0
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        cols = head.reach(rows) or slice(0, m)
-        if cols.start >= cols.stop:
-            continue
-        begin = cols.start // wide * wide
-        shares = head._share(head.scores(rows, slice(begin, cols.stop)))
-        cells = _cells(_cells(shares, wide, 1, "max"), tall, 0, "max")
-        at = start // tall, begin // wide
-        picture[at[0] : at[0] + cells.shape[0], at[1] : at[1] + cells.shape[1]] = cells
-        shares *= open_[1][begin : cols.stop]
-        offset = start + m - n - begin
-        if own and -shares.shape[0] < offset < shares.shape[1]:
-            shares.diagonal(offset).zero_()
-        most, where = shares.max(1)
-        most *= open_[0][rows]
-        total += float(most.sum())
-        i = int(most.argmax())
-        if float(most[i]) > (link[2] if link else 1e-4):
-            link = start + i, begin + int(where[i]), round(float(most[i]), 5)
-    small = (picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
-    return Survey(small, link, total / max(n, 1))
-
-
-def _told(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
-    """0 for special tokens and, among the keys of self-attention, the first one, which takes what is left over."""
-    asking, asked = (1 - torch.tensor(trace.tokens(part, item, keys=keys).special).float() for keys in (False, True))
-    if part != "cross":
-        asked[:1] = 0
-    return asking, asked
 
 
 def _precision(call: Call) -> tuple[type[np.floating], float]:
@@ -322,16 +272,6 @@ def _rounded_up(error: float) -> str:
             if error <= digit * 10.0**exponent:
                 return f"{digit * 10.0**exponent:.{-exponent}f}"
     return "1"
-
-
-def _plain(call: Call) -> Call:
-    """The same call in float32 on the CPU, apart from any gradient."""
-
-    def plain(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.detach().float().cpu()
-
-    q, k, v = (tensor.detach().float().cpu() for tensor in (call.q, call.k, call.v))
-    return replace(call, q=q, k=k, v=v, bias=plain(call.bias), sinks=plain(call.sinks))
 
 
 def _layer(call: Call) -> dict[str, Any]:
@@ -416,33 +356,13 @@ def _token_lists(trace: Trace) -> tuple[dict[tuple[str, bool], list[int]], list[
                     special = [i for i, told in enumerate(tokens.special) if told]
                     listed.append(
                         dict(
-                            labels=_labels(tokens),
+                            labels=tokens.numbered,
                             special=special,
-                            words=[(_visible(word), first, end) for word, first, end in tokens.words],
+                            words=tokens.words,
                         )
                     )
                 numbers.setdefault((part, keys), []).append(places[tokens])
     return numbers, listed
-
-
-def _labels(tokens: Tokens) -> list[str]:
-    """A label per token; those that are parts of one character are that character, numbered.
-
-    >>> _labels(Tokens(("<E6><88>", "<91>", "a", "\u200d"), whole=(("我", 0, 2), ("a", 2, 3), ("\u200d", 3, 4))))
-    ['我₁', '我₂', 'a', 'U+200D']
-    """
-    labels = [_visible(label) for label in tokens.shown]
-    for text, first, end in tokens.whole:
-        if end - first > 1:
-            labels[first:end] = (_visible(show(text)) + str(i + 1).translate(SUBSCRIPT) for i in range(end - first))
-    return labels
-
-
-def _visible(label: str) -> str:
-    """The same, but signs that show nothing by themselves (a joiner, a line separator) by their number."""
-    if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
-        return label
-    return " ".join(f"U+{ord(c):04X}" for c in label)
 
 
 def text_of(trace: Trace, most: int = 1500) -> str:

@@ -15,15 +15,16 @@ import hashlib
 import html as escaping
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from ..tracing.trace import Trace
 from ..words import language, say
-from .carry import Progress, carry, text_of
+from .carry import Opening, Progress, carry, text_of
 
+Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
 # In the order that a reader, and the one script, needs them.
@@ -39,14 +40,17 @@ def page(
     focus: tuple[int | str, int | str] | None = None,
     lang: str | None = None,
     progress: Progress | None = None,
+    told: Told | None = None,
+    first: Opening | None = None,
 ) -> Path:
     """Write the page of a trace; gives where.
 
     `layers`: those to carry whole where not all fit. `focus`: two words, the heads that link them come first. `lang`: "en"
-    or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many.
+    or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many, and `told` which
+    layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8).
     """
     path = Path(path)
-    made = html(trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress)
+    made = html(trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress, told=told, first=first)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(made, encoding="utf-8")
     return path
@@ -61,17 +65,21 @@ def html(
     lang: str | None = None,
     limit: int = LIMIT,
     progress: Progress | None = None,
+    told: Told | None = None,
+    first: Opening | None = None,
 ) -> str:
     """The same as a text, of at most `limit` bytes."""
     spoken = None if lang is None else language(lang)
     shell = _shell(title or trace.model or say("draw.page.title", spoken or "en"), spoken or "en", trace)
-    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress)
+    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first)
+    if told is not None:
+        told(carried.whole)
     header = json.dumps(carried.header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     blocks = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in carried.blocks.items())
     head, script = shell
     # The script stands before the numbers and doesn't wait for them: the page is drawn while the file is being read.
-    told = f'<script type="application/json" id="qkv-header">{header}</script>\n'
-    return head + told + script + "".join(blocks) + "</body>\n</html>\n"
+    about = f'<script type="application/json" id="qkv-header">{header}</script>\n'
+    return head + about + script + "".join(blocks) + "</body>\n</html>\n"
 
 
 def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:

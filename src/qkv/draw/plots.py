@@ -17,16 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..words import both
+from ..words import Notice, both, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..tracing.maps import Head
     from ..tracing.trace import Trace
 
 COLOURS = "Blues"
+GREY = "#767676"  # special tokens: the lightest that reads well on white
 MOST_LABELS = 64
+POOLED = 512  # cells along each side of a long text's map
+DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
+DRAWN = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
 # Fonts with 汉字 that systems carry: Linux, Windows, macOS.
 CJK_FONTS = (
     "Noto Sans SC",
@@ -51,11 +56,15 @@ def heatmap(
     keys: Sequence[str] | None = None,
     *,
     allowed: ArrayLike | None = None,
+    special: tuple[Sequence[bool], Sequence[bool]] | None = None,
     title: str | None = None,
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Anyone's map with its tokens: rows ask, columns are looked at. Saved to `path` if there is one."""
+    """Anyone's map with its tokens: rows ask, columns are looked at. Saved to `path` if there is one.
+
+    `special` says which queries and which keys are special tokens: their labels are grey.
+    """
     table = np.asarray(weights, dtype=np.float64)
     if table.ndim != 2:
         raise ValueError(f"the map is {table.shape}: give one matrix, (queries, keys)")
@@ -65,10 +74,10 @@ def heatmap(
             raise ValueError(f"there are {len(labels)} names of {what} for {size}: give one each")
     n, m = table.shape
     size = (min(max(0.32 * m + 1.6, 3.6), 13), min(max(0.32 * n + 1.4, 3.2), 13))
-    figure = _figure(size, [*(queries or ()), *(keys or ()), title or ""])
+    figure = _figure(size, [*(queries or ()), *(keys or ()), title or ""], lang)
     axes = figure.add_subplot()
     image = _paint(axes, table, allowed, top=max(float(table.max(initial=0)), 1e-9))
-    _label(axes, queries, keys)
+    _label(axes, queries, keys, special)
     axes.set_xlabel(both("is looked at (key)", "被看的词（键）", lang))
     axes.set_ylabel(both("looks (query)", "看的词（查询）", lang))
     if title:
@@ -82,51 +91,109 @@ def head(
     layer: int,
     head: int,
     *,
-    words: bool = False,
+    by: str = "characters",
     part: str | None = None,
     batch: int = 0,
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head; a long text is pooled to 512 cells a side."""
+    """One head by "characters", "words" or "tokens"; a long text is pooled to 512 cells a side."""
+    from ..tracing.view import view
+
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
-    title = f"{trace.model} · {part} {layer}.{head}".strip(" ·")
-    if max(len(queries), len(keys)) > 512:
-        return heatmap(trace.map(layer, head, bins=512, part=part, batch=batch), title=title, lang=lang, path=path)
-    table = trace.map(layer, head, words=words, part=part, batch=batch)
-    if words:
-        names = [[word for word, _, _ in side.words] for side in (queries, keys)]
-        return heatmap(table, *names, title=title, lang=lang, path=path)
-    allowed = trace.head(layer, head, part, batch).allowed().numpy()
-    return heatmap(table, queries.shown, keys.shown, allowed=allowed, title=title, lang=lang, path=path)
+    title = f"{trace.model} · {say(f'trace.part.{part}', lang)} {layer}.{head}".strip(" ·")
+    if max(len(queries), len(keys)) > POOLED:
+        return _pooled(trace, layer, head, part, batch, title, lang, path)
+    seen = view(trace, layer, head, by, part=part, batch=batch)
+    return heatmap(
+        seen.weights, *seen.names, allowed=seen.allowed, special=seen.special, title=title, lang=lang, path=path
+    )
+
+
+def _pooled(
+    trace: Trace,
+    layer: int,
+    head: int,
+    part: str,
+    batch: int,
+    title: str,
+    lang: str | None,
+    path: str | Path | None,
+) -> Figure:
+    """A head of a long text: small weights are shown darker than they are (√), since most are small."""
+    from matplotlib.colors import PowerNorm
+
+    one = trace.head(layer, head, part, batch)
+    table = one.pooled(POOLED).numpy()
+    each = -(-one.n // POOLED), -(-one.m // POOLED)
+    told = both(
+        f"each cell: the mean of {each[0]} × {each[1]} weights",
+        f"每格是 {each[0]} × {each[1]} 个权重的平均值",
+        lang,
+    )
+    figure = _figure((9, 8.4), [title], lang)
+    axes = figure.add_subplot()
+    cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
+    norm = PowerNorm(0.5, 0, max(float(table.max(initial=0)), 1e-9))
+    image = axes.imshow(table, cmap=COLOURS, norm=norm, **cells)
+    if one.n * one.m <= DENSE:
+        hidden = _hidden(one, each)
+        shade = np.zeros((*hidden.shape, 4))
+        shade[hidden] = (0.894, 0.894, 0.894, 1)
+        axes.imshow(shade, **cells)
+    axes.set_xlabel(both("is looked at (number of the key)", "被看的词（键的编号）", lang))
+    axes.set_ylabel(both("looks (number of the query)", "看的词（查询的编号）", lang))
+    axes.set_title(f"{title} · {told}", fontsize=11, loc="left")
+    figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
+    return _save(figure, path)
+
+
+def _hidden(one: Head, each: tuple[int, int]) -> np.ndarray:
+    """Which cells of a pooled map hold no pair that may attend; a few rows of the mask at a time."""
+    starts = range(0, one.m, each[1])
+    rows = []
+    for first in range(0, one.n, each[0]):
+        seen = one.allowed(slice(first, first + each[0])).any(0).numpy()
+        rows.append(~np.logical_or.reduceat(seen, starts))
+    return np.stack(rows)
 
 
 def layer(
     trace: Trace,
     layer: int,
     *,
+    by: str = "characters",
     part: str | None = None,
     batch: int = 0,
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
     """All heads of a layer, side by side."""
+    from ..tracing.view import view
+
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
     heads = trace.n_head(part)
     across = min(heads, 4)
     down = -(-heads // across)
-    figure = _figure((3.1 * across, 3.1 * down + 0.5), [*queries.shown, *keys.shown])
-    few = max(len(queries), len(keys)) <= 24
+    figure = _figure(
+        (3.1 * across, 3.1 * down + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
+    )
     for number in range(heads):
         axes = figure.add_subplot(down, across, number + 1)
-        bins = None if max(len(queries), len(keys)) <= 256 else 256
-        allowed = trace.head(layer, number, part, batch).allowed().numpy() if bins is None else None
-        _paint(axes, trace.map(layer, number, bins=bins, part=part, batch=batch), allowed)
-        _label(axes, queries.shown if few else None, keys.shown if few else None, small=True)
+        if max(len(queries), len(keys)) > 256:
+            _paint(axes, trace.map(layer, number, bins=256, part=part, batch=batch), None)
+            _label(axes, None, None)
+        else:
+            seen = view(trace, layer, number, by, part=part, batch=batch)
+            few = max(seen.weights.shape) <= 24
+            _paint(axes, seen.weights, seen.allowed)
+            asking, asked = seen.names if few else (None, None)
+            _label(axes, asking, asked, seen.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
-    figure.suptitle(f"{trace.model} · {part} · {both('layer', '层', lang)} {layer}".strip(" ·"), x=0.01, ha="left")
+    where = both(f"layer {layer}", f"第 {layer} 层", lang)
+    figure.suptitle(f"{trace.model} · {say(f'trace.part.{part}', lang)} · {where}".strip(" ·"), x=0.01, ha="left")
     return _save(figure, path)
 
 
@@ -142,7 +209,7 @@ def overview(
     """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them."""
     part = part or trace.parts[0]
     layers, heads = trace.n_layer(part), trace.n_head(part)
-    figure = _figure((0.8 * heads + 0.9, 0.8 * layers + 0.9), [])
+    figure = _figure((0.8 * heads + 0.9, 0.8 * layers + 0.9), [], lang)
     figure.set_layout_engine("none")
     top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
     for i in range(layers):
@@ -170,22 +237,29 @@ def growth(
     layer: int,
     head: int,
     *,
+    by: str = "characters",
     part: str | None = None,
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
     """One head at several moments of its training, from left to right."""
+    from ..tracing.view import view
+
     part = part or traces[0].parts[0]
     chosen = traces if len(traces) <= 8 else [traces[i] for i in np.linspace(0, len(traces) - 1, 8).round().astype(int)]
-    names = chosen[-1].tokens(part).shown
-    figure = _figure((2.6 * len(chosen), 3.4), names)
+    names = [text for side in (False, True) for text, _, _ in chosen[-1].tokens(part, keys=side).groups(by)]
+    figure = _figure((2.6 * len(chosen), 3.4), names, lang)
     for number, trace in enumerate(chosen):
         axes = figure.add_subplot(1, len(chosen), number + 1)
-        queries, keys = (trace.tokens(part, keys=side).shown for side in (False, True))
-        _paint(axes, trace.map(layer, head, part=part), trace.head(layer, head, part).allowed().numpy())
-        _label(axes, queries if number == 0 or part == "cross" else None, keys, small=True)
-        axes.set_title(f"{both('step', '步', lang)} {trace.more.get('step', '')}", fontsize=9)
-    figure.suptitle(f"{traces[-1].model} · {part} {layer}.{head}".strip(" ·"), x=0.01, ha="left")
+        seen = view(trace, layer, head, by, part=part)
+        queries, keys = seen.names
+        _paint(axes, seen.weights, seen.allowed)
+        _label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
+        step = trace.more.get("step", "")
+        axes.set_title(both(f"step {step}", f"第 {step} 步", lang), fontsize=9)
+    figure.suptitle(
+        f"{traces[-1].model} · {say(f'trace.part.{part}', lang)} {layer}.{head}".strip(" ·"), x=0.01, ha="left"
+    )
     return _save(figure, path)
 
 
@@ -203,34 +277,42 @@ def _paint(axes: Axes, table: np.ndarray, allowed: ArrayLike | None, top: float 
     return image
 
 
-def _label(axes: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None, *, small: bool = False) -> None:
-    size = 6 if small else 9
-    for labels, axis, turned in ((keys, axes.xaxis, True), (queries, axes.yaxis, False)):
+def _label(
+    axes: Axes,
+    queries: Sequence[str] | None,
+    keys: Sequence[str] | None,
+    special: tuple[Sequence[bool], Sequence[bool]] | None = None,
+    *,
+    small: bool = False,
+) -> None:
+    grey = special or ((), ())
+    for labels, dimmed, axis, turned in ((keys, grey[1], axes.xaxis, True), (queries, grey[0], axes.yaxis, False)):
         if labels is None:
             axis.set_ticks([])
             continue
         every = -(-len(labels) // MOST_LABELS)
         axis.set_ticks(range(0, len(labels), every))
-        axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=size, parse_math=False)
-        if turned:
-            axes.tick_params(axis="x", labelrotation=60 if max(map(len, labels)) > 2 else 0)
+        axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=6 if small else 9, parse_math=False)
+        if turned and max(map(len, labels), default=0) > 2:
+            for text in axis.get_ticklabels():  # each ends under its column
+                text.set(rotation=60, ha="right", rotation_mode="anchor")
+        for text, dim in zip(axis.get_ticklabels(), dimmed[::every], strict=False):
+            text.set_color(GREY if dim else "black")
 
 
 def _clip(label: str) -> str:
+    label = label.translate(DRAWN)
     return label if len(label) <= 14 else label[:13] + "…"
 
 
-def _figure(size: tuple[float, float], labels: Sequence[str]) -> Figure:
+def _figure(size: tuple[float, float], labels: Sequence[str], lang: str | None = None) -> Figure:
     from matplotlib.figure import Figure
 
     families = ["DejaVu Sans"]
-    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in (*labels, both("", "汉"))):
+    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in (*labels, both("", "汉", lang))):
         font = cjk_font()
         if font is None:
-            warnings.warn(
-                "no font with 汉字 was found, so they show as boxes: install one, or  pip install qkv[fonts]",
-                stacklevel=3,
-            )
+            warnings.warn(Notice("draw.font"), stacklevel=3)
         else:
             families = [font, "DejaVu Sans"]
     figure = Figure(figsize=size, dpi=150, layout="constrained")
@@ -264,6 +346,7 @@ def _save(figure: Figure, path: str | Path | None) -> Figure:
         text.set_fontfamily(families)
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context({"svg.fonttype": "none"}):
+        with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `_figure`
             figure.savefig(path)
     return figure

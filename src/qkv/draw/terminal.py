@@ -39,12 +39,13 @@ def heatmap(
     *,
     allowed: ArrayLike | None = None,
     mark: tuple[int, int] | None = None,
+    special: tuple[Sequence[bool], Sequence[bool]] | None = None,
     colour: str | None = None,
     columns: int | None = None,
 ) -> str:
     """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
 
-    `mark` points at one cell. Where the terminal is too narrow for all keys, neighbours are joined (their mean).
+    `mark` points at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the terminal is too narrow for all keys, neighbours are joined (their mean).
 
     >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
             i
@@ -61,15 +62,18 @@ def heatmap(
     cell = 4 if table.shape[1] * 4 + wide + 3 <= room else 2
     most = max((room - wide - 3) // cell, 1)
     labels = list(keys)
+    dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     if table.shape[1] > most:
         join = -(-table.shape[1] // most)
         table, shown, labels = _joined(table, join), _joined(shown.astype(float), join) > 0, labels[::join]
+        dimmed[1] = dimmed[1][::join]
         mark = None if mark is None else (mark[0], mark[1] // join)
-    lines = [" " * (wide + 3) + line for line in _header(labels, cell)]
+    lines = [" " * (wide + 3) + line for line in _header(labels, cell, dimmed[1])]
     for i, name in enumerate(names):
         cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark) for j in range(table.shape[1])]
         pointer = "▸" if mark is not None and mark[0] == i else " "
-        lines.append(f"{pointer} {grid.right(name, wide)} {''.join(cells)}".rstrip())
+        label = grid.right(name, wide)
+        lines.append(f"{pointer} {_dim(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
     return "\n".join(lines)
 
 
@@ -79,19 +83,30 @@ def _joined(table: np.ndarray, size: int) -> np.ndarray:
     return np.add.reduceat(table, starts, axis=1) / counts
 
 
-def _header(labels: Sequence[str], cell: int) -> list[str]:
+def _dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m"
+
+
+def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[str]:
     """Labels written downwards, ending on one line; at most eight letters of each."""
     words = [label if len(label) <= 8 else label[:7] + "…" for label in labels]
     height = max(map(len, words), default=0)
     words = [" " * (height - len(word)) + word for word in words]
-    return [
-        "".join(grid.left(" " * (cell == 4) + word[line], cell) for word in words).rstrip() for line in range(height)
-    ]
+    lines = []
+    for line in range(height):
+        cells = [grid.left(" " * (cell == 4) + word[line], cell) for word in words]
+        bare = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
+        for j, inside in enumerate(cells):
+            kept = inside[: max(bare, 0)]
+            bare -= len(inside)
+            cells[j] = _dim(kept) if kept.strip() and any(dimmed[j : j + 1]) else kept
+        lines.append("".join(cells))
+    return lines
 
 
 def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool) -> str:
     if not shown:
-        return grid.left(HIDDEN if colour == "none" else f"\x1b[2m{HIDDEN}\x1b[0m", 0) + " " * (cell - 2)
+        return (HIDDEN if colour == "none" else _dim(HIDDEN)) + " " * (cell - 2)
     number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if cell == 4 else "  "
     if colour == "none":
         return grid.left(number, 4) if cell == 4 else SHADES[min(int(value**0.5 * 5), 4)] * 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Both, Problem
+from ..words import Both, Problem, quoted
 
 
 def broken(file: Path, why: str, why_zh: str) -> Problem:
@@ -21,7 +21,7 @@ def mapped(file: Path) -> np.ndarray:
             raise broken(file, "it is empty", "文件为空")
         return np.memmap(file, dtype=np.uint8, mode="c")
     except OSError as error:
-        raise Problem("model.file.unreadable", file=file, error=error.strerror or error) from None
+        raise Problem("model.file.unreadable", file=file, error=quoted(error)) from None
 
 
 class Cursor:

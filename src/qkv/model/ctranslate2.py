@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words import Problem
+from ..words import Both, Problem, quoted
 from .binary import Cursor, broken, mapped
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
@@ -301,7 +301,7 @@ def vocabulary(place: Path) -> list[str]:
     try:
         pieces = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise Problem("model.file.json", file=file, error=str(error)[:200]) from None
+        raise Problem("model.file.json", file=file, error=quoted(error)) from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise Problem("model.file.json", file=file, error="it is no list of words")
+        raise Problem("model.file.json", file=file, error=Both("it is no list of words", "内容不是词的列表"))
     return [*pieces, "<pad>"]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .. import store, text
-from ..words import Both, Problem, all_of, nearest
+from ..words import Both, Problem, all_of, nearest, quoted
 from . import ctranslate2, gguf
 from .config import Config
 from .families import to_ours
@@ -93,7 +93,7 @@ def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype
             problem if "file" in problem.values else Problem("model.file.says", file=source, problem=problem)
         ) from None
     except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
-        raise Problem("model.file.unfit", file=source, error=_brief(error)) from error
+        raise Problem("model.file.unfit", file=source, error=quoted(error)) from error
     assign(source, model, state, dtype)
     return model.eval()
 
@@ -161,7 +161,7 @@ class Safetensors(Mapping[str, Tensor]):
             # Mapped through a handle of its own, its pages are given back as soon as it is converted.
             return _open(file).get_tensor(name).to(self._dtype)
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+            raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -174,7 +174,7 @@ def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
-        raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
 
 
 def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Safetensors:
@@ -204,7 +204,7 @@ def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]
     except Problem:
         raise
     except (ValueError, KeyError, TypeError) as error:
-        raise Problem("model.file.unfit", file=folder / "config.json", error=_brief(error)) from error
+        raise Problem("model.file.unfit", file=folder / "config.json", error=quoted(error)) from error
     saved = Safetensors({file: None}, dtype)
     _refuse_others(file, saved.shapes, model)
     assign(file, model, dict(saved), dtype)
@@ -240,7 +240,7 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         read = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise Problem("model.file.json", file=file, error=_brief(error)) from None
+        raise Problem("model.file.json", file=file, error=quoted(error)) from None
     if not isinstance(read, dict):
         raise Problem("model.file.json", file=file, error=Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
     return read
@@ -270,11 +270,6 @@ def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
     if config:
         return Problem("model.file.config", file=folder / "config.json")
     return Problem("model.file.no_run", folder=folder, file=folder / "config.json")
-
-
-def _brief(error: Exception) -> str:
-    said = str(error).strip().split("\n")[0][:200]
-    return said if isinstance(error, ValueError | OSError) and said else f"{type(error).__name__}: {said}"
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -314,7 +309,7 @@ def load_weights(file: Path, model: nn.Module) -> None:
     try:
         saved = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise Problem("model.file.safetensors", file=file, error=_brief(error)) from None
+        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
     _refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,282 +1,6 @@
-"""What the commands print, and the mistakes they refuse themselves."""
+"""What the commands print."""
 
 SENTENCES: dict[str, tuple[str, str]] = {
-    # mistakes
-    "problem": ("qkv: {sentence}", "qkv：{sentence}"),
-    "problem.english": ("qkv: {sentence}", "qkv：{sentence}（此说明只有英文）"),
-    "problem.word": ("{word} is not in the text; there are: {words}", "文中没有 {word}，只有：{words}"),
-    "problem.bug": (
-        "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the traceback",
-        "这是 qkv 自身的错误（{error}），与用法无关。请报告给我们；设置 QKV_DEBUG=1 可以看到完整的出错信息",
-    ),
-    "problem.memory.full": (
-        "not enough memory for this; try less text or fewer dimensions",
-        "内存不够：请减少文本或维度",
-    ),
-    "problem.lang": (
-        "there is no language {asked}: give --lang {languages}",
-        "没有 {asked} 这种语言：请写 --lang {languages}",
-    ),
-    "problem.lang.none": ("--lang needs a language after it: {languages}", "--lang 后面要写语言：{languages}"),
-    "problem.utf8": (
-        "the text holds bytes that are not UTF-8, at character {place}: set the terminal to UTF-8, or type it again",
-        "文本的第 {place} 个字符不是 UTF-8：请把终端设为 UTF-8，或重新输入",
-    ),
-    "problem.seed.file": (
-        "--seed draws vectors for a text; with --file nothing is drawn: leave it out",
-        "--seed 用来为文本随机产生向量；用 --file 时没有随机数：请去掉它",
-    ),
-    "problem.empty": (
-        'the text is empty: give at least one word, as in  qkv steps "我 爱 北京"',
-        '文本是空的：请至少给一个词，例如  qkv steps "我 爱 北京"',
-    ),
-    "problem.text.or.file": (
-        'give a text or --file, one of the two, as in  qkv steps "我 爱 北京"',
-        '请给一段文本或 --file，二者选一，例如  qkv steps "我 爱 北京"',
-    ),
-    "problem.only.text": (
-        "{option} goes with a text, not with --file: put it into the file ({inside})",
-        "{option} 用于文本，不能与 --file 同用：请写进文件（{inside}）",
-    ),
-    "problem.heads": (
-        "{name} is {width} wide, which doesn't divide into {n_head} heads: choose a divisor",
-        "{name} 的宽度是 {width}，不能平分给 {n_head} 个头：头数要能整除宽度",
-    ),
-    "problem.file.missing": ("there is no file {file}", "没有 {file} 这个文件"),
-    "problem.file.json": (
-        "{file} can't be read: it is not JSON at line {line}, column {column}",
-        "{file} 无法读取：第 {line} 行第 {column} 列不符合 JSON 格式",
-    ),
-    "problem.file.utf8": ("{file} can't be read: it is not text in UTF-8", "{file} 无法读取：不是 UTF-8 文本"),
-    "problem.file.deep": (
-        "{file} can't be read: it is nested too deeply, or a number in it is too long",
-        "{file} 无法读取：嵌套太深，或其中的数太长",
-    ),
-    "problem.file.table": (
-        '{file} can\'t be read: write {{"q": [[…]], "k": [[…]], "v": [[…]]}}',
-        '{file} 无法读取：应写成 {{"q": [[…]], "k": [[…]], "v": [[…]]}}',
-    ),
-    "problem.file.npz": (
-        "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with np.savez",
-        "{file} 无法读取：文件已损坏，或者存的不是数值数组；请用 np.savez 保存",
-    ),
-    "problem.file.kind": (
-        "{file} is neither .json nor .npz: save the matrices as one of these",
-        "{file} 既不是 .json 也不是 .npz：请把矩阵存成其中一种",
-    ),
-    "problem.file.key": (
-        "{file} holds {key}, which is not used: it may hold {keys}",
-        "{file} 里的 {key} 用不上：可以有 {keys}",
-    ),
-    "problem.file.near": (
-        "{file} holds {key}, which is not used. Did you mean {near}? It may hold {keys}",
-        "{file} 里的 {key} 用不上。是不是想写 {near}？可以有 {keys}",
-    ),
-    "problem.names.list": (
-        "{name} is {value}: give a list with one name per token",
-        "{name} 是 {value}：应是一个列表，每个词元一个名字",
-    ),
-    "problem.names": (
-        "{given} names were given for {size} tokens: give one each",
-        "给了 {given} 个名字，而词元有 {size} 个：请每个词元给一个",
-    ),
-    "problem.names.keys": (
-        "{given} names of keys were given for {size} keys: give one each",
-        "给了 {given} 个键的名字，而键有 {size} 个：请每个键给一个",
-    ),
-    "problem.names.memory": (
-        "memory_names were given without memory: leave them out, or give memory",
-        "给了 memory_names 却没有 memory：请去掉它，或者给出 memory",
-    ),
-    "problem.file.keys": (
-        "{file} holds {keys}; it needs q, k and v, or x with w_q, w_k and w_v (and w_o, memory, mask, names if wanted)",
-        "{file} 里有 {keys}；需要 q、k、v，或者 x 加 w_q、w_k、w_v（还可以有 w_o、memory、mask、names）",
-    ),
-    "problem.rule.items": (
-        "{what} was given for {given} items but the batch has {batch}: give one entry per item",
-        "{what} 给了 {given} 条，而这一批有 {batch} 条：请每条给一个",
-    ),
-    "problem.rule.keys": (
-        "mask is {shape} but keys are {keys}: give one True/False per key; True = may attend",
-        "掩码的形状是 {shape}，而键是 {keys}：请每个键给一个 True/False；True 表示可以关注",
-    ),
-    "problem.rule.documents": (
-        "document ids are {shape} but keys are {keys}: give one document number per key",
-        "文档编号的形状是 {shape}，而键是 {keys}：请每个键给一个文档编号",
-    ),
-    "problem.rule.dense": (
-        "mask is {shape} but scores are {scores} (batch, heads, queries, keys): give (N, M), (B, N, M) or (B, H, N, M); "
-        "for one True/False per key use masks.padding(mask); True = may attend",
-        "掩码的形状是 {shape}，而分数是 {scores}（批、头、查询、键）：应为 (N, M)、(B, N, M) 或 (B, H, N, M)；"
-        "若每个键一个 True/False，请用 masks.padding(mask)；True 表示可以关注",
-    ),
-    "problem.mask.word": ("no mask is called {name}; there are {words}", "没有叫 {name} 的掩码；有的是 {words}"),
-    "problem.mask.near": (
-        "no mask is called {name}. Did you mean {near}? There are {words}",
-        "没有叫 {name} 的掩码。是不是想写 {near}？有的是 {words}",
-    ),
-    "problem.mask.empty": ("the name of a mask is missing; there are {words}", "缺少掩码的名字；有的是 {words}"),
-    "problem.mask.form": ("{word} doesn't read as a mask: write {form}", "{word} 的写法不对：请写成 {form}"),
-    "problem.mask.window": (
-        "window({left}, {right}): count keys to each side, 0 or more; None is no limit",
-        "window({left}, {right})：每一侧的键数应为 0 或更大的整数；None 表示不限",
-    ),
-    "problem.mask.lengths": (
-        "lengths are {dtype}: give whole numbers (B,), or True/False per key (B, M)",
-        "长度的类型是 {dtype}：请给整数 (B,)，或每个键一个 True/False (B, M)",
-    ),
-    "problem.mask.padding": (
-        "padding is {shape} of {dtype}: give lengths (B,), or True/False per key (B, M) with True = a real key (if "
-        "yours holds 1 and 0, write mask == 1)",
-        "padding 的形状是 {shape}，类型是 {dtype}：请给长度 (B,)，或每个键一个 True/False (B, M)，True = 真实的键（如果是 1 和 0，请写 mask == 1）",
-    ),
-    "problem.mask.prefix": (
-        "prefix lengths are {dtype}: give whole numbers, one or one per item",
-        "前缀长度的类型是 {dtype}：请给整数，一个，或每条一个",
-    ),
-    "problem.mask.documents": (
-        "document ids are {shape} of {dtype}: give whole numbers (M,) or (B, M)",
-        "文档编号的形状是 {shape}，类型是 {dtype}：请给整数 (M,) 或 (B, M)",
-    ),
-    "problem.mask.dtype": (
-        "mask has dtype {dtype}: it needs True (may attend) and False. If yours holds 1 and 0, write mask == 1; if "
-        "it holds 0 and −inf, masks.from_additive(mask); if True means blocked, ~mask",
-        "掩码的类型是 {dtype}：应为 True（可以看）和 False。如果是 1 和 0，请写 mask == 1；如果是 0 和 −inf，请用 masks.from_additive(mask)；如果 True 表示不能看，请写 ~mask",
-    ),
-    "problem.mask.axes": (
-        "mask is {shape}: give (N, M), (B, N, M) or (B, H, N, M)",
-        "掩码的形状是 {shape}：应为 (N, M)、(B, N, M) 或 (B, H, N, M)",
-    ),
-    "problem.mask.additive": (
-        "an additive mask holds floats (0 and −inf), this one is {dtype}; use masks.dense",
-        "加性掩码是浮点数（0 和 −inf），而这个是 {dtype}；请用 masks.dense",
-    ),
-    "problem.mask.bias": (
-        "this additive mask holds numbers other than 0 and −inf: that is a bias; give it as attend(..., bias=...)",
-        "这个加性掩码里有 0 和 −inf 以外的数：那是偏置；请写成 attend(..., bias=...)",
-    ),
-    "problem.mask.heads": (
-        "attn_mask is {shape}, (B·heads, N, M): give n_head, a divisor of it",
-        "attn_mask 的形状是 {shape}，即 (B·头数, N, M)：请给出能整除它的 n_head",
-    ),
-    "problem.mask.file": (
-        "the mask holds {value}: write 1 or true where a query may look, 0 or false where not",
-        "掩码里有 {value}：可以看的地方写 1 或 true，不能看的地方写 0 或 false",
-    ),
-    "problem.verb": (
-        "there is no verb {verb}; there are {verbs}. See  {near} --help",
-        "没有 {verb} 这个命令；有的是 {verbs}。请看  {near} --help",
-    ),
-    "problem.option": ("{option} needs a verb before it; see  qkv --help", "{option} 前面要有命令；请看  qkv --help"),
-    "problem.number": ("{option} is {value}: give {wanted}", "{option} 是 {value}：应为 {wanted}"),
-    "problem.overflow": (
-        "{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller",
-        "{name} 在 {place} 处是 {value}，超出了 float64 的范围（1.8e308）：请把数改小",
-    ),
-    "problem.large": (
-        "{name} holds a number beyond what float64 holds (1.8e308): make it smaller",
-        "{name} 里有超出 float64 范围（1.8e308）的数：请改小",
-    ),
-    "problem.scale": (
-        "scale is {value}: give a finite number, 1 for no scaling, or None for 1/√d",
-        "缩放系数 scale 是 {value}：应为有限的数；1 表示不缩放，None 表示 1/√d",
-    ),
-    "problem.softcap": (
-        "softcap is {value}: give a positive number, or None for no cap",
-        "softcap 是 {value}：应为正数；None 表示不限幅",
-    ),
-    "problem.bias": (
-        "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
-        "bias 的形状是 {shape}，而分数是 {scores}（批，头，查询，键）：它要能广播到这个形状",
-    ),
-    "problem.bias.value": (
-        "bias holds {value} at {place}: give finite numbers, or −inf to hide a pair",
-        "bias 在 {place} 处是 {value}：应为有限的数，或用 −inf 隐藏一对",
-    ),
-    "problem.sinks": (
-        "sinks are {shape}: give one finite number per head, ({heads},)",
-        "sinks 的形状是 {shape}：每个头要有一个有限的数，即 ({heads},)",
-    ),
-    "problem.nonfinite": (
-        "{name} holds {value} at {place}: attention needs finite numbers",
-        "{name} 在 {place} 处是 {value}：注意力只能计算有限的数",
-    ),
-    "problem.rows": (
-        "{name} is {shape} but the vectors are {width} wide: it needs {width} rows",
-        "{name} 的形状是 {shape}，而向量的宽度是 {width}：它应有 {width} 行",
-    ),
-    "problem.none": (
-        "{name} is {shape}: it needs at least one row and one column",
-        "{name} 的形状是 {shape}：至少要有一行一列",
-    ),
-    "problem.matrix": (
-        "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers",
-        "{name} 不是由数组成的矩阵：每一行要一样长，而且只能是数",
-    ),
-    "problem.axes": (
-        "{name} has {axes} axes, shape {shape}: it needs {wanted}",
-        "{name} 的形状是 {shape}，有 {axes} 个轴：应有 {wanted} 个",
-    ),
-    "problem.shape.axes": (
-        "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
-        "{name} 的形状是 {shape}：应有四个轴（批，头，词元，头宽）",
-    ),
-    "problem.shape.same": (
-        "q, k, v are {q}, {k}, {v}: give all three the same number of axes",
-        "q、k、v 的形状是 {q}、{k}、{v}：三者的轴数要相同",
-    ),
-    "problem.shape.batch": (
-        "batches differ: q has {q}, k has {k}, v has {v}; give all three the same batch",
-        "批的大小不同：q 是 {q}，k 是 {k}，v 是 {v}；三者要相同",
-    ),
-    "problem.shape.width": (
-        "q is {q} wide but k is {k}: a dot product needs equal widths",
-        "q 的宽度是 {q}，k 的宽度是 {k}：做点积需要宽度相同",
-    ),
-    "problem.shape.values": (
-        "there are {k} keys but {v} values: give one value per key",
-        "有 {k} 个键，却有 {v} 个值：每个键要有一个值",
-    ),
-    "problem.shape.heads": (
-        "k has {k} heads but v has {v}: give both the same",
-        "k 有 {k} 个头，v 有 {v} 个头：两者要相同",
-    ),
-    "problem.shape.groups": (
-        "{q} query heads don't divide over {k} key heads: the first must be a multiple",
-        "{q} 个查询头不能平分给 {k} 个键头：前者要是后者的整数倍",
-    ),
-    "problem.shape.memory": (
-        "x is {x} but memory is {memory}: both need the same batch",
-        "x 的形状是 {x}，memory 的形状是 {memory}：两者的批要相同",
-    ),
-    "problem.tiles.block": (
-        "a block of {block} keys holds nothing; give 1 or more",
-        "每块 {block} 个键是空的：应为 1 或更多",
-    ),
-    "problem.tiles.axes": (
-        "tiles shows one head: q is {shape}, it needs (N, D)",
-        "tiles 只显示一个头：q 的形状是 {shape}，应为 (N, D)",
-    ),
-    "problem.train.what": (
-        "say what to train, as in  qkv train lm --text mybook.txt, or what to go on with, --resume RUN",
-        "请说明训练什么，例如  qkv train lm --text mybook.txt，或者接着训练 --resume RUN",
-    ),
-    "problem.train.text": (
-        "training {task} needs a text: --text FILE, a folder, a glob, or a data set (see  qkv data)",
-        "训练 {task} 需要文本：--text 文件、文件夹、通配符，或数据集（见  qkv data）",
-    ),
-    "problem.set": ("{text} is no setting: write --set name=value", "{text} 不是一个设置：请写 --set 名字=值"),
-    "problem.data.name": ("qkv data {what} needs a name; see  qkv data", "qkv data {what} 后面要有名字；见  qkv data"),
-    "problem.data.out": ("say where the tokens go: --out FOLDER", "请说明词元存到哪里：--out 文件夹"),
-    "problem.model.kind": (
-        "{model} is a model of kind {kind}: {verb} needs one of kind {needed}",
-        "{model} 是 {kind} 类的模型：{verb} 需要 {needed} 类的模型",
-    ),
-    "problem.model.none": (
-        "say which model: --model RUN, the folder of a run (make one with  qkv train)",
-        "请说明用哪个模型：--model RUN，即一次训练的文件夹（用  qkv train 训练一个）",
-    ),
-    "problem.text.none": ("give a text, as in  {example}", "请给一段文本，例如  {example}"),
     # commands
     "train.model": (
         "{n} parameters: {layers} layers, width {width}, vocabulary {vocab}",
@@ -337,10 +61,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
         "提示 {prompt} 个词元，用时 {before} 秒（每秒 {reading} 个）· 新增 {made} 个，每秒 {speed} 个",
     ),
-    "problem.models.name": (
-        "qkv models {what} needs a name; see  qkv models",
-        "qkv models {what} 后面要有名字；见  qkv models",
-    ),
     "models.got": (
         "{name} is here: {place}\nUse it with  --model {name}",
         "{name} 已在本机：{place}\n使用：--model {name}",
@@ -350,14 +70,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "qkv models get hf:owner/name. Layouts: LLaMA, Mistral, Qwen2, Qwen3, GPT-2, BERT, RoBERTa, T5, BART, Marian.",
         "--model 也可以是训练得到的文件夹、Hugging Face 文件夹（safetensors）、.gguf 文件，或先用\n"
         "qkv models get hf:作者/名字 下载。支持的结构：LLaMA、Mistral、Qwen2、Qwen3、GPT-2、BERT、RoBERTa、T5、BART、Marian。",
-    ),
-    "problem.chat.template": (
-        "{model} has no chat template, so it wasn't made to chat: use  qkv generate",
-        "{model} 没有对话模板，不是对话模型：请用  qkv generate",
-    ),
-    "problem.chat.long": (
-        "this takes {tokens} tokens and the context has room for {room} before an answer of {most}: shorten it, or lower --most",
-        "这段话有 {tokens} 个词元，而给 {most} 个词元的回答留出位置后，上下文只能放 {room} 个：请缩短，或减小 --most",
     ),
     "chat.begin": (
         "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
@@ -371,23 +83,19 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "wrote {folder} in the {layout} layout; transformers loads it: {how}",
         "已按 {layout} 的格式写入 {folder}；transformers 可直接读取：{how}",
     ),
+    "translate.cut": (
+        "({n} cut after {most} tokens, where the translation had not ended: {longer})",
+        "（有 {n} 句在 {most} 个词元处截断，译文还没有结束：{longer}）",
+    ),
+    "translate.cut.most": ("--most N allows more", "可用 --most N 放宽"),
+    "translate.cut.context": (
+        "the model has {context} positions; translate shorter pieces",
+        "模型只有 {context} 个位置，请分成短句翻译",
+    ),
     "translate.demo": (
         "a small model that ships with qkv, trained on dates alone by: {command}",
         "这是随 qkv 附带的小模型，只学过日期，由此命令训练：{command}",
     ),
-    # what the system refused, by its name in errno
-    "os.ENOSPC": ("the disk is full", "磁盘已满"),
-    "os.EDQUOT": ("the disk quota is used up", "磁盘配额已用完"),
-    "os.EACCES": ("permission denied", "没有权限"),
-    "os.EPERM": ("operation not permitted", "不允许这样操作"),
-    "os.ENOENT": ("there is no such file or folder", "没有这个文件或文件夹"),
-    "os.EISDIR": ("that is a folder", "这是一个文件夹"),
-    "os.ENOTDIR": ("part of the path is not a folder", "路径中有一段不是文件夹"),
-    "os.EEXIST": ("that exists already", "已经存在"),
-    "os.EROFS": ("the disk can only be read", "磁盘是只读的"),
-    "os.EIO": ("the disk has an error", "磁盘出错"),
-    "os.ENAMETOOLONG": ("the name is too long", "名字太长"),
-    "os.EMFILE": ("too many files are open", "打开的文件太多"),
     # steps.py
     "steps.title": ("softmax(QKᵀ/√d)V, step by step", "softmax(QKᵀ/√d)V，一步一步算"),
     "steps.sizes": (
@@ -501,11 +209,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "steps.model.same": (
         "The steps, in float64, differ from the model's own kernel by at most {difference}.",
         "下面用 float64 逐步计算，与模型自己的内核最多相差 {difference}。",
-    ),
-    "problem.only.model": ("{option} goes with --model", "{option} 要与 --model 同用"),
-    "problem.not.model": (
-        "{option} doesn't go with --model, whose numbers are all its own: leave it out",
-        "{option} 不能与 --model 同用：模型的数都是它自己的。请去掉它",
     ),
     "steps.from.file": ("Read from {file}: {what}.", "从 {file} 读入：{what}。"),
     # tiles.py

@@ -7,17 +7,25 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
         "{model} · {part}：{layers} 层 × {heads} 个头，{tokens} 个词元",
     ),
+    "see.joined": (
+        "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
+        "（半个字的词元已合并成整字：共 {groups} 个字和词元；--tokens 可逐个显示）",
+    ),
+    "see.cut": (
+        "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
+        "（已截断：译文到 {most} 个词元还没有结束，这里只是它的开头）",
+    ),
     "see.links": (
         "Heads that link {one} to {other} (layer.head, weight):",
         "把 {one} 和 {other} 连起来的头（层.头，权重）：",
     ),
     "see.head": (
         "{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1",
-        "{part} 第 {layer} 层第 {head} 个头：每行是一个看的词，各数之和为 1",
+        "{part}第 {layer} 层第 {head} 个头：每行是一个看的词，各数之和为 1",
     ),
     "see.head.cross": (
         "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)",
-        "cross 第 {layer} 层第 {head} 个头：每行是即将说出的词元，以及它看源文的哪里（每行之和为 1）",
+        "交叉注意力第 {layer} 层第 {head} 个头：每行是即将说出的词元，以及它看源文的哪里（每行之和为 1）",
     ),
     "see.pooled": (
         "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
@@ -31,6 +39,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
         "{layer}.{head} 中 {word} 这一行，一步一步算（d = {d}），从权重大的键开始：",
     ),
+    "see.row.part": (
+        "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of them, {last}:",
+        "{word} 是 {n} 个词元，图中已合并；q·k 是单个词元之间的，所以下面是其中最后一个，{last}：",
+    ),
     "see.row.rest": ("and {n} more keys, which share {sum}", "还有 {n} 个键，共占 {sum}"),
     "see.row.output": ("Σ weight × V:", "Σ 权重 × V："),
     "see.row.same": (
@@ -41,6 +53,18 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "see.page": (
         "wrote {path} ({size}): open it in a browser, no network needed",
         "已写入 {path}（{size}）：用浏览器打开，不需要网络",
+    ),
+    "see.page.asked": (
+        "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an overview only.",
+        "指定的{part}第 {layer} 层放不进网页：网页里只有它的概览。",
+    ),
+    "see.page.some": (
+        "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as an overview.",
+        "网页放得下{part} {layers} 层中的这些层，可逐格细看：{whole}。其余各层只有概览。",
+    ),
+    "see.page.none": (
+        "The page has no room for any of the {layers} {part} layers in full: they are there as an overview.",
+        "网页放不下{part} {layers} 层中的任何一层：它们只有概览。",
     ),
     "see.shipped": (
         "The model isn't here ({reason}).\nThis is the trace of the same sentence that ships with qkv, made from that model:",

@@ -112,6 +112,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "there are {sources} texts and {targets} targets: give one for each",
         "有 {sources} 条文本，却有 {targets} 条目标：请一一对应",
     ),
+    "draw.font": (
+        "no font with Chinese characters was found, so they show as boxes: install one, or  pip install qkv[fonts]",
+        "没有找到含汉字的字体，图中的汉字会显示成方框：请安装一种中文字体，或运行  pip install qkv[fonts]",
+    ),
     "draw.page.title": ("Attention", "注意力"),
     "draw.page.old": (
         "This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).",

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..words import Problem
+from ..words import Both, Problem, quoted
 from . import foreign
 from .sentencepiece import check_charsmap
 from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer
@@ -48,7 +48,7 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
         kind = _kind_of(saved)
         names = {token["content"] for token in saved["added_tokens"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem("text.tokenizer.damaged", file=file, why=error) from None
+        raise Problem("text.tokenizer.damaged", file=file, why=quoted(error)) from None
     roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in names}
     if not told.any_roles and not roles:
         roles = {role: name for role, name in foreign.NAMES.items() if name in names}
@@ -67,7 +67,7 @@ def _library(file: Path) -> Library:
                 check_charsmap(base64.b64decode(step["precompiled_charsmap"]))
         return Library.from_str(text)
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise Problem("text.tokenizer.damaged", file=file, why=error) from error
+        raise Problem("text.tokenizer.damaged", file=file, why=quoted(error)) from error
 
 
 def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
@@ -255,9 +255,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(_text(file))
     except (ValueError, RecursionError) as error:
-        raise Problem("text.json", file=file, why=error) from None
+        raise Problem("text.json", file=file, why=quoted(error)) from None
     if not isinstance(told, dict):
-        raise Problem("text.json", file=file, why=f"a {type(told).__name__} where a table should be")
+        raise Problem("text.json", file=file, why=Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
     return told
 
 
@@ -266,12 +266,12 @@ def _in_order(file: Path) -> list[str]:
     try:
         told = json.loads(_text(file))
     except (ValueError, RecursionError) as error:
-        raise Problem("text.json", file=file, why=error) from None
+        raise Problem("text.json", file=file, why=quoted(error)) from None
     if isinstance(told, list):
         return told
     if isinstance(told, dict) and sorted(i for i in told.values() if type(i) is int) == list(range(len(told))):
         return sorted(told, key=lambda name: told[name])
-    raise Problem("text.json", file=file, why="the ids are not 0, 1, 2, …")
+    raise Problem("text.json", file=file, why=Both("the ids are not 0, 1, 2, …", "编号不是 0、1、2、…"))
 
 
 def _lines(file: Path) -> list[str]:
@@ -283,6 +283,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Problem("text.json", file=file, why=error) from None
+        told = Both(f"byte {error.start} is no UTF-8", f"第 {error.start} 个字节不是 UTF-8")
+        raise Problem("text.json", file=file, why=told) from None
     except OSError as error:
-        raise Problem("text.file", file=file, why=error.strerror) from None
+        raise Problem("text.file", file=file, why=quoted(error)) from None

@@ -12,7 +12,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
-from ..words import Problem, all_of
+from ..words import Problem, all_of, quoted
 from . import sentencepiece
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
 from .tokenizer import BPE, Tokenizer, byte_level
@@ -306,4 +306,4 @@ def _built(make: Callable[[], Library]) -> Library:
     except Problem:
         raise
     except Exception as error:  # the library raises bare Exception for whatever it cannot use
-        raise Problem("text.vocabulary", why=error) from error
+        raise Problem("text.vocabulary", why=quoted(error)) from error

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..words import Problem
+from ..words import Problem, quoted
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -46,15 +46,15 @@ def read(file: str | Path) -> Pieces:
     try:
         raw = file.read_bytes()
     except OSError as error:
-        raise Problem("text.file", file=file, why=error.strerror) from None
+        raise Problem("text.file", file=file, why=quoted(error)) from None
     try:
         return parse(raw)
-    except (ValueError, struct.error) as error:
-        raise Problem("text.sentencepiece", file=file, why=error) from None
+    except Problem as problem:
+        raise Problem("text.sentencepiece", file=file, why=problem) from None
 
 
 def parse(raw: bytes) -> Pieces:
-    """The same from the bytes; a ValueError says what is wrong with them."""
+    """The same from the bytes; a Problem says what is wrong with them."""
     pieces = []
     model = Pieces([])
     for number, value in _fields(raw):
@@ -71,15 +71,15 @@ def parse(raw: bytes) -> Pieces:
             model.dummy_prefix = bool(_int(spec.get(3, 1)))
             model.remove_extra_whitespaces = bool(_int(spec.get(4, 1)))
     if model.kind not in ("unigram", "bpe"):
-        raise ValueError(f"its kind is {model.kind}, not unigram or bpe")
+        raise Problem("text.pieces.kind", kind=model.kind)
     if model.suffix:
-        raise ValueError("it writes the space at the end of words, which is not supported")
+        raise Problem("text.pieces.suffix")
     if not pieces:
-        raise ValueError("it has no pieces")
+        raise Problem("text.pieces.none")
     model.pieces = pieces
     model.__post_init__()
     if len(model.names) != len(pieces):
-        raise ValueError("it has a piece twice")
+        raise Problem("text.pieces.twice")
     return model
 
 
@@ -88,23 +88,23 @@ def check_charsmap(raw: bytes) -> bytes:
     if not raw:
         return raw
     if len(raw) < 4:
-        raise ValueError("its map of characters is cut")
+        raise Problem("text.pieces.map.cut")
     (size,) = struct.unpack_from("<I", raw)
     if size % 4 or size > len(raw) - 4:
-        raise ValueError("its map of characters is cut")
+        raise Problem("text.pieces.map.cut")
     units = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).astype(np.int64)
     texts = raw[4 + size :]
-    texts.decode()
+    _text(texts)
     if not size or not texts.endswith(b"\0"):
-        raise ValueError("its map of characters is cut")
+        raise Problem("text.pieces.map.cut")
     leaf = units >> 31 == 1
     place = np.arange(len(units)) ^ ((units >> 10) << ((units & 0x200) >> 6))
     if ((place | 0xFF) >= len(units))[~leaf].any():
-        raise ValueError("its map of characters leads outside itself")
+        raise Problem("text.pieces.map.outside")
     values = (units & 0x7FFFFFFF)[leaf]
     letters = np.frombuffer(texts, dtype=np.uint8)
     if (values >= len(letters)).any() or (letters[values] >> 6 == 2).any():
-        raise ValueError("its map of characters leads outside its texts")
+        raise Problem("text.pieces.map.texts")
     return raw
 
 
@@ -151,11 +151,12 @@ class Charsmap:
 
 def _piece(raw: bytes) -> tuple[str, float, int]:
     spec = dict(_fields(raw))
-    (score,) = struct.unpack("<f", _bytes(spec.get(2, bytes(4))))  # struct.error, if it is not four bytes
+    number = _bytes(spec.get(2, bytes(4)))
+    (score,) = struct.unpack("<f", number) if len(number) == 4 else (float("nan"),)
     kind = _int(spec.get(3, NORMAL))
     if not np.isfinite(score) or not NORMAL <= kind <= BYTE:
-        raise ValueError("a piece has no finite score or an unknown type")
-    return _bytes(spec.get(1, b"")).decode(), score, kind
+        raise Problem("text.pieces.score")
+    return _text(_bytes(spec.get(1, b""))), score, kind
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -172,9 +173,9 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise ValueError(f"there is no field of kind {wire}")
+            raise Problem("text.pieces.field", kind=wire)
         if length > len(raw) - at:
-            raise ValueError("it is cut, or not a SentencePiece model")
+            raise Problem("text.pieces.cut")
         yield number, raw[at : at + length]
         at += length
 
@@ -183,22 +184,29 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(raw):
-            raise ValueError("it is cut, or not a SentencePiece model")
+            raise Problem("text.pieces.cut")
         byte = raw[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ValueError("a number in it never ends")
+    raise Problem("text.pieces.number")
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Problem("text.pieces.utf8") from None
 
 
 def _int(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise ValueError("bytes stand where a number should")
+        raise Problem("text.pieces.bytes")
     return value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("a number stands where bytes should")
+        raise Problem("text.pieces.numbers")
     return value

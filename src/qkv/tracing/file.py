@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Both, Problem
+from ..words import Both, Problem, quoted
 
 if TYPE_CHECKING:
     import torch
@@ -119,10 +119,7 @@ class _Wrong(ValueError):
 
 
 def _unreadable(path: Path, error: BaseException) -> Problem:
-    if isinstance(error, Problem):
-        return Problem("trace.file", file=path, error=error)
-    told = error.both if isinstance(error, _Wrong) else f"{type(error).__name__} {str(error)[:200]}"
-    return Problem("trace.file", file=path, error=told)
+    return Problem("trace.file", file=path, error=error.both if isinstance(error, _Wrong) else quoted(error))
 
 
 def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]]) -> None:

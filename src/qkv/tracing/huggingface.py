@@ -12,14 +12,18 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from pathlib import PurePath
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..attention import masks
 from ..attention.attend import Call
+from ..attention.rules import Band, Mask
 from ..words import Problem, all_of
 from .registry import (
     OTHER_SENSES,
@@ -34,7 +38,7 @@ from .registry import (
     part_of,
     stacks,
 )
-from .tokens import Tokens, read
+from .tokens import CUT, END, Tokens, read
 from .trace import PARTS, Projection, Trace
 
 MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
@@ -54,26 +58,101 @@ def trace(
     """What every attention of a model of `transformers` receives; arguments as in `qkv.trace`.
 
     `given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
-    it is. Batches of texts are padded by the tokenizer where it can, id lists of different lengths on the right.
+    it is. Batches of texts are padded by the tokenizer where it can, id lists of different lengths on the right. A long
+    text goes through a decoder in chunks, where the library's own cache can keep all of its keys.
     """
     model = known(model)
     text = given if isinstance(given, str) else ""
+    cut: int | None = None  # after so many tokens what the model says was cut off
     with resting(model):
         inputs = inputs_of(model, given, tokenizer)
         _check(model, inputs)
         if model.config.is_encoder_decoder:
+            own = target is None and "decoder_input_ids" not in inputs
             inputs |= target_of(model, inputs, tokenizer, target)
             _check(model, inputs, "decoder_")
-        heard = _Heard(model)
+            if own and inputs["decoder_input_ids"].shape[1] > _most(model, MOST):
+                cut = _most(model, MOST)
         taken = inspect.signature(model.forward).parameters
         options: Inputs = {"return_dict": True}
-        if "use_cache" in taken:
-            options["use_cache"] = False
         if "logits_to_keep" in taken and not logits:
             options["logits_to_keep"] = 1  # a long text's logits are larger than all else that is kept
-        with hearing(model), heard.listening():
-            made = model(**inputs | options)
-    return _made(model, heard, inputs, tokenizer, made if logits else None, name or _name(model), text)
+        ran = _in_chunks(model, inputs["input_ids"], options) if _by_chunks(model, inputs) else None
+        if ran is None:
+            heard = _Heard(model)
+            ran = heard, heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
+    heard, made = ran
+    found = _made(model, heard, inputs, tokenizer, made if logits else None, name or _name(model), text)
+    if cut is None:
+        return found
+    rows = found.queries["decoder"]
+    rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: that one ended earlier
+    return replace(found, queries=found.queries | {"cross": rows}, more=found.more | {"cut": cut})
+
+
+def _by_chunks(model: Any, inputs: Inputs) -> bool:
+    """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+    from .recorder import CHUNK
+
+    items, n = inputs["input_ids"].shape
+    real = inputs.get("attention_mask")
+    plain = inputs.keys() <= {"input_ids", "attention_mask"} and (real is None or bool(real.all()))
+    taken = inspect.signature(model.forward).parameters
+    if items > 1 or n <= CHUNK or not plain or not {"past_key_values", "use_cache"} <= taken.keys():
+        return False
+    layers = stacks(model)
+    if list(layers) != ["decoder"] or model._is_stateful:
+        return False
+    kept = [type(layer) for layer in DynamicCache(config=model.config).layers]
+    return len(kept) == len(layers["decoder"]) and set(kept) <= {DynamicLayer, DynamicSlidingWindowLayer}
+
+
+def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[_Heard, Tensor] | None:
+    """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
+    from transformers.cache_utils import DynamicCache
+
+    from .recorder import chunks, join_calls
+
+    n = ids.shape[1]
+    cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps
+    whole: list[Call] = []
+    hidden, logits = [], []
+    for span in chunks(n):
+        heard = _Heard(model)
+        given = {"input_ids": ids[:, span], "past_key_values": cache, "use_cache": True}
+        logits.append(heard.run(given | options))
+        calls = heard.calls.get("decoder", [])
+        if any(call.bias is not None for call in calls) or {call.k.shape[2] for call in calls} != {span.stop}:
+            return None
+        join_calls(whole, calls, span, n)
+        hidden.append((span, [call.mask for call in calls]))
+    whole = [replace(call, mask=_bands(call.mask)) for call in whole]
+    for span, rules in hidden:
+        pairs = {(call.mask, rule) for call, rule in zip(whole, rules, strict=True)}
+        if not all(_agree(rule, part, span, n) for rule, part in pairs):
+            return None
+    heard.calls = {"decoder": whole}
+    return heard, torch.cat(logits, 1)
+
+
+def _bands(rule: Mask) -> Mask:
+    """What a mask says about distances. Keys that the last chunk doesn't reach look like padding to it, and aren't."""
+    bands = [term for term in rule.terms() if isinstance(term, Band)]
+    return reduce(and_, bands, masks.full())
+
+
+def _agree(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bool:
+    """Does the rule of the whole text hide from these queries just what the chunk's own rule hid from them?"""
+    size = span.stop - span.start
+    for i in range(0, size, block):
+        rows = slice(span.start + i, min(span.start + i + block, span.stop))
+        mine = whole.tensor(n, n, rows=rows)
+        own = part.tensor(size, span.stop, rows=slice(i, i + block)).expand(-1, -1, -1, span.stop)
+        if not torch.equal(mine.expand(-1, -1, -1, n)[..., : span.stop], own) or mine[..., span.stop :].any():
+            return False
+    return True
 
 
 def _name(model: Any) -> str:
@@ -92,6 +171,13 @@ class _Heard:
     rules: Rules = field(default_factory=dict)
     projections: dict[int, Any] = field(default_factory=dict)  # an attention → its output projection
     waiting: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
+
+    def run(self, inputs: Inputs) -> Any:
+        """The model's forward, heard; gives its logits, or its states where it has none."""
+        with hearing(self.model), self.listening():
+            made = self.model(**inputs)
+        found = getattr(made, "logits", None)
+        return made[0] if found is None else found
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -243,7 +329,6 @@ def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **
     """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
     if not model.can_generate():
         raise Problem("trace.target", model=type(model).__name__)
-    room = getattr(model.config, "max_position_embeddings", None) or most + 1
     ids = inputs["input_ids"]
     real = inputs.get("attention_mask")
     with resting(model):
@@ -252,10 +337,15 @@ def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **
             attention_mask=torch.ones_like(ids) if real is None else real,
             do_sample=False,
             num_beams=1,
-            max_new_tokens=min(most, room - 1),
+            max_new_tokens=_most(model, most),
             **options,
         )
     return [_until_the_end(model, row, tokenizer) for row in made.tolist()]
+
+
+def _most(model: Any, most: int) -> int:
+    """So many tokens, or as many as there are positions after the start."""
+    return min(most, (getattr(model.config, "max_position_embeddings", None) or most + 1) - 1)
 
 
 def _role(model: Any, what: str) -> Any:
@@ -312,8 +402,7 @@ def _made(model: Any, heard: _Heard, inputs: Inputs, tokenizer: Any, made: Any, 
     queries, keys = ({part: sides[part][side] for part in parts} for side in (0, 1))
     more: dict[str, Any] = {"kind": "encoder-decoder" if several else parts[0]}
     if made is not None:
-        found = getattr(made, "logits", None)
-        more["logits"] = (made[0] if found is None else found).float()
+        more["logits"] = made.float()
     calls = {part: heard.calls[part] for part in parts}
     return Trace(calls, queries, keys, name, text, heard.outputs, more)
 

@@ -3,7 +3,7 @@
 Nothing here holds an n×n matrix of a long text. Rows are computed a block at a time; what a block needs beyond itself is
 the log of its rows' sums (`lse`), which is kept once computed.
 
-One item and one head at a time: N queries, M keys, D head width, R rows of a block.
+One item and one head at a time, or all heads of a layer: N queries, M keys, D head width, R rows of a block.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..words import Problem
 BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
 LARGE = 1 << 22  # scores from which on a map is pooled by tiles
+HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
 Span = slice | Sequence[int] | None
 POOLS = ("mean", "max", "sum")
 
@@ -205,6 +206,47 @@ def head_of(call: Call, item: int, head: int) -> Head:
         call.name,
     )
     return Head(one, call.mask, item, head, batch, heads)
+
+
+def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Exact weights of all heads of one item for a block of queries, (H, R, M); who may see whom, (H', R, M); and the
+    entropy of every row in nats, (H, R), of what it doesn't give to a sink.
+
+    The same numbers as `Head.weights`, all heads of a layer in one product.
+    """
+    batch, heads, n, width = call.q.shape
+    groups, m = call.k.shape[1:3]
+    exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
+    q = call.q[item, :, rows].to(exact) * call.scale  # (H, R, D)
+    r = q.shape[1]
+    q = q.reshape(groups, heads // groups * r, width)  # a group's heads share its keys
+    scores = (q @ call.k[item].to(exact).transpose(1, 2)).reshape(heads, r, m)
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    allowed = torch.ones(1, r, m, dtype=torch.bool, device=q.device)
+    if not isinstance(call.mask, Full):
+        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device=q.device)
+        rule = rule[min(item, rule.shape[0] - 1)]
+        allowed = rule.expand(rule.shape[0], r, m)
+    if call.bias is not None:
+        bias = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+        bias = bias[min(item, bias.shape[0] - 1)]
+        bias = (bias[:, rows] if bias.shape[1] > 1 or n == 1 else bias).to(exact)
+        scores += bias
+        if bool((hidden := bias == float("-inf")).any()):
+            allowed = allowed & ~hidden
+    if not bool(allowed.all()):
+        scores.masked_fill_(~allowed, HIDDEN)
+    shares = scores.softmax(-1)
+    most, largest = scores.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
+    # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
+    entropy = most - largest.log() - torch.linalg.vecdot(shares, scores)
+    kept = (most > HIDDEN / 2).to(exact)  # a row that may see nothing gives 0
+    if call.sinks is not None:
+        kept = kept / (1 + largest * (call.sinks.reshape(-1, 1).to(exact) - most.clamp(min=HIDDEN / 2)).exp())
+    if call.sinks is not None or not bool(kept.all()):
+        shares.mul_(kept[..., None])
+    return shares, allowed, entropy
 
 
 def _cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:

@@ -23,8 +23,9 @@ from torch import Tensor
 from .. import grid
 from ..attention.attend import Call
 from ..attention.rules import Full
-from ..words import Problem, language, say, unknown
+from ..words import language, say, unknown
 from . import maps
+from .maps import weights
 from .tokens import Tokens
 from .trace import Trace
 
@@ -35,7 +36,6 @@ CLEAR = 0.6  # a head is named for a kind from this lift on …
 MARGIN = 0.3  # … if it leads every rival by this
 EVEN = 0.95  # … and uniform from this evenness on
 FEW = 3  # fewer queries than this name nothing
-HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
 PART = 0.2  # a kind with this lift is part of a mixed head
 
 # Kinds in the order in which they are shown. Where one holds, a wider one that contains it holds too.
@@ -87,6 +87,7 @@ class Patterns:
     part: str
     tokens: Tokens = field(repr=False)  # those that are looked at
     model: str = ""
+    padding: int = 0  # how many of them only fill up the batch
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -120,7 +121,7 @@ class Patterns:
         label = {kind: say(f"trace.kind.{kind}", lang) for kind in (*self.kinds, "mixed", "none")}
         margin = max(map(grid.width, label.values()))
         part = say(f"trace.part.{self.part}", lang)
-        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=len(self.tokens))
+        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=len(self.tokens) - self.padding)
         lines = [f"{self.model}: {title}" if self.model else title]
         for kind in self.kinds:
             rows = self.named(kind)
@@ -176,11 +177,15 @@ def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patter
     keys = trace.tokens(part, batch, keys=True)  # refuses a part or an item that isn't there
     part = trace.parts[0] if part is None else part
     queries = trace.tokens(part, batch)
-    credited = _Credited(queries, keys, *_real(trace, part, batch), cross=part == "cross")
+    asking, seen = _real(trace, part, batch)
+    credited: dict[torch.device, _Credited] = {}  # the layers of a large model may lie on several
     rows = []
     for layer, call in enumerate(trace.calls[part]):
-        rows += _layer(layer, call, batch, credited)
-    return Patterns(rows, part, keys, trace.model)
+        here = call.q.device
+        if here not in credited:
+            credited[here] = _Credited(queries, keys, asking.to(here), seen.to(here), cross=part == "cross")
+        rows += _layer(layer, call, batch, credited[here])
+    return Patterns(rows, part, keys, trace.model, int((~seen).sum()))
 
 
 class _Credited:
@@ -189,12 +194,13 @@ class _Credited:
     def __init__(self, queries: Tokens, keys: Tokens, asking: Tensor, seen: Tensor, *, cross: bool) -> None:
         self.n, self.m, self.cross = len(queries), len(keys), cross
         self.asking, self.seen = asking, seen  # which are not padding: (N,), (M,)
+        self.device = seen.device  # where all that is computed here lies
         self.kinds = [k for k in (OF_CROSS if cross else OF_SELF) if k not in ("columns", "monotone", "uniform")]
-        self.ids = _identities(keys)
+        self.ids = _identities(keys).to(self.device)
         first = int(seen.int().argmax()) if len(seen) else 0
         delimiters = [j for j in _delimiters(keys) if j != first and bool(seen[j])]
         self.columns = {"first": [first], "punctuation": delimiters}
-        self._marks = torch.zeros(self.m, 2)
+        self._marks = torch.zeros(self.m, 2, device=self.device)
         for at, columns in enumerate(self.columns.values()):
             self._marks[columns, at] = 1
         self._keeps = self.n * self.m <= maps.BLOCK  # what all layers share is found anew where it is too much to keep
@@ -203,11 +209,11 @@ class _Credited:
 
     def places(self, rows: slice) -> Tensor:
         """Where these queries stand among the keys (self-attention; lower-right, as everywhere)."""
-        return torch.arange(rows.start, rows.stop) + self.m - self.n
+        return torch.arange(rows.start, rows.stop, device=self.device) + self.m - self.n
 
     def distance(self, rows: slice) -> Tensor:
         """|query − key|, (R, M)."""
-        return (self.places(rows)[:, None] - torch.arange(self.m)).abs()
+        return (self.places(rows)[:, None] - torch.arange(self.m, device=self.device)).abs()
 
     def pairs(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
         """(row of the block, key) of every pair that counts, by kind; the same for every layer."""
@@ -232,7 +238,7 @@ class _Credited:
     def _find(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
         if self.cross:
             return {"diagonal": _apart(self._diagonal(rows))}
-        at, keys = self.places(rows)[:, None], torch.arange(self.m)
+        at, keys = self.places(rows)[:, None], torch.arange(self.m, device=self.device)
         same = (self.ids[at.clamp(min=0)[:, 0]][:, None] == self.ids) & (keys < at)
         after = torch.zeros_like(same)
         after[:, 1:] = same[:, :-1]
@@ -242,11 +248,12 @@ class _Credited:
 
     def _diagonal(self, rows: slice) -> Tensor:
         """Keys as far into their text as the query is into its own, give or take BAND: bool (R, M)."""
-        asked, told = self.seen.sum(), self.asking.sum()
-        along_keys = (self.seen.cumsum(0) - 1).double()
-        along_queries = (self.asking.cumsum(0) - 1)[rows].double() * (asked - 1) / (told - 1).clamp(min=1)
-        wide = max(1.0, BAND * float(asked))
-        return ((along_queries[:, None] - along_keys).abs() <= wide + 1e-9) & self.seen & (told > 1)
+        asked, told = int(self.seen.sum()), int(self.asking.sum())
+        # |i·(M − 1)/(N − 1) − j| ≤ width, in whole numbers: not every device has float64.
+        along_keys = (self.seen.cumsum(0) - 1) * max(told - 1, 1)
+        along_queries = (self.asking.cumsum(0) - 1)[rows] * (asked - 1)
+        wide = math.floor((max(1.0, BAND * asked) + 1e-9) * max(told - 1, 1))
+        return ((along_queries[:, None] - along_keys).abs() <= wide) & self.seen & (told > 1)
 
     def tally(self, table: Tensor, rows: slice) -> dict[str, Tensor]:
         """What a table (H, R, M) holds at the keys that count, summed for each row: kind → (H, R)."""
@@ -311,7 +318,7 @@ def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
             keep("distance", torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype)))
     if not found:
         return [Row(layer, h, "none", dict.fromkeys(_kinds(credited), UNTOLD), math.nan, ()) for h in range(heads)]
-    joined = {name: _cat(parts).double().numpy() for name, parts in found.items()}  # (H or H', N)
+    joined = {name: _cat(parts).cpu().double().numpy() for name, parts in found.items()}  # (H or H', N)
     paths = (path, even_path) if credited.cross else None
     return _rows(layer, heads, joined, columns, even_columns, paths, credited)
 
@@ -343,8 +350,8 @@ def _rows(
         baselines[kind] = may / np.maximum(size, 1)
     # Entropy of what is not lost to a sink, times that share: a head that gives all to its sink is not an even one.
     evenness = np.clip(total * found["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
-    top = np.sort(columns.double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
-    even_top = np.sort(even_columns.double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
+    top = np.sort(columns.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
+    even_top = np.sort(even_columns.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
     most = torch.topk(columns, min(COLUMNS, credited.m)).indices.tolist()
 
     made = []
@@ -406,47 +413,6 @@ def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[
     return ("mixed", tuple(sorted(parts, key=lambda k: -scores[k].lift))) if len(parts) > 1 else ("none", ())
 
 
-def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """Exact weights of all heads of one item for a block of queries, (H, R, M); who may see whom, (H', R, M); and the
-    entropy of every row in nats, (H, R), of what it doesn't give to a sink.
-
-    The same numbers as `maps.Head.weights`, all heads of a layer in one product.
-    """
-    batch, heads, n, width = call.q.shape
-    groups, m = call.k.shape[1:3]
-    exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
-    q = call.q[item, :, rows].to(exact) * call.scale  # (H, R, D)
-    r = q.shape[1]
-    q = q.reshape(groups, heads // groups * r, width)  # a group's heads share its keys
-    scores = (q @ call.k[item].to(exact).transpose(1, 2)).reshape(heads, r, m)
-    if call.softcap is not None:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
-    allowed = torch.ones(1, r, m, dtype=torch.bool, device=q.device)
-    if not isinstance(call.mask, Full):
-        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device=q.device)
-        rule = rule[min(item, rule.shape[0] - 1)]
-        allowed = rule.expand(rule.shape[0], r, m)
-    if call.bias is not None:
-        bias = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-        bias = bias[min(item, bias.shape[0] - 1)]
-        bias = (bias[:, rows] if bias.shape[1] > 1 or n == 1 else bias).to(exact)
-        scores += bias
-        if bool((hidden := bias == float("-inf")).any()):
-            allowed = allowed & ~hidden
-    if not bool(allowed.all()):
-        scores.masked_fill_(~allowed, HIDDEN)
-    shares = scores.softmax(-1)
-    most, largest = scores.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
-    # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
-    entropy = most - largest.log() - torch.linalg.vecdot(shares, scores)
-    kept = (most > HIDDEN / 2).to(exact)  # a row that may see nothing gives 0
-    if call.sinks is not None:
-        kept = kept / (1 + largest * (call.sinks.reshape(-1, 1).to(exact) - most.clamp(min=HIDDEN / 2)).exp())
-    if call.sinks is not None or not bool(kept.all()):
-        shares.mul_(kept[..., None])
-    return shares, allowed, entropy
-
-
 def _blocks(heads: int, n: int, m: int) -> Iterator[slice]:
     size = max(maps.BLOCK // max(heads * m, 1), 1)
     for start in range(0, n, size):
@@ -460,7 +426,7 @@ def _kinds(credited: _Credited) -> tuple[str, ...]:
 def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
     """Which queries and which keys are not padding: (N,), (M,)."""
     keys = _unpadded(trace.keys[part][item]) & _visible(trace.calls[part][0], item)
-    queries = _unpadded(trace.queries[part][item])
+    queries = _unpadded(trace.queries[part][item])  # about tokens, and so on the CPU, as labels are
     # Cross-attention's mask says nothing of its queries; the decoder that asks does.
     own = trace.calls.get("decoder" if part == "cross" else part)
     if own and own[0].k.shape[2] == len(queries):
@@ -472,7 +438,7 @@ def _visible(call: Call, item: int) -> Tensor:
     """Keys that somebody may see, (M,)."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]
-    seen = torch.zeros(m, dtype=torch.bool)
+    seen = torch.zeros(m, dtype=torch.bool, device="cpu")
     if isinstance(call.mask, Full):
         return ~seen
     for rows in _blocks(1, n, m):
@@ -487,15 +453,16 @@ def _unpadded(tokens: Tokens) -> Tensor:
     real = [not (special and p == "[PAD]") for p, special in zip(tokens.pieces, tokens.special, strict=True)]
     if tokens.ids:
         real[len(tokens.ids) :] = [False] * (len(real) - len(tokens.ids))
-    return torch.tensor(real, dtype=torch.bool)
+    return torch.tensor(real, dtype=torch.bool, device="cpu")
 
 
 def _identities(tokens: Tokens) -> Tensor:
     """A number per token, the same for the same token: its id, or its text where there are no ids."""
     if tokens.ids:
-        return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)])
+        return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)], device="cpu")
     known: dict[str, int] = {}
-    return torch.tensor([known.setdefault(piece, len(known)) for piece in tokens.pieces], dtype=torch.long)
+    numbers = [known.setdefault(piece, len(known)) for piece in tokens.pieces]
+    return torch.tensor(numbers, dtype=torch.long, device="cpu")
 
 
 def _delimiters(tokens: Tokens) -> list[int]:
@@ -510,68 +477,3 @@ def _delimiters(tokens: Tokens) -> list[int]:
 
 def _sortable(value: float) -> float:
     return -1.0 if math.isnan(value) else value
-
-
-@dataclass(frozen=True)
-class Induction:
-    """The repeated-random-tokens test: per head, the mean weight on the token that followed this one before."""
-
-    scores: np.ndarray  # (layers, heads)
-    baseline: float
-    count: int  # queries
-    length: int
-    repeats: int
-
-    def best(self, most: int = 5) -> list[tuple[int, int, float]]:
-        """(layer, head, score), strongest first."""
-        order = np.argsort(-self.scores, axis=None, kind="stable")[:most]
-        places = (np.unravel_index(i, self.scores.shape) for i in order)
-        return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in places]
-
-    def show(self, lang: str | None = None, most: int = 10) -> str:
-        """The strongest heads, in one line each."""
-        title = say("trace.induction", lang, length=self.length, repeats=self.repeats, baseline=self.baseline)
-        return "\n".join([title, *(f"  {f'{a}.{b}':>6}  {score:.2f}" for a, b, score in self.best(most))])
-
-    def __str__(self) -> str:
-        return self.show()
-
-
-def induction_test(
-    model: Any,
-    *,
-    vocab: int | Sequence[int],
-    length: int | None = None,
-    repeats: int = 2,
-    seed: int = 0,
-    batch: int = 4,
-    part: str | None = None,
-) -> Induction:
-    """Give a model a block of random tokens, repeated, and see which heads look at what followed last time.
-
-    Nothing but the repetition can be known about such a text, so a head that finds the token after the earlier
-    occurrence does induction. `vocab` is the number of tokens or the ids to draw from (leave special ones out); tokens of
-    a block differ. `length` is that of a block: 50, or as many tokens as there are. `batch` blocks are averaged.
-    """
-    from .recorder import trace
-
-    ids = np.arange(vocab) if isinstance(vocab, int) else np.asarray(list(vocab))
-    length = min(50, len(ids)) if length is None else length
-    if not 2 <= length <= len(ids) or repeats < 2 or batch < 1:
-        raise Problem("trace.induction.size", length=length, vocab=len(ids), repeats=repeats, batch=batch)
-    dice = np.random.default_rng(seed)
-    blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
-    told = trace(model, blocks, target=blocks if reads_and_writes(model) else None)
-    part = part or ("decoder" if "decoder" in told.parts else told.parts[0])
-    found = [patterns(told, part=part, batch=i) for i in range(batch)]
-    scores = np.mean([one.array("induction") for one in found], 0)
-    rows = [one.table[0].scores["induction"] for one in found]
-    return Induction(
-        scores, float(np.mean([row.baseline for row in rows])), sum(row.count for row in rows), length, repeats
-    )
-
-
-def reads_and_writes(model: Any) -> bool:
-    """Is it an encoder-decoder?"""
-    config = getattr(model, "config", None)
-    return getattr(config, "kind", "") == "encoder-decoder" or bool(getattr(config, "is_encoder_decoder", False))

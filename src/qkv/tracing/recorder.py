@@ -15,10 +15,11 @@ from torch import Tensor
 
 from ..attention.attend import Call, record
 from ..words import Problem
-from .tokens import Tokens, read
+from .tokens import CUT, END, Tokens, read
 from .trace import Projection, Trace, Turning
 
 CHUNK = 2048  # tokens of a long text that go through a model at once
+MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
 Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
 
 
@@ -56,6 +57,12 @@ def trace(
     rows = as_rows("source", rows, model.config.vocab)
     _check_context(model, rows)
     return _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
+
+
+def reads_and_writes(model: Any) -> bool:
+    """Is it an encoder-decoder?"""
+    config = getattr(model, "config", None)
+    return getattr(config, "kind", "") == "encoder-decoder" or bool(getattr(config, "is_encoder_decoder", False))
 
 
 def ids_of(given: Any, tokenizer: Any) -> list[list[int]]:
@@ -122,9 +129,14 @@ def _trace(
     layers = group(calls)
     sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
     queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
-    if "cross" in queries:  # a row of cross-attention is known by the word it makes
-        queries["cross"] = [tokens.ahead() for tokens in queries["cross"]]
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
+    if "cross" in queries:  # a row of cross-attention is known by the word it makes
+        most = None if target is not None else _cut(model, said)
+        more |= {} if most is None else {"cut": most}
+        # The longest of a batch is the one that was cut.
+        longest = max(map(len, said))
+        ends = [CUT if most is not None and len(row) == longest else END for row in said]
+        queries["cross"] = [tokens.ahead(end) for tokens, end in zip(queries["cross"], ends, strict=True)]
     if logits:
         more["logits"] = model.head(states).float()
     return Trace(layers, queries, keys, name, text, outputs_of(model), more, _turning(model))
@@ -141,31 +153,60 @@ def _turning(model: Any) -> Turning | None:
 
 
 def _by_chunks(model: Any, rows: list[list[int]]) -> bool:
-    """Long texts go through a decoder a chunk at a time, where its cache keeps every key and positions need no bias."""
-    config = model.config
-    plain = config.mixer == "attention" and config.window is None and config.position not in ("alibi", "relative")
-    return len(rows) == 1 and len(rows[0]) > CHUNK and config.kind == "decoder" and plain
+    """Long texts go through a decoder a chunk at a time."""
+    return model.config.kind == "decoder" and len(rows) == 1 and len(rows[0]) > CHUNK
+
+
+def chunks(n: int) -> list[slice]:
+    """n tokens in as few chunks as may be, all of about one size.
+
+    >>> chunks(CHUNK + 2)
+    [slice(0, 1025, None), slice(1025, 2050, None)]
+    """
+    count = -(-n // CHUNK)
+    return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
 def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
     """The calls of a whole text, and its states, from chunks that share a cache: what a layer computes on the way is only
     ever a chunk long. Keys and values are the cache's own."""
-    from ..attention import masks
+    from ..attention.positions import ALiBi, Relative
 
     n = ids.shape[1]
     cache = model.new_cache(1, n)
+    cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
+    position = getattr(model.decoder[0].attention, "position", None)  # one for all layers, and so is its bias
+    bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
     whole: list[Call] = []
     states = []
-    for start in range(0, n, CHUNK):
+    for span in chunks(n):
         with record() as calls:
-            states.append(model.decode(ids[:, start : start + CHUNK], cache=cache))
-        for i, call in enumerate(calls):
-            if start == 0:  # room for all queries at once: joining chunks later would hold them twice
-                batch, heads, _, width = call.q.shape
-                whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), mask=masks.causal()))
-            whole[i].q[:, :, start : start + call.q.shape[2]] = call.q
-            whole[i] = replace(whole[i], k=call.k, v=call.v)
-    return whole, torch.cat(states, 1)
+            states.append(model.decode(ids[:, span], cache=cache))
+        join_calls(whole, calls, span, n)
+    return [replace(call, bias=bias) for call in whole], torch.cat(states, 1)
+
+
+def join_calls(whole: list[Call], calls: list[Call], span: slice, n: int) -> None:
+    """Add a chunk's queries to the calls of a text of n tokens; keys and values are those seen so far.
+
+    The mask is a rule of distances, the same for every chunk.
+    """
+    for i, call in enumerate(calls):
+        if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
+            batch, heads, _, width = call.q.shape
+            whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))
+        whole[i].q[:, :, span] = call.q
+        whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)
+
+
+def _unforgetful(cache: Any, n: int) -> Any:
+    """A window's cache lets go of keys that nobody will look at again; a trace keeps them all."""
+    from ..attention.cache import KVCache, WindowCache
+
+    if not isinstance(cache, WindowCache):
+        return cache
+    _, heads, _, width = cache.k.shape
+    return KVCache(1, heads, n, width, dtype=cache.k.dtype, device=cache.k.device)
 
 
 def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | None) -> list[list[int]]:
@@ -175,7 +216,7 @@ def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | Non
     if target is None:
         if tokenizer is None:
             raise Problem("trace.tokenizer")
-        found = translate_ids(model, tokenizer, rows)
+        found = translate_ids(model, tokenizer, rows, most=MOST)
     else:
         given = [target] if isinstance(target, str) else list(_listed(target))
         given = [given] if given and isinstance(given[0], int) else given
@@ -184,6 +225,12 @@ def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | Non
             raise Problem("trace.targets", sources=len(rows), targets=len(found))
     start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
     return [[*start, *ids] for ids in found]
+
+
+def _cut(model: Any, said: list[list[int]]) -> int | None:
+    """The number of tokens after which what a model says was cut off, if that happened; `said` begins with its start."""
+    most = min(MOST, model.config.context) if model.config.position == "learned" else MOST
+    return most if max(map(len, said)) > most else None
 
 
 def _tokens(tokenizer: Any, rows: list[list[int]], length: int | None) -> list[Tokens]:

@@ -24,9 +24,9 @@ import torch
 
 from .. import grid
 from ..words import Problem, language, say, unknown
-from . import conllu
+from . import conllu, recorder
 from .conllu import Sentence
-from .patterns import reads_and_writes, weights
+from .maps import weights
 from .tokens import Tokens
 from .trace import Trace
 
@@ -166,8 +166,6 @@ def syntax(
     out; `relations` names those wanted (CoNLL-U's names, and "coref" for pronoun → noun). A decoder that puts no special
     token before a text gets a line break there, so that what it rests on the first token doesn't fall on a word.
     """
-    from .recorder import trace
-
     given = _given(sentences)
     if tokenizer is None:
         raise Problem("trace.tokenizer")
@@ -179,7 +177,8 @@ def syntax(
 
     def look(text: str) -> Trace:
         # Only an encoder-decoder takes a target, and its encoder doesn't see it.
-        return trace(model, text, tokenizer, target=[text] if reads_and_writes(model) else None)
+        target = [text] if recorder.reads_and_writes(model) else None
+        return recorder.trace(model, text, tokenizer, target=target)
 
     before = ""
     found: dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]] = {}
@@ -264,19 +263,19 @@ def _looks(told: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray
     """The word that each word looks at most, (L, H, W), −1 for nowhere; and which words each may see, bool (W, W)."""
     part = told.parts[0]
     n, w = len(told.tokens(part)), len(groups)
-    joins = torch.zeros(n, w)
+    joins = torch.zeros(n, w, device="cpu")
     for i, group in enumerate(groups):
         joins[group, i] = 1
     sizes = joins.sum(0).clamp(min=1)
-    real = torch.tensor([bool(group) for group in groups])
-    other = ~torch.eye(w, dtype=torch.bool) & real & real[:, None]
+    real = torch.tensor([bool(group) for group in groups], device="cpu")
+    other = ~torch.eye(w, dtype=torch.bool, device="cpu") & real & real[:, None]
     found = []
-    sees = torch.zeros(w, w, dtype=torch.bool)
+    sees = torch.zeros(w, w, dtype=torch.bool, device="cpu")
     for call in told.calls[part]:
         shares, allowed, _ = weights(call, 0, slice(0, n))
-        to = joins.to(shares.dtype)
-        table = to.T @ (shares @ to)  # (H, W, W): summed over keys; over queries a mean would change no order
-        pairs = (to.T @ (allowed.to(shares.dtype) @ to)).amax(0)
+        to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
+        table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order
+        pairs = (to.T @ (allowed.to(shares.dtype) @ to)).amax(0).cpu()
         sees |= (pairs == sizes[:, None] * sizes) & other
         table = table.masked_fill(~other, -1.0)
         best = table.max(-1)

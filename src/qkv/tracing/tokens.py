@@ -12,11 +12,14 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from ..words import Problem
+from ..words import Problem, unknown
 
-END = "⏹"
+END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)
+BY = ("characters", "words", "tokens")  # what a row or column of a map stands for
+SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # Each of these is read by itself: 汉字, kana, fullwidth forms.
 CJK = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
@@ -46,6 +49,29 @@ class Tokens:
         return [show(piece) for piece in self.pieces]
 
     @property
+    def numbered(self) -> list[str]:
+        """The same, but tokens that are parts of one character are that character, numbered.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).numbered
+        ['我₁', '我₂', 'a']
+        """
+        labels = self.shown
+        for text, first, end in self.whole:
+            if end - first > 1:
+                labels[first:end] = [show(text) + str(i + 1).translate(SUBSCRIPT) for i in range(end - first)]
+        return labels
+
+    def groups(self, by: str = "characters") -> list[Group]:
+        """What rows and columns of a map stand for: whole characters, words, or the tokens as they are."""
+        if by not in BY:
+            raise unknown("by", by, BY)
+        if by == "words":
+            return self.words
+        if by == "tokens":
+            return [(label, i, i + 1) for i, label in enumerate(self.numbered)]
+        return [(show(text), first, end) for text, first, end in self.whole]
+
+    @property
     def words(self) -> list[Group]:
         """Tokens joined to words: cut at spaces, around punctuation, and at every 汉字."""
         groups: list[Group] = []
@@ -57,19 +83,19 @@ class Tokens:
             text, end = text + piece, stop
         return [*groups, (show(text), first, end)] if end > first else groups
 
-    def ahead(self) -> Tokens:
-        """A decoder's tokens named by what each place is about to say: the next token, at the end ⏹. Padding stays."""
+    def ahead(self, end: str = END) -> Tokens:
+        """A decoder's tokens named by what each place is about to say: the next token, at the end ■. Padding stays."""
         padding = [special and piece == "[PAD]" for piece, special in zip(self.pieces, self.special, strict=True)]
         real = [i for i, empty in enumerate(padding) if not empty]
         if not real:
             return self
         first, last = real[0], real[-1]
         pieces, special = list(self.pieces), list(self.special)
-        pieces[first : last + 1] = [*pieces[first + 1 : last + 1], END]
+        pieces[first : last + 1] = [*pieces[first + 1 : last + 1], end]
         special[first : last + 1] = [*special[first + 1 : last + 1], True]
         moved = [(text, a - 1, b - 1) for text, a, b in self.whole if first < a <= last]
         kept = [group for group in self.whole if not first <= group[1] <= last]
-        whole = sorted([*moved, (END, last, last + 1), *kept], key=lambda group: group[1])
+        whole = sorted([*moved, (end, last, last + 1), *kept], key=lambda group: group[1])
         return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
 
     def find(self, word: str) -> int:
@@ -84,7 +110,7 @@ class Tokens:
         if not places:  # a word of several tokens: its last token is where a decoder has read all of it
             places = [end - 1 for label, _, end in self.words if label == asked]
         if not places:  # several words or 汉字 in a row
-            runs = [show(text) for text, _, _ in self.whole]
+            runs = [_signs(text) for text, _, _ in self.whole]
             for first in range(len(runs)):
                 joined = ""
                 for last in range(first, min(first + len(asked), len(runs))):
@@ -123,23 +149,41 @@ def read(tokenizer: Any, ids: Sequence[int]) -> Tokens:
     return Tokens(tuple(pieces), tuple(i in special for i in ids), tuple(ids), tuple(whole))
 
 
+# Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
+_WRAPPED: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
+
+
 def _wrapped(tokenizer: Any) -> Any:
     """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
     library = getattr(tokenizer, "backend_tokenizer", None)
     if library is None:
         return None
-    from tokenizers import Tokenizer as Library
+    added = {i: (token.content, token.special) for i, token in library.get_added_tokens_decoder().items()}
+    state = library.get_vocab_size(), added
+    known = _WRAPPED.get(tokenizer)
+    if known is None or known[0] != state:
+        from tokenizers import Tokenizer as Library
 
-    from ..text.tokenizer import Tokenizer
+        from ..text.tokenizer import Tokenizer
 
-    return Tokenizer(Library.from_str(library.to_str()))
+        # A copy: ours sets some of its switches, and the other one belongs to the user.
+        _WRAPPED[tokenizer] = known = state, Tokenizer(Library.from_str(library.to_str()))
+    return known[1]
 
 
 def show(piece: str) -> str:
+    """A token as a label: line ends and tabs as signs, and what shows nothing by itself (a joiner) by its number.
+
+    >>> show(" cat"), show("\\n\\n"), show("  "), show("\u200d")
+    ('cat', '⏎⏎', '␣␣', 'U+200D')
     """
-    >>> show(" cat"), show("\\n\\n"), show("  ")
-    ('cat', '⏎⏎', '␣␣')
-    """
+    label = _signs(piece)
+    if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
+        return label
+    return " ".join(f"U+{ord(c):04X}" for c in label)
+
+
+def _signs(piece: str) -> str:
     signs = piece.replace("\n", "⏎").replace("\r", "␍").replace("\t", "⇥")
     return signs.strip(" ") or "␣" * len(signs)
 

@@ -1,0 +1,288 @@
+"""How to construct someone's class: what its parameters mean by name, and where names lie, what runs."""
+
+import contextlib
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .guess import Answers, Sizes, meaning, value
+from .subject import Timeout, parameters_of, settings
+
+_seed = torch.manual_seed
+
+
+@dataclass
+class Built:
+    """An object that could be constructed, and with what."""
+
+    object: Any
+    text: str
+    chosen: dict[str, Any]
+    sizes: Sizes
+    make: Callable[[], Any] | None = None
+
+
+def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[str, Any]) -> Iterator[Built]:
+    """Every way to construct it that works, likeliest first."""
+    failures: list[BaseException] = []
+    seen: set[str] = set()
+    for overridden, arguments, chosen in _attempts(target, sizes, args, space):
+        text = f"{target.__name__}({', '.join(f'{k}={_shown(v)}' for k, v in arguments.items())})"
+        lenient = any(isinstance(v, Answers) and v._lenient for v in arguments.values())
+        if (key := f"{text} {overridden} {lenient}") in seen:
+            continue
+        seen.add(key)
+        try:
+            with settings("float64"), _globals(space, overridden):
+                _seed(0)
+                made = target(**arguments)
+        except (KeyboardInterrupt, Timeout):
+            raise
+        except BaseException as error:
+            failures.append(error)
+            continue
+        yield Built(
+            made,
+            text,
+            {**chosen, **{f"global {k}": v for k, v in overridden.items()}},
+            sizes,
+            partial(target, **arguments),
+        )
+    if failures and not seen - {""}:
+        pass
+    if failures:
+        builds.failure = failures[0]  # type: ignore[attr-defined]
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, Answers):
+        return "{" + ", ".join(f"{k}: {v}" for k, v in given._asked.items()) + "}" if given._asked else "configuration"
+    if isinstance(given, nn.Module):
+        return type(given).__name__ + "(…)"
+    return repr(given) if not callable(given) else getattr(given, "__name__", "function")
+
+
+def _attempts(
+    target: type, sizes: Sizes, args: Any, space: dict[str, Any]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    parameters = parameters_of(target)
+    overridden = _sized_globals(space, sizes)
+    if args is not None:
+        chosen = {meaning(k): v for k, v in args.items()}
+        rest: dict[str, Any] = {}
+        for parameter in parameters:
+            if parameter.name not in args and parameter.default is parameter.empty:
+                guessed = _guess(parameter, sizes, space, False)
+                if guessed is not None:
+                    rest[parameter.name] = guessed
+        yield {}, {**rest, **args}, chosen
+        return
+    for lenient in (False, True):
+        wholes = {k: v for k, v in overridden.items() if meaning(k) != "head"}  # a global head width may be the mistake
+        for scope in [wholes, overridden, {}] if overridden else [{}]:
+            for defaults in (True, False):  # also say what has a default
+                arguments, chosen = {}, {}
+                open_: list[str] = []
+                for parameter in parameters:
+                    required = parameter.default is parameter.empty
+                    word = meaning(parameter.name)
+                    if not required and (
+                        not defaults
+                        or word
+                        in (
+                            "",
+                            "flag",
+                            "config",
+                            "base",
+                            "eps",
+                            "device",
+                            "dtype",
+                            "activation",
+                            "index",
+                            "window",
+                            "ratio",
+                            "layers",
+                        )
+                    ):
+                        continue
+                    if not required and isinstance(parameter.default, bool):
+                        continue
+                    if (
+                        not required
+                        and parameter.default is None
+                        and word not in ("width", "heads", "kv_heads", "context", "dropout")
+                    ):
+                        continue
+                    given = _guess(parameter, sizes, space, lenient)
+                    if given is None and required:
+                        open_.append(parameter.name)
+                        continue
+                    if given is not None:
+                        arguments[parameter.name] = given
+                        if word:
+                            chosen.setdefault(word, given)
+                for filling in itertools.islice(
+                    itertools.product((sizes.width, sizes.heads, sizes.head, True, None), repeat=len(open_)), 30
+                ):
+                    yield scope, {**arguments, **dict(zip(open_, filling, strict=True))}, chosen
+    # Names lie: every integer as a width, a number of heads, a head's width
+    required_ = [p.name for p in parameters if p.default is p.empty]
+    if 0 < len(required_) <= 4:
+        for filling in itertools.product((sizes.width, sizes.heads, sizes.head), repeat=len(required_)):
+            yield {}, dict(zip(required_, filling, strict=True)), {}
+    yield {}, {}, {}
+
+
+def _guess(parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], lenient: bool) -> Any:
+    word = meaning(parameter.name)
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        annotation = space.get(annotation, annotation)
+    looks_like_config = (
+        inspect.isclass(annotation)
+        and annotation.__module__ != "builtins"
+        and not issubclass(annotation, (nn.Module, Tensor))
+    )
+    if word == "config" or (looks_like_config and "config" in annotation.__name__.lower() + "args"):
+        if word == "config" or looks_like_config:
+            return Answers(sizes, _real_config(annotation, parameter, space), lenient)
+    if word == "" or (word in ("width", "feedforward") and re_module(parameter.name)):
+        made = _part(parameter.name, sizes, space)
+        if made is not None:
+            return made
+    if word:
+        return value(word, sizes, parameter.name)
+    return None
+
+
+def re_module(name: str) -> bool:
+    """Whether a parameter of a layer is itself a layer: EncoderLayer(size, self_attn, feed_forward, dropout)."""
+    return name.lower().strip("_") in (
+        "feed_forward",
+        "ff",
+        "ffn",
+        "mlp",
+        "feedforward",
+        "self_attn",
+        "src_attn",
+        "attn",
+        "attention",
+        "cross_attn",
+        "self_attention",
+        "cross_attention",
+        "mha",
+        "sublayer",
+    )
+
+
+def _part(name: str, sizes: Sizes, space: dict[str, Any]) -> Any:
+    """A layer handed to a layer's constructor: the class of the same file that its name speaks of."""
+    if not re_module(name):
+        return None
+    wanted = ("attention", "attn") if "att" in name or name == "mha" else ("feed", "ffn", "mlp", "forward")
+    classes = [
+        c for c in space.values() if inspect.isclass(c) and issubclass(c, nn.Module) and c.__module__ != "torch.nn"
+    ]
+    classes = [c for c in classes if any(w in c.__name__.lower() for w in wanted)]
+    classes.sort(key=lambda c: ("multi" not in c.__name__.lower(), len(c.__name__)))
+    for one in classes:
+        for built in builds(one, sizes, None, space):
+            return built.object
+    return None
+
+
+def _real_config(annotation: Any, parameter: inspect.Parameter, space: dict[str, Any]) -> Any:
+    """A configuration of the user's own, for the fields whose names say nothing."""
+    if parameter.default not in (parameter.empty, None):
+        return parameter.default
+    candidates: list[Any] = [annotation] if inspect.isclass(annotation) and annotation is not dict else []
+    for name, found in space.items():
+        if "config" in name.lower() or "args" in name.lower() or "cfg" in name.lower():
+            candidates.append(found)
+    for candidate in candidates:
+        if isinstance(candidate, dict) or (
+            not inspect.isclass(candidate)
+            and hasattr(candidate, "__dict__")
+            and not inspect.isroutine(candidate)
+            and not inspect.ismodule(candidate)
+        ):
+            return candidate
+        if inspect.isclass(candidate) and not issubclass(candidate, nn.Module):
+            try:
+                return candidate()
+            except Exception:
+                return candidate
+    return None
+
+
+def _sized_globals(space: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
+    """Plain numbers among a file's globals whose names speak of sizes, as ours."""
+    found = {}
+    for name, given in space.items():
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or name.startswith("_"):
+            continue
+        word = meaning(name)
+        if isinstance(given, int) and word in (
+            "width",
+            "heads",
+            "kv_heads",
+            "head",
+            "context",
+            "vocabulary",
+            "layers",
+            "feedforward",
+        ):
+            if len(name) > 1:
+                found[name] = value(word, sizes, name)
+        elif word == "dropout":
+            found[name] = 0.5
+    return found
+
+
+@contextlib.contextmanager
+def _globals(space: dict[str, Any], overridden: dict[str, Any]) -> Iterator[None]:
+    """While building; what is overridden stays, since forward reads it too: `restore` puts it back."""
+    space.update(overridden)
+    yield
+
+
+def declared(owner: Any) -> dict[str, int]:
+    """The sizes that an object itself names: self.num_heads, self.head_dim…"""
+    found: dict[str, int] = {}
+    for name, given in list(getattr(owner, "__dict__", {}).items()):
+        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+            word = meaning(name)
+            if word in ("heads", "kv_heads", "head", "window"):
+                found.setdefault(word, given)
+        elif given is True and re.search(r"causal|autoregress", name):
+            found["causal"] = 1
+        elif isinstance(given, nn.ModuleList) and "head" in name.lower():
+            found.setdefault("heads", len(given))
+    for name, given in list(getattr(owner, "_modules", {}).items()):
+        if isinstance(given, nn.ModuleList) and "head" in name.lower():
+            found.setdefault("heads", len(given))
+    for config in ("config", "cfg", "args"):
+        inner = getattr(owner, config, None)
+        if inner is not None and not isinstance(inner, nn.Module):
+            pairs = (
+                inner._asked.items()
+                if isinstance(inner, Answers)
+                else list(vars(inner).items())
+                if hasattr(inner, "__dict__")
+                else []
+            )
+            for name, given in pairs:
+                if (
+                    isinstance(given, int)
+                    and not isinstance(given, bool)
+                    and meaning(name) in ("heads", "kv_heads", "head")
+                ):
+                    found.setdefault(meaning(name), given)
+    return found

@@ -1,0 +1,385 @@
+"""Caches: a text in pieces must give what it gives at once.
+
+Three kinds are known: a start position and buffers inside, a past handed in and given back, a cache object.
+"""
+
+import copy
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .adapt import frequencies
+from .building import builds
+from .examine import Case
+from .probes import size_of
+from .subject import Subject, UserError, settings
+
+Array = np.ndarray
+
+
+@dataclass
+class Way:
+    """How the cache goes from call to call."""
+
+    kind: str  # "start", "past" or "object"
+    parameter: str
+    flags: dict[str, Any]
+
+
+def examine(case: Case) -> None:
+    """Token by token, and in pieces of three, against the whole."""
+    subject = case.subject
+    if (
+        subject.layout != "bnc"
+        or not isinstance(subject.owner, nn.Module)
+        or subject.framework != "torch"
+        or case.has("H1", "H2", "H3", "H9", "M14")
+    ):
+        return
+    causal = (
+        case.support is not None
+        and case.support.shape[0] == case.support.shape[1]
+        and not np.triu(case.support, 1).any()
+    )
+    way = _way(case)
+    if way is None or subject.inputs != ["x"]:
+        return
+    window = subject.declared.get("window") or 0
+    n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
+    if subject.chosen.get("context") and n > subject.chosen["context"]:
+        n = subject.sizes.queries
+    inputs = subject.draw(11, n=n)
+    try:
+        _copy(subject)
+    except Refused as error:
+        case.skipped["cache"] = str(error)
+        return
+    ring = bool(window) and bool(re.search(RING, case.facts.get("segment_text", "")))
+    reference = _whole(case, inputs, causal or ring, n)
+    if reference is None:
+        return
+    try:
+        ones = _pieces(case, way, inputs["x"], [1] * n, reference, causal or ring)
+    except (UserError, Refused) as error:
+        case.skipped["cache"] = str(error)
+        return
+    if ones is None:
+        return
+    if not _driven(case, way, inputs["x"], ones, causal or ring):
+        case.skipped["cache"] = "no way was found to hand it on"
+        return
+    case.checked.append("cache")
+    change = _difference(ones, reference)
+    if change > 1e-5:
+        _name_ones(case, way, ones, reference, change, inputs, window)
+        return
+    if not causal:
+        return
+    first = max(2, n // 2)
+    for split in ([first, n - first], [2, 3, *[1] * (n - 5)] if n > 5 else [n]):
+        try:
+            pieces = _pieces(case, way, inputs["x"], split, reference, causal)
+        except (UserError, Refused) as error:
+            case.skipped["cache in pieces"] = str(error)
+            return
+        if pieces is None:
+            return
+        change = _difference(pieces, reference)
+        if change > 1e-5:
+            _name_pieces(case, way, inputs["x"], split, change, window)
+            return
+
+
+def _driven(case: Case, way: Way, x: Array, ones: Array, causal: bool) -> bool:
+    """Whether later tokens hear of the first one at all: else the cache was not handed on as its author means."""
+    other = x.copy()
+    other[:, 0] += np.random.default_rng(7).standard_normal(x.shape[-1])
+    moved = _pieces(case, way, other, [1] * x.shape[1], ones, causal)
+    return moved is not None and bool(np.abs(moved - ones)[:, 1].max() > 1e-9 * size_of(ones))
+
+
+RING = r"%\s*[\w.]*(window|size|len|cap)|ring|roll|circular"
+
+
+class Refused(Exception):
+    """The cache can't be driven this way."""
+
+
+def _difference(one: Array, two: Array) -> float:
+    return float(np.abs(np.nan_to_num(one) - np.nan_to_num(two)).max() / size_of(two))
+
+
+def _whole(case: Case, inputs: dict[str, Array], causal: bool, n: int) -> Array | None:
+    """All at once, with a triangle handed over where the code draws none itself."""
+    subject = _copy(case.subject)
+    try:
+        return subject(inputs, _tables(case, 0, n) | (_triangle(case, n) if not causal else {})).output
+    except UserError:
+        return None
+
+
+def _triangle(case: Case, n: int) -> dict[str, Any]:
+    for parameter, form in case.notes.get("formats", {}).items():
+        keep = np.tril(np.ones((case.subject.sizes.batch, n, n), bool))
+        given = form.encode(keep, case.notes["heads"], "torch", case.subject.dtype)
+        if given is not None:
+            return {parameter: given}
+    raise UserError(ValueError("not causal, and no mask to make it so"))
+
+
+def _copy(subject: Subject) -> Subject:
+    """One whose buffers are its own."""
+    twin = copy.copy(subject)
+    try:
+        twin.owner = copy.deepcopy(subject.owner)
+    except Exception as error:  # tensors with a history can't be copied
+        raise Refused(str(error)) from None
+    twin.function = (
+        twin.owner if isinstance(subject.function, nn.Module) else getattr(twin.owner, subject.function.__name__)
+    )
+    return twin
+
+
+def _way(case: Case) -> Way | None:
+    subject = case.subject
+    parameters = inspect.signature(subject.owner.forward).parameters
+    flags = {p: True for p, given in parameters.items() if re.search(r"cache", p) and isinstance(given.default, bool)}
+    for parameter, r in subject.roles.items():
+        if (
+            r == "start"
+            and re.search(r"start|offset|pos", parameter)
+            and not re.search(r"start_pos", parameter)
+            and parameter not in subject.fixed
+            and _class(case) is None
+            and not _state(subject)
+        ):
+            continue
+        if r == "start":
+            return Way("start", parameter, flags)
+    for parameter, r in subject.roles.items():
+        if r == "cache" and parameter not in flags:
+            return Way("object" if _class(case) is not None else "past", parameter, flags)
+    if flags and _state(subject):
+        return Way("inside", next(iter(flags)), flags)
+    return None
+
+
+def _state(subject: Subject) -> bool:
+    names = [n for n, _ in subject.owner.named_buffers()] + list(vars(subject.owner))
+    return any(re.search(r"cache|past|k_buf|v_buf", n) for n in names)
+
+
+def _class(case: Case) -> Any:
+    """The file's own cache class, if it has one."""
+    for name, found in case.space.items():
+        if (
+            inspect.isclass(found)
+            and re.search(r"cache", name.lower())
+            and found.__module__ not in ("builtins",)
+            and hasattr(found, "__init__")
+            and not issubclass(found, nn.Module | Exception)
+        ):
+            return found
+    return None
+
+
+def _tables(case: Case, start: int, length: int) -> dict[str, Any]:
+    """Rotary tables and positions of these tokens, where the caller hands them over."""
+    found: dict[str, Any] = {}
+    n = case.subject.sizes.queries
+    for parameter, given in case.subject.fixed.items():
+        r = case.subject.roles.get(parameter)
+        if r == "frequencies":
+            whole = _full(case, parameter, given)
+            if _length(given) == n and _length(whole) < start + length:
+                raise Refused("tables of one length")
+            found[parameter] = _narrow(whole, start, length) if _length(given) == n else given
+        elif r == "positions":
+            shaped = torch.arange(start, start + length)
+            found[parameter] = (
+                shaped[None].expand(given.shape[0], -1) if isinstance(given, Tensor) and given.dim() == 2 else shaped
+            )
+    return found
+
+
+def _full(case: Case, parameter: str, given: Any) -> Any:
+    """The table that the one in use was cut from."""
+    n = case.subject.sizes.queries
+    for table in frequencies(parameter, case.subject.sizes, case.space):
+        if _length(table) > n and _same(_narrow(table, 0, n), given):
+            return table
+    return given
+
+
+def _same(one: Any, two: Any) -> bool:
+    if isinstance(one, (tuple, list)):
+        return isinstance(two, (tuple, list)) and all(_same(a, b) for a, b in zip(one, two, strict=False))
+    return (
+        isinstance(two, Tensor)
+        and one.shape == two.shape
+        and bool(np.array_equal(one.numpy(), two.to(one.dtype).numpy()))
+    )
+
+
+def _length(table: Any) -> int:
+    if isinstance(table, (tuple, list)):
+        return _length(table[0])
+    return max((s for s in table.shape[:-1]), default=0) if isinstance(table, Tensor) else 0
+
+
+def _narrow(table: Any, start: int, length: int) -> Any:
+    if isinstance(table, (tuple, list)):
+        return type(table)(_narrow(t, start, length) for t in table)
+    axis = max(range(table.dim() - 1), key=lambda a: table.shape[a]) if table.dim() > 1 else 0
+    return table.narrow(axis, start, length)
+
+
+def _pieces(case: Case, way: Way, x: Array, split: list[int], reference: Array, causal: bool) -> Array | None:
+    """The outputs of all pieces, one after another."""
+    subject = _copy(case.subject)
+    given: Any = None
+    if way.kind == "object":
+        given = _cache_object(case, subject)
+    at = 0
+    outputs = []
+    for length in split:
+        arguments: dict[str, Any] = {**way.flags, **_tables(case, at, length)}
+        if way.kind == "start":
+            arguments[way.parameter] = _start(case.subject.fixed.get(way.parameter), at, length)
+        elif way.kind in ("past", "object") and given is not None:
+            arguments[way.parameter] = given
+        if not causal and length > 1:
+            raise Refused("a mask for each piece")
+        result = subject({"x": x[:, at : at + length]}, arguments)
+        outputs.append(result.output)
+        if way.kind == "past":
+            given = _given_back(result.raw, result.graph, given)
+            if given is None:
+                if at == 0:
+                    return None
+                raise Refused("no past came back")
+        at += length
+    return np.concatenate(outputs, 1)
+
+
+def _start(fixed: Any, at: int, length: int) -> Any:
+    return torch.arange(at, at + length) if isinstance(fixed, Tensor) and fixed.dim() else at
+
+
+def _given_back(raw: Any, output: Any, before: Any) -> Any:
+    """The past among what came back: keys and values, in a pair, a dict, a stack or an object."""
+    if isinstance(raw, dict):
+        items = list(raw.values())
+    elif isinstance(raw, (tuple, list)):
+        items = list(raw)
+    else:
+        return None
+    rest = [i for i in items if i is not output and i is not None]
+    for item in rest:
+        if isinstance(item, (tuple, list)) and len(item) >= 2 and all(isinstance(t, Tensor) for t in item[:2]):
+            return item
+        if isinstance(item, dict) and any(isinstance(t, Tensor) for t in item.values()):
+            return item
+    tensors = [i for i in rest if isinstance(i, Tensor) and i.dim() >= 3]
+    if len(tensors) >= 2:
+        return tuple(tensors[-2:])
+    if len(tensors) == 1 and tensors[0].dim() == 5:
+        return tensors[0]
+    others = [i for i in rest if hasattr(i, "__dict__") and not isinstance(i, Tensor)]
+    return others[0] if others else None
+
+
+def _cache_object(case: Case, subject: Subject) -> Any:
+    found = _class(case)
+    with settings(subject.dtype):
+        for built in builds(found, subject.sizes, None, {}):
+            return built.object
+    raise Refused("its cache can't be built")
+
+
+def _name_ones(case: Case, way: Way, ones: Array, reference: Array, change: float, inputs: Any, window: int) -> None:
+    """One token at a time is wrong: by its position, by a buffer that was overwritten, by something else."""
+    rows = np.abs(ones - reference).max((0, 2)) / size_of(reference)
+    first = int(np.flatnonzero(rows > 1e-6)[0])
+    text = case.facts.get("segment_text", "")
+    if window and re.search(RING, text):
+        case.add("K4", change=change, place=first)
+    elif window and first >= 1 and re.search(r"window|trim|keep|-\s*\w+\s*:", text) and first >= int(window) - 2:
+        case.add("K5", change=change, place=first)
+    elif _blind(case, way, inputs["x"], ones, [1] * ones.shape[1]):
+        case.add("K2", change=change, place=first)
+    elif re.search(r"rotar|rope|freqs|\bcos\b|\bsin\b|position", text) and not _first_head_alone(
+        case, way, inputs, reference
+    ):
+        case.add("K1", change=change, place=first)
+    else:
+        case.add("K5", change=change, place=first)
+
+
+def _first_head_alone(case: Case, way: Way, inputs: Any, reference: Array) -> bool:
+    """Whether the first head is right where the others aren't."""
+    match, watched = case.match, case.watched
+    if match is None or watched is None or watched.place < 0:
+        return False
+    heads = match.at.heads
+    n = inputs["x"].shape[1]
+    try:
+        whole = case.subject(inputs, watch=True).seen.products[watched.place].taken
+        twin = _copy(case.subject)
+        given: Any = None
+        last = None
+        for at in range(n):
+            arguments: dict[str, Any] = {**way.flags, **_tables(case, at, 1)}
+            if way.kind == "start":
+                arguments[way.parameter] = _start(case.subject.fixed.get(way.parameter), at, 1)
+            elif given is not None:
+                arguments[way.parameter] = given
+            result = twin({"x": inputs["x"][:, at : at + 1]}, arguments, watch=True)
+            last = result.seen.products[watched.place].taken
+            given = _given_back(result.raw, result.graph, given) if way.kind == "past" else given
+    except (UserError, IndexError, Refused):
+        return False
+    if last is None or whole.dim() != 3 or last.dim() != 3:
+        return False
+    gap = (whole[:, -1] - last[:, -1]).abs().reshape(len(whole), heads, -1).amax((0, 2))
+    return bool(gap[0] < 1e-9 < gap[1:].max())
+
+
+def _name_pieces(case: Case, way: Way, x: Array, split: list[int], change: float, window: int) -> None:
+    """Single tokens are right, pieces aren't: does a token of the piece see the one after it?"""
+    text = case.facts.get("segment_text", "")
+    if window and re.search(RING, text):
+        case.add("K4", change=change)
+        return
+    place = split[0] + split[1] - 1
+    other = x.copy()
+    other[:, place] += np.random.default_rng(5).standard_normal(x.shape[-1])
+    try:
+        one = _pieces(case, way, x, split, x, True)
+        two = _pieces(case, way, other, split, x, True)
+    except (UserError, Refused):
+        return
+    if one is None or two is None:
+        return
+    leak = np.abs(one - two)[:, split[0] : place].max() if place > split[0] else 0.0
+    if leak > 1e-9 * size_of(one):
+        case.add("K3", change=change)
+        return
+    case.add("K2" if _blind(case, way, x, one, split) else "K1", change=change, place=split[0])
+
+
+def _blind(case: Case, way: Way, x: Array, before: Array, split: list[int]) -> bool:
+    """With the triangle at the upper left the first token of a later piece sees key 0 alone."""
+    early = x.copy()
+    early[:, 1] += np.random.default_rng(6).standard_normal(x.shape[-1])
+    place = max(split[0], 3)
+    try:
+        after = _pieces(case, way, early, split, x, True)
+    except (UserError, Refused):
+        return False
+    return after is not None and bool(np.abs(after - before)[:, place].max() < 1e-9 * size_of(before))

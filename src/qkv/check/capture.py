@@ -1,0 +1,271 @@
+"""Watches PyTorch code while it runs: which products had weights in them, what went in and what came out.
+
+Names lie, numbers don't: the projections of attention are found as the products with a weight whose result for
+one token changes with that token alone, and its output projection as the first one that has seen other tokens.
+"""
+
+import functools
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+PRODUCTS = {
+    torch.matmul, torch.mm, torch.bmm, torch.einsum, torch.addmm, torch.baddbmm, torch.tensordot,
+    Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, Tensor.mm, Tensor.bmm, F.linear, F.bilinear,
+    torch.conv1d, torch.conv2d, F.conv1d, F.conv2d,
+}  # fmt: skip
+SOFTMAXES = {torch.softmax, F.softmax, Tensor.softmax, torch.log_softmax, F.log_softmax, Tensor.log_softmax}
+DROPOUTS = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, torch.feature_dropout}
+SDPA = F.scaled_dot_product_attention
+
+
+@dataclass
+class Product:
+    """One product with a weight: a token's features in, features out."""
+
+    taken: Any
+    weight: Any
+    given: Any
+    place: int
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Capture(TorchFunctionMode):
+    """What ran, in order. `quiet` switches every dropout off, wherever its probability comes from.
+
+    >>> with Capture() as seen:
+    ...     _ = torch.ones(2, 3) @ torch.ones(3, 4)
+    >>> len(seen.products)
+    0
+    """
+
+    quiet: bool = True
+    roots: list[Any] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+    softmaxes: list[tuple[Tensor, int | None, Tensor]] = field(default_factory=list)
+    scored: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # products of two live tensors
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    random: int = 0
+    dropped: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._alive = {id(root) for root in self.roots}
+        self._kept: list[Any] = list(self.roots)  # so that no id is given out twice
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if function in DROPOUTS:
+            training = kwargs.get("training", args[2] if len(args) > 2 else function is not torch.dropout or True)
+            p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+            if training and p:
+                self.dropped.append(float(p))
+                if self.quiet:
+                    return args[0] if args else kwargs["input"]
+        if function is SDPA and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
+            self.dropped.append(float(kwargs.get("dropout_p") or args[4]))
+            if self.quiet:
+                if "dropout_p" in kwargs:
+                    kwargs["dropout_p"] = 0.0
+                else:
+                    args = (*args[:4], 0.0, *args[5:])
+        if function is F.multi_head_attention_forward and self._alive:
+            return self._torch_heads(function, args, kwargs)
+        out = function(*args, **kwargs)
+        tensors = list(_tensors((args, tuple(kwargs.values()))))
+        alive = [tensor for tensor in tensors if id(tensor) in self._alive]
+        if alive:
+            for tensor in _tensors(out):
+                self._alive.add(id(tensor))
+                self._kept.append(tensor)
+            self._note(function, tensors, alive, args, kwargs, out)
+        self._kept += tensors
+        return out
+
+    def _torch_heads(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """nn.MultiheadAttention is one step to a mode: its projections and its context are worked out beside it."""
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        given = bound.arguments
+        if self.quiet and given.get("training") and given.get("dropout_p"):
+            self.dropped.append(float(given["dropout_p"]))
+            given["dropout_p"] = 0.0
+        out = function(*bound.args, **bound.kwargs)
+        width = given["out_proj_weight"].shape[1]
+        bias = given.get("in_proj_bias")
+        for place, name in enumerate(("query", "key", "value")):
+            packed = given.get("in_proj_weight")
+            weight = given[f"{name[0]}_proj_weight"] if packed is None else packed[place * width : (place + 1) * width]
+            shift = None if bias is None else bias[place * width : (place + 1) * width]
+            made = F.linear(given[name], weight, shift)
+            self.products.append(Product(given[name].detach().clone(), weight, made.detach().clone(), len(self._kept)))
+        given["out_proj_weight"], given["out_proj_bias"] = torch.eye(width).to(given["out_proj_weight"]), None
+        context = function(*bound.args, **bound.kwargs)[0]
+        weight = inspect.signature(function).bind(*args, **kwargs).arguments["out_proj_weight"]
+        self.products.append(Product(context.detach().clone(), weight, out[0].detach().clone(), len(self._kept)))
+        for tensor in _tensors(out):
+            self._alive.add(id(tensor))
+            self._kept.append(tensor)
+        return out
+
+    def _note(
+        self, function: Any, tensors: list[Tensor], alive: list[Tensor], args: Any, kwargs: Any, out: Any
+    ) -> None:
+        place = len(self._kept)
+        if function in PRODUCTS and isinstance(out, Tensor):
+            fixed = [tensor for tensor in tensors if id(tensor) not in self._alive and tensor.dim() >= 2]
+            if len(alive) == 1 and fixed:
+                self.products.append(Product(alive[0].detach().clone(), fixed[0], out.detach().clone(), place))
+            elif len(alive) >= 2:
+                self.scored.append((alive[0].detach(), alive[1].detach(), out.detach().clone()))
+        elif function in SOFTMAXES:
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            self.softmaxes.append((alive[0].detach().clone(), dim, out.detach().clone()))
+        elif function is SDPA:
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            self.kernels.append({**dict(zip(names, args, strict=False)), **kwargs, "out": out})
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def as_tokens(tensor: Tensor | np.ndarray, batch: int, length: int) -> np.ndarray | None:
+    """The tensor as (B, N, features), found by its sizes; None where it has no such axes.
+
+    >>> as_tokens(torch.zeros(4, 3, 5, 6), 3, 5).shape   # (H, B, N, D)
+    (3, 5, 24)
+    """
+    array = tensor.detach().double().numpy() if isinstance(tensor, Tensor) else np.asarray(tensor)
+    shape = array.shape
+    if length in shape and batch in shape:
+        n = shape.index(length)
+        b = shape.index(batch)
+        array = np.moveaxis(array, (b, n), (0, 1))
+        return array.reshape(batch, length, -1)
+    if shape and shape[0] == batch * length:
+        return array.reshape(batch, length, -1)
+    if length in shape and len(shape) >= 2:  # batch and heads in one axis, batch outermost
+        n = shape.index(length)
+        rest = [size for axis, size in enumerate(shape) if axis != n]
+        if rest and rest[0] % batch == 0 and len(shape) == 3 and n == 1:
+            return (
+                array.reshape(batch, rest[0] // batch, length, rest[1]).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+            )
+        if batch == 1:
+            return np.moveaxis(array, n, 0).reshape(1, length, -1)
+    return None
+
+
+def named(module: Any, weight: Any) -> str:
+    """What the module calls this weight, or "" where it is none of its own."""
+    if isinstance(weight, np.ndarray):
+        mine = getattr(module, "__dict__", {})
+        return next((n for n, a in mine.items() if isinstance(a, np.ndarray) and np.shares_memory(a, weight)), "")
+    storage = weight.untyped_storage().data_ptr()
+    for name, parameter in _parameters(module):
+        if parameter.untyped_storage().data_ptr() == storage:
+            return name
+    return ""
+
+
+def _parameters(module: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(module, torch.nn.Module):
+        yield from module.named_parameters()
+        yield from module.named_buffers()
+
+
+class Seen(np.ndarray):
+    """An array that tells the log it carries of every product it takes part in; what comes of it does the same."""
+
+    log: "NumpyCapture | None" = None
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.log = getattr(parent, "log", None)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Arithmetic."""
+        if out is not None:
+            kwargs["out"] = tuple(_bare(o) for o in out)
+        result = getattr(ufunc, method)(*map(_bare, inputs), **kwargs)
+        if out is not None:
+            return out[0]
+        if ufunc is np.matmul and method == "__call__":
+            self._note(inputs, result)
+        return self._wrapped(result)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """np.dot, np.einsum, np.concatenate…"""
+        result = function(*_bare(args), **_bare(kwargs))
+        if function in (np.dot, np.einsum, np.tensordot, np.inner):
+            self._note([a for a in args if isinstance(a, np.ndarray)], result)
+        return self._wrapped(result)
+
+    def dot(self, other: Any, out: Any = None) -> Any:
+        """As a method it passes neither."""
+        result = np.dot(_bare(self), _bare(other))
+        self._note([self, other], result)
+        return self._wrapped(result)
+
+    def _wrapped(self, result: Any) -> Any:
+        if isinstance(result, np.ndarray) and result.ndim:
+            seen = result.view(Seen)
+            seen.log = self.log
+            return seen
+        if isinstance(result, (tuple, list)):
+            return type(result)(self._wrapped(r) for r in result)
+        return result
+
+    def _note(self, inputs: Any, result: Any) -> None:
+        alive = [i for i in inputs if isinstance(i, Seen)]
+        fixed = [i for i in inputs if not isinstance(i, Seen) and getattr(i, "ndim", 0) >= 2]
+        if self.log is not None and len(alive) == 1 and fixed:
+            self.log.products.append(
+                Product(_bare(alive[0]).copy(), fixed[0], np.array(result), len(self.log.products))
+            )
+
+
+@dataclass(eq=False)
+class NumpyCapture:
+    """The same for NumPy: products with a weight, in order."""
+
+    products: list[Product] = field(default_factory=list)
+    softmaxes: list[Any] = field(default_factory=list)
+    kernels: list[Any] = field(default_factory=list)
+    dropped: list[float] = field(default_factory=list)
+
+    def watched(self, array: np.ndarray) -> np.ndarray:
+        """The array, from now on watched."""
+        seen = array.view(Seen)
+        seen.log = self
+        return seen
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Seen):
+        return value.view(np.ndarray)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_bare(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _bare(item) for key, item in value.items()}
+    return value
+
+
+@functools.cache
+def no_fast_path() -> None:
+    """torch's encoder layers take one fused step in eval mode that can't be watched: the plain road instead."""
+    torch.backends.mha.set_fastpath_enabled(False)

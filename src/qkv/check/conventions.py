@@ -1,0 +1,256 @@
+"""What a file says about its masks apart from how attention uses them: docstrings, comments, how masks are made.
+
+How attention *uses* a mask is what is being checked, so the fill itself is no evidence of what was meant.
+
+>>> sayings("# mask: (B, 1, n), 1 for real tokens, 0 for padding", "mask")
+'keep'
+>>> sayings("# attn_mask is True where attention is not allowed", "attn_mask")
+'block'
+"""
+
+import ast
+import functools
+import io
+import re
+import tokenize
+from typing import Any
+
+KEPT = r"(keep|kept|attend(?!ed to are)|valid|real|allow|visible|seen|words?\b|tokens?\b|used|look|see\b|participate|active|present|content|non-?pad|not (?:a |the )?(?:pad|mask))"
+GONE = r"(pad|masked|mask(?:s|ing)? out|to mask|block|ignor|hid|hide|forbid|forbidden|exclu|not (?:to )?(?:be )?(?:attend|allowed|seen|used|visible)|cannot|can't|must not|drop|future|invalid|prevent|disallow)"
+ONE = r"(?:\b1s?\b|\btrue\b|\bones?\b|non-?zero)"
+NIL = r"(?:\b0s?\b|\bfalse\b|\bzeros?\b)"
+
+
+def sayings(text: str, parameter: str, only: bool = False) -> str | None:
+    """ "keep", "block" or "additive" where docstrings and comments speak of the mask (`only`: of this very one)."""
+    votes = {"keep": 0, "block": 0, "additive": 0}
+    for words in _spoken(text):
+        low = words.lower()
+        if parameter.lower() not in low and "mask" not in low and "pad" not in low:
+            continue
+        for sentence in re.split(r"(?<=[;.])\s|\n\s*\n", low):
+            if only and not re.search(rf"\b{re.escape(parameter.lower())}\b", sentence):
+                continue
+            sentence = re.sub(r"\b\w*_?(?:pad(?:ding)?_)?masks?\b|\bpadding_mask\b", "it", sentence)
+            if re.search(
+                r"additive|\badded\b|-inf\b.{0,30}(otherwise|else|where|mask|pad)|0 (or|and) -\s*inf|-\s*(inf|1e9|10000)\b.{0,20}\b(0|zero)",
+                sentence,
+            ):
+                votes["additive"] += 1
+                continue
+            for clause in re.split(r"[,;/]| and | else | otherwise", sentence):
+                one, nil = re.search(ONE, clause), re.search(NIL, clause)
+                kept, gone = re.search(KEPT, clause), re.search(GONE, clause)
+                if re.search(r"not (?:a |the )?(?:pad|mask)|non-?pad", clause):
+                    gone = None
+                elif kept and re.search(r"\b(not|don't|doesn't|never|no)\b[\w\s]{0,12}$", clause[: kept.start()]):
+                    kept, gone = None, kept
+                if gone and re.search(
+                    r"not (?:to )?(?:be )?(?:attend|allow|seen|visible)|cannot|can't|must not|disallow", clause
+                ):
+                    kept = None
+                if one and not nil:
+                    if gone and not (kept and kept.start() < gone.start()):
+                        votes["block"] += 2
+                    elif kept:
+                        votes["keep"] += 2
+                elif nil and not one:
+                    if gone and not (kept and kept.start() < gone.start()):
+                        votes["keep"] += 2
+                    elif kept:
+                        votes["block"] += 2
+    best = max(votes, key=lambda v: votes[v])
+    return best if votes[best] and list(votes.values()).count(votes[best]) == 1 else None
+
+
+@functools.lru_cache(maxsize=64)
+def _spoken(text: str, aside: bool = True) -> list[str]:
+    """Docstrings and comments; with `aside`, also those at the end of a line of code, which may speak of its result."""
+    found = []
+    try:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)) and (said := ast.get_docstring(node)):
+                found += re.split(r"\n(?=\s*\w+\s*[:(])", said)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                line = token.line[: token.start[1]]
+                if line.strip() and not aside:
+                    continue
+                near = "mask " if re.search(r"mask|pad", line, re.IGNORECASE) else ""
+                found.append(near + token.string)
+    except (SyntaxError, tokenize.TokenError, IndentationError):
+        return found
+    return found
+
+
+def made(tree: ast.Module, inside: Any) -> str | None:
+    """ "keep", "block" or "additive" by how the file makes masks that it hands to attention, else None."""
+    votes = {"keep": 0, "block": 0, "additive": 0}
+    own = {id(node) for node in ast.walk(inside)} if inside is not None else set()
+    for node in ast.walk(tree):
+        if id(node) in own:
+            continue
+        name = ""
+        value = None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            name, value = ast.unparse(node.targets[0]), node.value
+        elif isinstance(node, ast.Return) and node.value is not None:
+            holder = next(
+                (f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and any(n is node for n in ast.walk(f))),
+                None,
+            )
+            name, value = holder.name if holder else "", node.value
+        elif isinstance(node, ast.keyword) and node.arg:
+            name, value = node.arg, node.value
+        if value is None or not re.search(r"mask|msk|pad|valid|keep", name, re.IGNORECASE):
+            continue
+        if vote := _construction(ast.unparse(value)):
+            votes[vote] += 1
+    if re.search(
+        r"\(1(\.0)?\s*-\s*\w*mask\w*(\.\w+\([^)]*\))?\)\s*\*\s*(-|torch\.finfo|np\.finfo|\w*min)", ast.unparse(tree)
+    ):
+        votes["additive"] += 1
+    said = [v for v, count in votes.items() if count]
+    return said[0] if len(said) == 1 else None  # a file with masks of two kinds says nothing
+
+
+def _construction(code: str) -> str | None:
+    """What True means in a mask that this expression makes.
+
+    >>> _construction("(src != pad).unsqueeze(1)"), _construction("torch.triu(torch.ones(n, n), diagonal=1).bool()")
+    ('keep', 'block')
+    """
+    flat = re.sub(r"\s+", "", code)
+    lows = [n for n in map(literal, ast.walk(ast.parse(code, mode="eval"))) if n is not None]
+    if any(n < -500 for n in lows) and not re.search(r"masked_fill\(.*scores", flat):
+        return "additive"
+    if re.search(r"1-|~\(?|logical_not|==0|==False", flat):
+        flipped = True
+    else:
+        flipped = False
+    plain = None
+    if (
+        re.search(r"!=\w*\.?\w*pad|!=0\b|!=\w*\.?(pad|PAD)\w*|\.ne\(", flat)
+        or re.search(r"tril\(|\.tril\(|np\.tri\(", flat)
+        or re.search(r"arange\(.*<(?!=)|<\w*len", flat)
+    ):
+        plain = "keep"
+    elif (
+        re.search(r"==\w*\.?\w*(pad|PAD)|\.eq\(", flat)
+        or re.search(r"triu\(.*(diagonal=1|k=1|,1\))|\.triu\((diagonal=)?1\)", flat)
+        or re.search(r"arange\(.*>=", flat)
+    ):
+        plain = "block"
+    if plain is None:
+        return None
+    return {"keep": "block", "block": "keep"}[plain] if flipped else plain
+
+
+def rank(text: str, parameter: str) -> int | None:
+    """How many axes docstrings say the mask has, or None.
+
+    >>> rank("# mask: (batch_size, q_len, k_len), 0 where forbidden", "mask")
+    3
+    """
+    for words in _spoken(text, aside=False):
+        for match in re.finditer(
+            rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
+        ):
+            parts = [p for p in re.split(r"[,x×]", match[1]) if p.strip()]
+            if "..." in match[1] or "…" in match[1] or "*" in match[1]:
+                continue
+            if 2 <= len(parts) <= 4 and all(re.fullmatch(r"\s*[\w\s*/.+\-]+\s*", p) for p in parts):
+                return len(parts)
+    return None
+
+
+def fill(node: ast.AST | None, tree: ast.AST | None = None) -> Any:
+    """The number that hides a score: −inf, −1e9, 0, 1e-9…; None where none is written."""
+    if node is None:
+        return None
+    known = _names(tree) | _names(node)
+
+    def number(value: ast.AST) -> float | None:
+        name = (
+            value.attr
+            if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self"
+            else getattr(value, "id", "")
+        )
+        if name in known:
+            return known[name]
+        if (
+            isinstance(value, ast.UnaryOp)
+            and isinstance(value.op, ast.USub)
+            and getattr(value.operand, "id", "") in known
+        ):
+            return -known[value.operand.id]  # type: ignore[attr-defined]
+        return literal(value)
+
+    found: list[float | None] = []
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if name in ("masked_fill", "masked_fill_") and len(call.args) >= 2:
+                found.append(number(call.args[1]))
+            elif name == "where" and len(call.args) == 3:
+                found += [n for n in (number(call.args[1]), number(call.args[2])) if n is not None]
+        elif isinstance(call, ast.Assign) and isinstance(call.targets[0], ast.Subscript):
+            found.append(number(call.value))
+        elif isinstance(call, ast.BinOp) and isinstance(call.op, ast.Mult):
+            for side in (call.left, call.right):
+                value = number(side)
+                if value is not None and (
+                    value == float("inf") or value == float("-inf") or abs(value) > 500 or 0 < abs(value) < 1e-5
+                ):
+                    found.append(value)
+    written = [f for f in found if f is not None]
+    return written[0] if written else None
+
+
+def _names(node: ast.AST | None) -> dict[str, float]:
+    """Names, self's too, that a number was given to."""
+    found = {}
+    for one in ast.walk(node) if node is not None else ():
+        if isinstance(one, ast.Assign) and len(one.targets) == 1 and (value := literal(one.value)) is not None:
+            target = one.targets[0]
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            if name:
+                found[name] = value
+    return found
+
+
+def literal(node: ast.AST) -> float | None:
+    """A literal's value; float("-inf"), torch.inf, finfo(…).min and .eps are known.
+
+    >>> literal(ast.parse("-float('-inf')", mode="eval").body), literal(ast.parse("-1e9", mode="eval").body)
+    (inf, -1000000000.0)
+    """
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = literal(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        return float(node.value)
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("float", "tensor", "Tensor", "full_like", "as_tensor", "array") and node.args:
+            last = node.args[-1] if name == "full_like" else node.args[0]
+            if isinstance(last, ast.Constant) and isinstance(last.value, str):
+                try:
+                    return float(last.value)
+                except ValueError:
+                    return None
+            return literal(last)
+    if isinstance(node, ast.Attribute):
+        if node.attr in ("inf", "Inf", "infty", "NINF"):
+            return float("inf")
+        if node.attr in ("min",):
+            return -1e38
+        if node.attr == "eps":
+            return 1e-12
+        if node.attr == "tiny":
+            return 1e-38
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        left, right = literal(node.left), literal(node.right)
+        if left is not None and right is not None:
+            return float(left**right)
+    return None

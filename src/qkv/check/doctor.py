@@ -1,0 +1,246 @@
+"""The doctor: builds and calls what it was given, compares, probes, and names the mistakes.
+
+    from qkv.check import check
+    print(check(MyMultiHeadAttention))              # or an object, or a function of q, k, v
+
+In reading order: guess, building, adapt (how to run it), capture, match, oracle, bugs (its numbers), masking, probes,
+block, cached, positions (what else can be wrong), lines (where), report.
+"""
+
+import copy
+import inspect
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..words import Both, say
+from . import block, cached, masking, numbers, positions, probes, reading, structure
+from .adapt import input_widths
+from .building import declared
+from .examine import Case, Found, find_subject
+from .guess import Sizes, meaning
+from .lines import locate
+from .report import Finding, Remark, Report
+from .subject import CannotRun, Subject, UserError, settings
+
+FREE = (3, 5, 7, 2, 9, 11, 13)  # lengths for an object that came with sizes of its own
+
+
+def check(
+    target: Any,
+    *,
+    source: Any = None,
+    name: str = "",
+    heads: int | None = None,
+    causal: bool | None = None,
+    mask_true_means: str | None = None,
+    args: dict[str, Any] | None = None,
+    call: dict[str, str] | None = None,
+    seconds: float = 20,
+) -> Report:
+    """Examine a class, an object or a function that should be attention, a layer around it, or its positions.
+
+    target: with a class, `args` are its constructor's arguments (guessed where they aren't given).
+    heads, causal, mask_true_means ("keep" or "block"), call ({"q": "first_argument"}): what can't be guessed.
+    After `seconds` no further probe is begun. The source, if it isn't given, is found by Python's own means; without
+    it lines and fixes are left out.
+    """
+    name = name or getattr(target, "__name__", type(target).__name__)
+    source = source if source is not None else reading.source_of(target)
+    options: dict[str, Any] = {
+        "heads": heads,
+        "causal": causal,
+        "mask_true_means": mask_true_means,
+        "args": args,
+        "call": call,
+    }
+    options |= {"until": time.monotonic() + seconds}
+    label = f"{source.path.name}:{name}" if source is not None and getattr(source, "path", None) else name
+    states = torch.get_rng_state(), np.random.get_state()
+    try:
+        return _diagnose(target, source, name, label, options)
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+
+
+def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str, Any]) -> Report:
+    facts = reading.facts(source, name)
+    space = reading.around(reading.space_of(target, source), source)
+    special = positions.examine(target, name, space, facts, options)
+    if special is not None:
+        return _report(special, source, name, label)
+    owner = _copied(target)
+    try:
+        subject, _ = find_subject(
+            owner,
+            name=name,
+            space=space,
+            sizes=_sizes(owner, options),
+            args=options["args"],
+            call=options["call"],
+        )
+    except CannotRun as problem:
+        if reading.own_fault(problem, source):
+            found = Found("W1", "evidence.W1", {"error": problem.reason}, problem.line)
+            finding = _finding(found, source, name, {})
+            return Report(label, "wrong", [finding], adapted={"tried": problem.tried[:6]})
+        return _cannot(problem, name, label)
+    if options["heads"]:
+        subject.declared["heads"] = subject.chosen["heads"] = options["heads"]
+    case = Case(subject, facts, options, space)
+    reading.pad_ids(case, source)
+    examined(case)
+    if case.notes.get("apart") and not case.founds:
+        if (special := positions.table(target, name, space, facts)) is not None:
+            return _report(special, source, name, label)
+        text = _both("check.cannot.apart", {"name": name})
+        return Report(label, "unknown", problem=text, adapted=_adapted(case))
+    _with_memory(case)
+    return _report(case, source, name, label)
+
+
+def examined(case: Case) -> Case:
+    """Every look at one subject that runs."""
+    subject = case.subject
+    case.notes["fresh"] = _fresh(subject)
+    structure.lengths(case)
+    structure.who_sees_whom(case)
+    structure.layout(case)
+    numbers.compare(case)
+    case.notes["heads"] = case.match.at.heads if case.match else subject.declared.get("heads") or subject.sizes.heads
+    case.notes["causal_name"] = probes.causal_name(case, subject.name)
+    structure.left_out(case)
+    numbers.few_keys(case)
+    probes.run_probes(case, ["every input counts"])
+    for look in (masking.examine_masks, probes.run_probes, block.examine, cached.examine):
+        if time.monotonic() < case.options["until"]:
+            look(case)
+    if case.match is None and not case.founds:
+        case.remarks.append(("numbers", "remark.unmatched", {}, None))
+    return case
+
+
+def _with_memory(case: Case) -> None:
+    """Attention that may also take a memory is examined with one too."""
+    subject = case.subject
+    optional = [p for p, r in subject.roles.items() if r == "memory?"]
+    if not optional or case.founds or time.monotonic() > case.options["until"]:
+        return
+    for width, widths in input_widths(subject.owner, subject.sizes, {optional[0]: "memory"}, subject.chosen):
+        crossing = copy.copy(subject)
+        crossing.roles = {**subject.roles, optional[0]: "memory"}
+        crossing.width, crossing.widths = width, widths
+        try:
+            crossing(crossing.draw(n=crossing.sizes.queries, m=crossing.sizes.keys))
+        except UserError:
+            continue
+        other = examined(Case(crossing, case.facts, case.options, case.space))
+        if other.has("C1") and optional[0] not in case.facts.get("unused_params", []):
+            return  # built without the part that would listen to it
+        for found in other.founds:
+            if found.id not in ("P1", "T6", "M14", "C3", "M3"):
+                case.add(found.id, found.key, line=found.line, certain=found.certain, **found.values)
+        case.checked.append("with a memory")
+        return
+
+
+def _copied(target: Any) -> Any:
+    """An object that someone handed over is not worked on: a copy is."""
+    if inspect.isclass(target) or inspect.isroutine(target):
+        return target
+    try:
+        return copy.deepcopy(target)
+    except Exception:
+        return target
+
+
+def _sizes(target: Any, options: dict[str, Any]) -> Sizes:
+    """Ours, unless an object came with its own: then lengths and a batch that none of its sizes equals."""
+    args = {k: v for k, v in (options["args"] or {}).items() if isinstance(v, int)}
+    taken = set(args.values())
+    heads = options["heads"] or next((v for k, v in args.items() if meaning(k) == "heads"), None)
+    width = next((v for k, v in args.items() if meaning(k) == "width"), None)
+    if isinstance(target, nn.Module):
+        taken |= {size for p in target.parameters() for size in p.shape}
+        heads = heads or declared(target).get("heads")
+        linear = next((m for m in target.modules() if isinstance(m, nn.Linear)), None)
+        width = width or (linear.in_features if heads and linear is not None else None)
+    plain = Sizes()
+    if not taken and heads is None:
+        return plain
+    if heads:
+        taken |= {heads, *([width // heads] if width else [])}
+    batch, queries, keys = [n for n in FREE if n not in taken][:3]
+    head = width // heads if heads and width and width % heads == 0 else plain.head
+    window = next(
+        (v for k, v in (options["args"] or {}).items() if meaning(k) == "window" and isinstance(v, tuple)), None
+    )
+    if window is not None:  # a window of an image: as many tokens as it has places
+        queries = int(np.prod(window))
+    return Sizes(batch=batch, queries=queries, keys=keys, heads=heads or plain.heads, head=head)
+
+
+def _fresh(subject: Subject) -> Any:
+    """One that was never called."""
+    try:
+        with settings(subject.dtype):
+            made = subject.make() if subject.make is not None else None
+        return made.eval() if isinstance(made, nn.Module) else made
+    except Exception:
+        return None
+
+
+def _report(case: Case, source: Any, name: str, label: str) -> Report:
+    facts = {**case.facts, "unused": case.notes.get("unused", [])}
+    findings = [_finding(found, source, name, facts) for found in sorted(case.founds, key=lambda f: not f.certain)]
+    remarks: list[Remark] = []
+    for id_, key, values, line in case.remarks:
+        remark = Remark(id_, _both(key, values), line)
+        if remark not in remarks:
+            remarks.append(remark)
+    return Report(label, "wrong" if findings else "right", findings, remarks, _adapted(case))
+
+
+def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Finding:
+    plain = {k: v for k, v in found.values.items() if isinstance(v, (int, float, str))}
+    place = locate(found.id, source, name, {**facts, **plain}) if source is not None else None
+    line = found.line or (place.line if place else None)
+    diff = place.diff if place and place.line == line else ""
+    cell, shown, code = None, line, ""
+    if line is not None and hasattr(source, "place"):
+        cell, shown = source.place(line)
+        code = source.line(line).strip()
+    return Finding(found.id, _both(found.key, found.values), shown, cell, diff, found.certain, code)
+
+
+def _both(key: str, values: dict[str, Any]) -> Both:
+    return Both(say(key, "en", **values), say(key, "zh", **values))
+
+
+def _adapted(case: Case) -> dict[str, Any]:
+    """How it was built and called, for the last line of a report and for --json."""
+    subject, match = case.subject, case.match
+    called = [p for p, r in subject.roles.items() if r in ("x", "q", "k", "v", "memory") or p in subject.fixed]
+    adapted = {
+        "kind": case.notes.get("kind", "attention"),
+        "called": f"{subject.name}({case.notes.get('called') or ', '.join(called)})",
+        "built": subject.built,
+        "heads": match.at.heads if match else None,
+        "compared": f"{match.error:.1e}" if match else None,
+        "mask": case.mask_format,
+        "layout": subject.layout,
+        "precision": subject.dtype,
+        "checked": list(dict.fromkeys(case.checked)),
+        "skipped": case.skipped,
+    }
+    return {key: value for key, value in adapted.items() if value not in (None, "")}
+
+
+def _cannot(problem: CannotRun, name: str, label: str) -> Report:
+    values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?"}
+    text = _both(f"check.cannot.{problem.stage}", values)
+    return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})

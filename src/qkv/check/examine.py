@@ -1,0 +1,190 @@
+"""One subject under examination: what was built, watched and matched so far; probes read it, the doctor fills it."""
+
+import inspect
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .adapt import subjects
+from .building import Built, builds
+from .guess import Sizes
+from .match import Guess, Match, Watched, poked, watch
+from .subject import CannotRun, Subject, UserError, last_line, line_of
+
+
+@dataclass
+class Found:
+    """A mistake with its evidence: the key of a sentence and the numbers in it."""
+
+    id: str
+    key: str
+    values: dict[str, Any] = field(default_factory=dict)
+    line: int | None = None
+    certain: bool = True
+
+
+@dataclass
+class Case:
+    """Everything known about the subject."""
+
+    subject: Subject
+    facts: dict[str, Any]  # from the source
+    options: dict[str, Any]
+    space: dict[str, Any]
+    support: np.ndarray | None = None  # (N, N): does output i move with input j?
+    across: bool = False  # does one text's output move with another's?
+    watched: Watched | None = None
+    options_: list[Guess] = field(default_factory=list)
+    match: Match | None = None
+    founds: list[Found] = field(default_factory=list)
+    remarks: list[tuple[str, str, dict[str, Any], int | None]] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    mask_format: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, id_: str, key: str = "", *, line: int | None = None, certain: bool = True, **values: Any) -> None:
+        """Note a mistake, once."""
+        if not any(found.id == id_ for found in self.founds):
+            self.founds.append(Found(id_, key or f"evidence.{id_}", values, line, certain))
+
+    def has(self, *ids: str) -> bool:
+        """Whether one of these was found."""
+        return any(found.id in ids for found in self.founds)
+
+
+def find_subject(
+    target: Any,
+    *,
+    name: str,
+    space: dict[str, Any],
+    sizes: Sizes,
+    args: dict[str, Any] | None,
+    call: dict[str, str] | None,
+) -> tuple[Subject, list[str]]:
+    """The first way to build and to call it that runs and listens to its input."""
+    try:
+        return _first_that_runs(target, name, space, sizes, args, call)
+    except CannotRun as problem:
+        longer = replace(sizes, queries=sizes.context, keys=sizes.context + 3)  # code of one fixed length
+        try:
+            return _first_that_runs(target, name, space, longer, args, call)
+        except CannotRun:
+            raise problem from None
+
+
+def _first_that_runs(
+    target: Any, name: str, space: dict[str, Any], sizes: Sizes, args: Any, call: Any
+) -> tuple[Subject, list[str]]:
+    errors: list[tuple[int, str, BaseException, str]] = []
+    tried: list[str] = []
+    count = 0
+    until = time.monotonic() + 6
+    blocked: tuple[Subject, list[str]] | None = None
+    grouped: BaseException | None = None
+    for built in _builds(target, sizes, args, space):
+        for subject in subjects(built, name=name, space=space, call=call):
+            count += 1
+            if count > 400 or time.monotonic() > until:
+                break
+            tried.append(f"{built.text} {subject.layout} {subject.dtype}")
+            try:
+                inputs = subject.draw()
+                if not inputs:
+                    continue
+                first = subject(inputs)
+                if subject.framework == "torch" and subject.layout == "bnc" and not np.isfinite(first.output).any():
+                    continue
+                if first.output.size == 0 or not _listens(subject, inputs, first.output):
+                    continue
+            except UserError as error:
+                errors.append((_depth(error.error), built.text, error.error, subject.layout))
+                if "kv_heads" in built.chosen and subject.layout == "bnc":
+                    grouped = error.error if grouped is None or _depth(error.error) > _depth(grouped) else grouped
+                continue
+            except (ValueError, TypeError, RuntimeError, IndexError) as error:
+                errors.append((0, built.text, error, subject.layout))
+                continue
+            if any(subject.roles.get(p) == "mask" and v is not None for p, v in subject.fixed.items()) and _blocked(
+                subject, inputs, first.output
+            ):
+                blocked = blocked or (subject, tried)  # every query sees the same: this mask hides everything
+                continue
+            subject.failures = [e for *_, e, layout in errors if layout == "bnc"]
+            subject.grouped = grouped if "kv_heads" not in built.chosen else None
+            return subject, tried
+        if count > 400 or time.monotonic() > until:
+            break
+    if blocked is not None:
+        return blocked
+    absent = [e for e in errors if isinstance(e[2], ImportError)]
+    if absent:
+        errors = absent
+    if errors:
+        likely = [e for e in errors if e[1] == errors[0][1] and e[3] in ("bnc", "bhnd")] or errors
+        _, text, worst, _ = max(likely, key=lambda e: e[0])
+        raise CannotRun("call", last_line(worst), [text], line_of(worst), worst)
+    failure = getattr(builds, "failure", None)
+    line = line_of(failure) if failure else None
+    raise CannotRun("build", last_line(failure) if failure else "", tried, line, failure)
+
+
+def _builds(target: Any, sizes: Sizes, args: Any, space: dict[str, Any]) -> Any:
+    if inspect.isclass(target):
+        builds.failure = None  # type: ignore[attr-defined]
+        yield from builds(target, sizes, args, space)
+    else:
+        yield Built(target, "", {}, sizes)
+
+
+def _listens(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
+    other = subject(
+        {r: a if a.dtype.kind == "i" else a * 0.5 + 0.1 for r, a in inputs.items()}
+        if subject.layout != "ids"
+        else {r: np.roll(a, 1, -1) for r, a in inputs.items()}
+    )
+    return other.output.shape == output.shape and not np.array_equal(other.output, output, equal_nan=True)
+
+
+def _blocked(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
+    """Whether every query got the same, or got NaN: then the mask that was handed over hides everything."""
+    try:
+        context = watch(subject, inputs).contexts[0]
+    except UserError:
+        context = output
+    return bool(np.isnan(context).all() or np.ptp(context, axis=-2).max() < 1e-9)
+
+
+def _depth(error: BaseException) -> int:
+    """How far a call got: errors deep in the user's own code are about the code, others about our call."""
+    depth = 0
+    frame = error.__traceback__
+    while frame is not None:
+        depth += 1
+        frame = frame.tb_next
+    return depth
+
+
+def support(
+    subject: Subject, inputs: dict[str, np.ndarray], given: dict[str, Any] | None = None, roles: Any = None
+) -> tuple[np.ndarray, bool]:
+    """(N, M): whether output i moves with input j; and whether another text's output moves."""
+    base = subject(inputs, given).output
+    role = (roles or list(inputs))[0]
+    axis = -1 if subject.layout == "ids" else -2
+    m = inputs[role].shape[axis]
+    rows = []
+    across = False
+    for j in range(m):
+        moved = subject(poked(subject, inputs, j, 0, roles), given).output
+        change = np.abs(np.nan_to_num(moved) - np.nan_to_num(base))
+        scale = np.abs(np.nan_to_num(base)).max() or 1.0
+        if subject.layout in ("bhnd", "bnhd") and change.ndim == 4:
+            rows.append((change[0] > 1e-12 * scale).any((0, -1)))
+        else:
+            rows.append((change[0] > 1e-12 * scale).any(-1))
+        if len(change) > 1 and (change[1:] > 1e-9 * scale).any():
+            across = True
+    return np.stack(rows, 1), across

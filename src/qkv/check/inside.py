@@ -1,0 +1,344 @@
+"""The other side of the sandbox: the process that runs the user's code and the doctor on it.
+
+python -m qkv.check.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..words import Both, Problem
+from .report import Finding, Remark, Report
+from .sandbox import SILENT, both, place
+from .source import Source, read
+
+FRAMEWORKS = (
+    "tensorflow",
+    "keras",
+    "jax",
+    "flax",
+    "haiku",
+    "mxnet",
+    "paddle",
+    "mindspore",
+    "tinygrad",
+    "mlx",
+    "equinox",
+)
+# What the user's code may not do: start processes, end others, use the network, leave this process.
+FORBIDDEN = frozenset(
+    "os.fork os.forkpty os.posix_spawn os.exec os.system os.kill os.killpg os.startfile subprocess.Popen "
+    "socket.connect socket.bind shutil.rmtree os.rmdir".split()
+)
+
+
+def serve() -> None:
+    """Reads one request from stdin, answers on the pipe."""
+    answers, traces = _open_handles(sys.argv[1:3])
+    alive = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    request = json.loads(_line(alive))
+    _die_with_parent(alive)
+    import faulthandler
+
+    faulthandler.enable(traces)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, traces, all_threads=False)
+    try:
+        _work(request, answers)
+    except BaseException as error:  # the answer could not be sent, or not even begun
+        with contextlib.suppress(OSError):
+            os.write(traces, f"\n{type(error).__name__}: {error}\n".encode())
+        os._exit(SILENT)
+    os._exit(0)  # threads that the user's code left running are not waited for
+
+
+def _work(request: dict[str, Any], answers: int) -> None:
+    nonce = request.pop("nonce")
+    write, dumps = os.write, json.dumps
+
+    def send(event: str, **values: Any) -> None:
+        data = b"\n" + dumps({"nonce": nonce, "event": event, **values}).encode() + b"\n"
+        while data:
+            data = data[write(answers, data) :]
+
+    # The doctor is bound before any line of the user's runs.
+    import importlib
+
+    from . import standins
+
+    module, function = request["doctor"].split(":")
+    check = getattr(importlib.import_module(module), function)
+    standins.forget_the_card()
+    _limit(request["seconds"], request["gigabytes"], len(request["names"]))
+    source = read(request["path"])
+    sys.path.append(str(source.path.resolve().parent))
+    originals = _Originals()
+    guard = _Guard()
+    needs_card = re.search(r"\b(cuda|mps|xpu)\b", source.text) is not None
+    for name in request["names"]:
+        send("phase", phase="load", name=name)
+        with guard, standins.OnCpu() if needs_card else contextlib.nullcontext():
+            loaded = functools.partial(send, "phase", phase="check", name=name)
+            report = _one(source, name, check, request, loaded, originals)
+        report.target = f"{request['path']}:{name}"
+        send("report", name=name, report=located(report, source).to_dict())
+
+
+def _one(
+    source: Source,
+    name: str,
+    check: Callable[..., Report],
+    request: dict[str, Any],
+    loaded: Callable[[], None],
+    originals: "_Originals",
+) -> Report:
+    """The report on one name, whatever happens."""
+    from . import standins, subject
+
+    replaced: list[str] = []
+    standins.missed.clear()
+    try:
+        target = source.load(name)
+        replaced = originals.restore()
+        subject.between_calls = [lambda: replaced.extend(originals.restore())]
+        loaded()
+        seconds = request["seconds"] / 3
+        report = check(target, source=source, name=name, **{"seconds": seconds, **request["options"]})
+        if not isinstance(report, Report):
+            raise TypeError(f"the doctor answered {type(report).__name__}")
+    except BaseException as error:
+        originals.restore(torch_too=True)
+        report = Report(name, "unknown", problem=why(error, source, name))
+    subject.between_calls = []
+    report = _explained(report, source)
+    replaced += originals.restore(torch_too=True)
+    if replaced:
+        listed = ", ".join(list(dict.fromkeys(replaced))[:4])
+        report.remarks.append(Remark("patched", both("check.patched.remark", names=listed)))
+    if source.loader.guessed:
+        listed = ", ".join(f"{key} = {value}" for key, value in source.loader.guessed.items())
+        report.remarks.append(Remark("guessed", both("check.guessed", names=listed)))
+    return report
+
+
+def _explained(report: Report, source: Source) -> Report:
+    """The report with the cause behind the error: an absent package, or a line of the file that was not run."""
+    from . import standins
+
+    if standins.missed and report.verdict != "right":
+        package = sorted(standins.missed)[0]
+        key = "check.framework" if package in FRAMEWORKS else "check.package"
+        kept = [one for one in report.findings if not any(word in one.evidence.english for word in standins.missed)]
+        if not kept:
+            return Report(report.target, "unknown", [], report.remarks, report.adapted, both(key, package=package))
+        report.findings = kept
+    name = re.search(r"name '(\w+)' is not defined", report.problem.english) if report.problem else None
+    if report.problem and name and name[1] in source.loader.failed:
+        cause = source.loader.why(name[1])
+        english, chinese = (
+            f"{text}\n{cause.say(lang)}" for text, lang in zip(report.problem, ("en", "zh"), strict=True)
+        )
+        report.problem = Both(english, chinese)
+    return report
+
+
+def why(error: BaseException, source: Source, name: str) -> Both:
+    """Why something could not be run: what happened, at which line of the user's, and what to do."""
+    from .loading import line_of, told
+
+    root: BaseException = error
+    while isinstance(root, Problem) and isinstance(root.__cause__, BaseException):
+        root = root.__cause__
+    seen: set[str] = set()
+    while isinstance(root, NameError) and root.name in source.loader.failed and root.name not in seen:
+        seen.add(root.name)
+        root = source.loader.failed[root.name][0]
+    package = _absent_package(root)
+    if package in FRAMEWORKS:
+        return both("check.framework", package=package)
+    if package:
+        return both("check.package", package=package)
+    if isinstance(error, NameError) and error.name in source.loader.failed:
+        error = source.loader.why(error.name)
+    if isinstance(error, Problem):
+        return Both(error.say("en"), error.say("zh"))
+    line = line_of(error, source)
+    if line is None:
+        return both("check.bug", error=told(error))
+    values = {"place": place(source, line), "code": source.line(line).strip()}
+    if isinstance(root, SystemExit):
+        return both("check.exit.raised", **values)
+    if isinstance(root, MemoryError) or "can't allocate memory" in told(root):
+        return both("check.memory.raised", error=told(root), **values)
+    return both("check.raised", error=told(error), advice=both("check.raised.advice"), **values)
+
+
+def _absent_package(error: BaseException) -> str:
+    """The package that an ImportError misses, if it is a package and not a file of the user's."""
+    if not isinstance(error, ImportError) or not error.name or error.name.startswith("."):
+        return ""
+    text = error.msg or ""
+    return error.name.split(".")[0] if "No module named" in text and "beside" not in text else ""
+
+
+class _Originals:
+    """The functions of torch, NumPy, Python and qkv as they were: a file that replaces them must not fool the doctor."""
+
+    def __init__(self) -> None:
+        import builtins
+        import math
+
+        import numpy
+        import torch
+
+        places: list[Any] = [builtins, math, json, os, time, numpy, numpy.linalg, numpy.random, torch, torch.nn]
+        places += [torch.nn.functional, torch.nn.init, torch.Tensor, torch.nn.Module, torch.nn.Linear, torch.linalg]
+        places += [torch.nn.Softmax, torch.nn.LayerNorm, torch.nn.Dropout, torch.autograd, torch._C._TensorBase]
+        places += [module for key, module in sys.modules.items() if key.startswith("qkv.")]
+        self.kept = [(one, {k: v for k, v in vars(one).items() if self._fixed(v)}) for one in places]
+        self.names = [set(vars(one)) for one in places]
+
+    @staticmethod
+    def _fixed(value: Any) -> bool:
+        return not isinstance(value, ModuleType) and (callable(value) or isinstance(value, float))
+
+    def restore(self, *, torch_too: bool = False) -> list[str]:
+        """Puts back what was replaced; gives the names of it.
+
+        What the doctor counts with is put back after every call. torch is left as the file wants it until the end: a
+        softmax that it replaces is the softmax that its attention has.
+        """
+        changed = []
+        for (owner, kept), names in zip(self.kept, self.names, strict=True):
+            if not torch_too and (getattr(owner, "__module__", "") or owner.__name__).startswith("torch"):
+                continue
+            now = vars(owner)
+            for name in [one for one in now if one not in names] if isinstance(owner, type) else []:
+                if hasattr(super(owner, owner), name):  # a new method that hides the one it inherits
+                    delattr(owner, name)
+                    changed.append(f"{owner.__name__}.{name}")
+            for name, value in kept.items():
+                if now.get(name) is not value:
+                    with contextlib.suppress(TypeError, AttributeError):  # types of C cannot have been changed either
+                        setattr(owner, name, value)
+                        changed.append(f"{owner.__name__}.{name}")
+        return changed
+
+
+class _Guard:
+    """While it is on, the user's code starts no processes, ends none and opens no connection.
+
+    An audit hook, because code that runs later cannot take it away.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: Any) -> None:
+        if self.on and event in FORBIDDEN:
+            raise PermissionError(f"{event} is not allowed while qkv checks a file")
+
+    def __enter__(self) -> None:
+        self.on = True
+
+    def __exit__(self, *_: object) -> None:
+        self.on = False
+
+
+def _limit(seconds: float, gigabytes: float, names: int) -> None:
+    """Memory beside what torch takes already, and processor time; where the system knows no limits, none."""
+    try:
+        import resource
+    except ImportError:
+        return
+    size = data = 0
+    with contextlib.suppress(OSError):
+        status = Path("/proc/self/status").read_text()
+        size, data = (int(re.search(rf"{key}:\s+(\d+)", status)[1]) << 10 for key in ("VmSize", "VmData"))  # type: ignore[index]
+    room = int(gigabytes * (1 << 30))
+    if size:  # elsewhere a limit on addresses would stop torch itself
+        _set(resource.RLIMIT_DATA, data + room)
+        _set(resource.RLIMIT_AS, size + 2 * room)
+    cores = os.cpu_count() or 1
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _set(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds * names * cores) + 5)
+    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_FSIZE, 1 << 30)
+
+
+def _set(what: int, most: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(what)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(what, (most, hard if what == resource.RLIMIT_CPU else most))
+
+
+def _open_handles(given: list[str]) -> list[int]:
+    if os.name != "nt":
+        return [int(fd) for fd in given]
+    import msvcrt
+
+    return [msvcrt.open_osfhandle(int(handle), 0) for handle in given]  # type: ignore[attr-defined]
+
+
+def _line(fd: int) -> bytes:
+    """One line of a pipe that stays open."""
+    data = b""
+    while not data.endswith(b"\n"):
+        more = os.read(fd, 1 << 16)
+        if not more:
+            os._exit(71)
+        data += more
+    return data
+
+
+def _die_with_parent(alive: int) -> None:
+    """The pipe that brought the request closes when the parent ends, however it ends."""
+
+    def watch(read: Callable[[int, int], bytes] = os.read, leave: Callable[[int], Any] = os._exit) -> None:
+        while read(alive, 1):
+            pass
+        leave(72)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+
+
+def located(report: Report, source: Source) -> Report:
+    """The report with the text of each line, and lines counted within their cell."""
+
+    def finding(one: Finding) -> Finding:
+        if one.line is None or one.cell is not None:
+            return one
+        cell, line = source.place(one.line)
+        return replace(one, code=one.code or source.line(one.line), cell=cell, line=line)
+
+    def remark(one: Remark) -> Remark:
+        if one.line is None or one.cell is not None:
+            return one
+        cell, line = source.place(one.line)
+        return replace(one, cell=cell, line=line)
+
+    report.findings = [finding(one) for one in report.findings]
+    report.remarks = [remark(one) for one in report.remarks]
+    return report
+
+
+if __name__ == "__main__":
+    serve()

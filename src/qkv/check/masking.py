@@ -1,0 +1,598 @@
+"""What a mask argument does: which tensor it wants, and whether masked keys are really out of sight.
+
+Nothing is assumed of its rank, its type or what True means: all are tried, and where one of them gives the right
+numbers (or, where numbers can't be compared, hides what it should), the mask is right; unless the file itself says
+that its masks are of another kind.
+"""
+
+import itertools
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .bugs import Variant, singles, triangle
+from .conventions import sayings
+from .examine import Case
+from .formats import Format, formats
+from .match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
+from .oracle import Form, Piece
+from .subject import UserError
+
+Array = np.ndarray
+MEMORY = r"src|source|mem|enc|cross|context"
+NOT_MASKS = {
+    "S1",
+    "S2",
+    "S3",
+    "S4",
+    "S6",
+    "H1",
+    "H2",
+    "H3",
+    "H4",
+    "H8",
+    "H11",
+    "X1",
+    "X2",
+    "X3",
+    "X6",
+    "R4",
+    "R6",
+    "R7",
+}
+
+
+@dataclass
+class View:
+    """Inputs of certain lengths, looked into once."""
+
+    inputs: dict[str, Array]
+    n: int
+    m: int
+    watched: Watched | None
+    guess: Guess | None
+
+
+@dataclass
+class Trial:
+    """One mask handed over, and what came."""
+
+    format: Format
+    keep: Array
+    contexts: list[Array]
+    output: Array
+
+
+def view(case: Case, n: int, m: int) -> View | None:
+    """The subject at these lengths, with the same guess of who is q, k, v."""
+    key = f"view {n} {m}"
+    if key not in case.notes:
+        subject = case.subject
+        found: View | None = None
+        try:
+            if case.notes["lengths"] == (n, m):
+                found = View(case.notes["inputs"], n, m, case.watched, case.match.guess if case.match else None)
+            else:
+                inputs = subject.draw(n=n, m=m)
+                watched = watch(subject, inputs)
+                again = guesses(subject, watched, inputs)
+                place = next((i for i, g in enumerate(case.options_) if case.match and g is case.match.guess), None)
+                guess = again[place] if place is not None and place < len(again) else None
+                found = View(inputs, n, m, watched, guess)
+        except UserError:
+            found = None
+        case.notes[key] = found
+    return case.notes[key]
+
+
+def patterns(n: int, m: int, batch: int) -> dict[str, Array]:
+    """Keep-masks (B, N, M) worth trying: texts of different lengths, padded right and left, the triangle, any."""
+    lengths = [max(1, m - (2 * b + 2) % m) for b in range(batch)]  # the first text is padded too
+    columns = np.arange(m)
+    right = np.stack([columns < length for length in lengths])
+    random = np.random.default_rng(3).random((batch, n, m)) < 0.6
+    random |= np.arange(n)[:, None] % m == columns[None]
+    return {
+        "right": np.repeat(right[:, None], n, 1),
+        "left": np.repeat(right[:, None, ::-1], n, 1),
+        "causal": np.repeat(triangle(n, m, "causal")[None], batch, 0),
+        "random": random,
+    }
+
+
+def spared(inner: Array | None, keep: Array) -> Array:
+    """Rows that a triangle of the code's own and the mask together leave empty stay whole: that is another question."""
+    if inner is None:
+        return keep
+    both = inner[None] & keep
+    return np.where(both.any(-1, keepdims=True), keep, True)
+
+
+def examine_masks(case: Case) -> None:
+    """Every mask argument by itself, then two of them together."""
+    for parameter in case.subject.masks:
+        try:
+            examine_mask(case, parameter)
+        except UserError as error:
+            case.skipped[f"mask {parameter}"] = str(error)
+    known = case.notes.get("formats", {})
+    if len(known) >= 2 and not case.founds:
+        _both(case, *list(known.items())[:2])
+    case.notes["masks"] = _givens(case)
+
+
+def _givens(case: Case) -> list[dict[str, Any]]:
+    """One padding mask per mask argument, in the format that was found, for other probes."""
+    n, m = case.notes["lengths"]
+    keep = patterns(n, m, len(next(iter(case.notes["inputs"].values()))))
+    found = []
+    for parameter, format_ in case.notes.get("formats", {}).items():
+        given = next(
+            (g for g in (_encode(case, format_, keep[name]) for name in ("right", "causal")) if g is not None), None
+        )
+        if given is not None:
+            found.append({parameter: given})
+    return found
+
+
+def hidden(case: Case) -> Array | None:
+    """(N, N): what the code itself allows, where that isn't everything."""
+    seen = case.support
+    if seen is None or seen.shape[0] != seen.shape[1] or seen.all() or not seen.any(-1).all():
+        return None
+    return seen
+
+
+def examine_mask(case: Case, parameter: str) -> None:
+    """Find the format in which it is right; else the mistake that explains what it does."""
+    subject = case.subject
+    if "memory" not in subject.inputs and "memory?" in subject.roles.values() and re.search(MEMORY, parameter.lower()):
+        return
+    memory = "memory" in subject.inputs and (bool(re.search(MEMORY, parameter.lower())) or _crossing(case))
+    if memory and case.has("C1"):
+        return
+    n, m = case.notes["lengths"]
+    pad = bool(re.search(r"pad|key", parameter.lower())) and subject.roles[parameter] == "mask"
+    if not memory and (pad or "memory" in subject.inputs) and subject.layout != "ids":
+        m = n
+    looked = view(case, n, m) or view(case, *case.notes["lengths"])
+    if looked is None:
+        return
+    n, m = looked.n, looked.m
+    numbers = case.match is not None and looked.guess is not None and not (memory and not _crossing(case))
+    numbers = numbers and looked.guess.k.shape[-2] == m  # type: ignore[union-attr]
+    inner = hidden(case) if not memory else None
+    everything = {k: spared(inner, p) for k, p in patterns(n, m, _batch(looked)).items()}
+    base = subject(looked.inputs).output
+    hint = case.options.get("mask_true_means") or _hint(case, parameter)
+    declared = case.facts.get("mask_rank", {}).get(parameter)
+    ran, errors, refused = _try(case, parameter, looked, everything, declared, pad)
+    if not ran:
+        _never_runs(case, parameter, errors)
+        return
+    case.checked.append(f"mask {parameter}")
+    if all(np.array_equal(np.nan_to_num(t.output), np.nan_to_num(base)) for t in ran):
+        if memory and not _crossing(case):
+            _memory_mask(case, parameter, looked, hint)
+        elif not _only_together(case, parameter, looked, everything["right"], base):
+            bare = case.facts.get("bare_masked_fill")
+            case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
+        return
+    if case.match is not None and set(case.match.variant.ids) & {"X1", "X2", "X3", "X6"}:
+        return  # with such weights a mask means nothing
+    right = [t for t in ran if _is_right(case, parameter, t, looked, numbers, memory)]
+    fitting = [t for t in right if hint is None or _means(t.format) == hint or t.format.shape == "lengths"]
+    if fitting:
+        best = fitting[0].format
+        case.mask_format = case.mask_format or str(best)
+        case.notes.setdefault("formats", {})[parameter] = best
+        if refused is not None:
+            case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
+            return
+        _more(case, parameter, best, looked, everything, numbers, memory)
+        return
+    if right and hint in ("keep", "block"):
+        if _means(right[0].format) == "additive":
+            case.add("M7", "evidence.M7.said", parameter=parameter, said=hint)
+        else:
+            case.add("M1", "evidence.M1.said", parameter=parameter, said=hint, does=_means(right[0].format))
+        return
+    if right:
+        case.mask_format = case.mask_format or str(right[0].format)
+        case.notes.setdefault("formats", {})[parameter] = right[0].format
+        return
+    _name_it(case, parameter, ran, looked, numbers, hint)
+
+
+def _hint(case: Case, parameter: str) -> str | None:
+    """What the file says of this mask; what it says of masks at large, where there is but one."""
+    said = sayings(case.facts.get("segment_text", ""), parameter, only=True)
+    if said is None and (len(case.subject.masks) == 1 or parameter == "mask"):
+        said = case.facts.get("mask_means")
+    return said
+
+
+def _only_together(case: Case, parameter: str, looked: View, keep: Array, base: Array) -> bool:
+    """Whether a mask works only beside another one: query_mask and key_mask."""
+    others = [p for p in case.subject.masks if p != parameter]
+    for other, format_ in itertools.product(others, formats(parameter, "mask")):
+        given = {p: _encode(case, format_, keep if p == parameter else np.ones_like(keep)) for p in (parameter, other)}
+        if all(g is not None for g in given.values()):
+            try:
+                if not np.array_equal(np.nan_to_num(case.subject(looked.inputs, given).output), np.nan_to_num(base)):
+                    return True
+            except UserError:
+                continue
+    return False
+
+
+def _batch(looked: View) -> int:
+    return len(next(iter(looked.inputs.values())))
+
+
+def _crossing(case: Case) -> bool:
+    """Whether the attention that was watched has its keys from the memory."""
+    return (
+        case.match is None
+        or "x" not in case.subject.inputs
+        or case.match.guess.k.shape[-2] == case.notes["lengths"][1] != case.notes["lengths"][0]
+    )
+
+
+def _means(format_: Format) -> str:
+    return "additive" if format_.kind == "additive" else format_.means
+
+
+def _groups(case: Case, parameter: str, declared: int | None, pad: bool) -> list[list[Format]]:
+    every = formats(parameter, case.subject.roles[parameter])
+    if case.subject.roles[parameter] == "lengths":
+        return [every]
+    if declared is not None:
+        return [[f for f in every if len(f.shape) == declared and (f.shape[0] == "b" or f.shape == "nm")], every]
+    if pad:
+        return [[f for f in every if f.shape == "bm"], [f for f in every if f.shape in ("b11m", "b1m")], every]
+    return [every]
+
+
+def _try(
+    case: Case, parameter: str, looked: View, everything: dict[str, Array], declared: int | None, pad: bool
+) -> tuple[list[Trial], list[UserError], UserError | None]:
+    """Hand masks over, in the formats that the code speaks of first; `refused`: the one that was declared can't be."""
+    errors: list[UserError] = []
+    refused = None
+    for place, group in enumerate(_groups(case, parameter, declared, pad)):
+        ran = []
+        for format_ in group:
+            for name in ("right", "causal"):
+                given = _encode(case, format_, everything[name])
+                if given is None:
+                    continue
+                try:
+                    result = case.subject(looked.inputs, {parameter: given}, watch=True)
+                except UserError as error:
+                    errors.append(error)
+                    break
+                contexts = (
+                    contexts_of(case.subject, result, looked.inputs, looked.watched)
+                    if looked.watched
+                    else [result.output]
+                )
+                ran.append(Trial(format_, everything[name], contexts, result.output))
+                break
+        if ran:
+            return ran, errors, refused
+        if (
+            place == 0
+            and declared is not None
+            and errors
+            and re.search(r"size|shape|broadcast|expand|dimension", str(errors[0]))
+        ):
+            refused = errors[0]
+    return [], errors, None
+
+
+def _encode(case: Case, format_: Format, keep: Array) -> Any:
+    subject = case.subject
+    return format_.encode(keep, case.notes["heads"], subject.framework, subject.dtype, subject.layout == "nc")
+
+
+def _form(case: Case, keep: Array, given: str = "keep", how: str = "fill") -> Form:
+    assert case.match is not None
+    form = case.match.variant.form
+    own = Piece(keep[:1, None] if case.subject.layout == "nc" else keep[:, None], how, given=given)
+    n, m = keep.shape[-2:]
+    inner = tuple(p for p in form.pieces if p.keep.shape[-2:] in ((n, m), (1, m)))
+    return replace(form, pieces=(*inner, own))
+
+
+def _error(case: Case, looked: View, form: Form, contexts: list[Array]) -> float:
+    assert looked.watched is not None and looked.guess is not None
+    return Matcher(case.subject, replace(looked.watched, contexts=contexts)).error(looked.guess, form)[0]
+
+
+def _tolerance(case: Case) -> float:
+    assert case.watched is not None and case.match is not None
+    return max(Matcher(case.subject, case.watched).tolerance, case.match.error * 10)
+
+
+def _is_right(case: Case, parameter: str, trial: Trial, looked: View, numbers: bool, memory: bool) -> bool:
+    if numbers:
+        return _error(case, looked, _form(case, trial.keep), trial.contexts) < _tolerance(case)
+    return hides(case, parameter, trial, looked, memory)
+
+
+def hides(case: Case, parameter: str, trial: Trial, looked: View, memory: bool) -> bool:
+    """Changing what is masked changes no other row; what is kept is seen."""
+    subject, keep, output = case.subject, trial.keep, trial.output
+    if not np.isfinite(output).all():
+        return False
+    roles = (
+        ["memory"]
+        if memory and "memory" in subject.inputs
+        else [r for r in subject.inputs if r in ("k", "v", "memory")] or subject.inputs[:1]
+    )
+    own = roles == subject.inputs[:1] and "k" not in roles
+    given = {parameter: _encode(case, trial.format, keep)}
+    size = np.abs(output).max() or 1.0
+    item, place = _masked_place(keep)
+    moved = subject(poked(subject, looked.inputs, place, item, roles), given).output
+    change = _rows(np.abs(moved - output)[item], subject.layout)
+    blind = ~keep[item][:, place]
+    if own and place < len(blind):
+        blind[place] = False
+    if not blind.any() or change[blind].max() > 1e-9 * size:
+        return False
+    seen = int(np.flatnonzero(keep[item].any(0))[0])
+    other = subject(poked(subject, looked.inputs, seen, item, roles), given).output
+    rows = _rows(np.abs(other - output)[item], subject.layout)
+    if own and seen < len(rows):
+        rows[seen] = 0
+    return bool(rows.max() > 1e-9 * size)
+
+
+def _masked_place(keep: Array) -> tuple[int, int]:
+    """An item and a key in it that nobody may see, else that the first row may not."""
+    for item in range(len(keep) - 1, -1, -1):
+        gone = np.flatnonzero(~keep[item].any(0))
+        if len(gone):
+            return item, int(gone[0])
+    return 0, int(np.flatnonzero(~keep[0][0])[-1]) if (~keep[0][0]).any() else keep.shape[-1] - 1
+
+
+def _rows(change: Array, layout: str) -> Array:
+    """(N,): the largest change of each query's output."""
+    return change.max((0, -1)) if change.ndim == 3 else change.max(-1)
+
+
+def _more(
+    case: Case, parameter: str, format_: Format, looked: View, everything: dict[str, Array], numbers: bool, memory: bool
+) -> None:
+    """Right for one mask: is it for the others, for empty rows, for large scores?"""
+    for name in ("right", "left", "causal", "random"):
+        given = _encode(case, format_, everything[name])
+        if given is None:
+            continue
+        try:
+            result = case.subject(looked.inputs, {parameter: given}, watch=True)
+        except UserError:
+            continue
+        contexts = (
+            contexts_of(case.subject, result, looked.inputs, looked.watched) if looked.watched else [result.output]
+        )
+        trial = Trial(format_, everything[name], contexts, result.output)
+        if not _is_right(case, parameter, trial, looked, numbers, memory):
+            if numbers:
+                _name_it(case, parameter, [trial], looked, numbers, None)
+            return
+    _other_keys(case, parameter, format_, looked)
+    _empty_row(case, parameter, format_, looked)
+    _large_scores(case, parameter, format_, looked, everything["right"], memory)
+
+
+def _other_keys(case: Case, parameter: str, format_: Format, looked: View) -> None:
+    """C3: keys of another number run without the mask, and stop with it."""
+    n, m = case.notes["lengths"]
+    if looked.n != looked.m or n == m or "k" not in case.subject.inputs:
+        return
+    given = _encode(case, format_, patterns(n, m, _batch(looked))["right"])
+    if given is None:
+        return
+    try:
+        case.subject(case.notes["inputs"], {parameter: given})
+    except UserError as error:
+        if re.search(r"size|shape|broadcast|expand|match", str(error)):
+            case.add("C3", n=n, m=m, error=str(error), line=error.line)
+
+
+def _empty_row(case: Case, parameter: str, format_: Format, looked: View) -> None:
+    """M18: what a row gives that may look at nothing; reported, never counted as a mistake."""
+    keep = np.ones((_batch(looked), looked.n, looked.m), bool)
+    keep[0] = False
+    given = _encode(case, format_, keep)
+    if given is None or format_.shape == "lengths":
+        return
+    try:
+        result = case.subject(looked.inputs, {parameter: given}, watch=True)
+    except UserError:
+        return
+    row = (contexts_of(case.subject, result, looked.inputs, looked.watched) if looked.watched else [result.output])[0][
+        0
+    ]
+    what = "nan" if np.isnan(row).any() else "zero" if not row.any() else "uniform"
+    case.remarks.append(("M18", f"remark.M18.{what}", {}, None))
+
+
+def _large_scores(case: Case, parameter: str, format_: Format, looked: View, keep: Array, memory: bool) -> None:
+    """M19: a fill that is not low enough when scores are large."""
+    subject = case.subject
+    fill = case.facts.get("fill_value")
+    if case.facts.get("text") and (fill is None or not -1e6 < fill < 0):
+        return  # no such number is written there
+    encoded = _encode(case, format_, keep)
+    if (
+        subject.layout == "ids"
+        or encoded is None
+        or format_.kind == "additive"
+        or (case.match is not None and case.match.variant.ids)
+    ):
+        return
+    inputs = {r: a * 60 for r, a in looked.inputs.items()}
+    roles = [r for r in subject.inputs if r in ("k", "v") or (r == "memory" and memory)] or subject.inputs[:1]
+    item = int(np.argmin(keep[:, 0].sum(-1)))  # the fewer keys are left, the lower the best score may be
+    gone = np.flatnonzero(~keep[item].any(0))
+    if not len(gone):
+        return
+    place = int(gone[0])
+    louder = {r: a.copy() for r, a in inputs.items()}
+    for r in roles:
+        louder[r][item, ..., place, :] *= -3
+    try:
+        base, moved = (subject(i, {parameter: encoded}).output for i in (inputs, louder))
+    except UserError:
+        return
+    if not (np.isfinite(base).all() and np.isfinite(moved).all()):
+        return
+    change = _rows(np.abs(moved - base)[item], subject.layout)
+    if roles == subject.inputs[:1] and place < len(change):
+        change[place] = 0
+    relative = float(change.max() / (np.abs(base[item]).max() or 1))
+    if relative > 1e-6:
+        case.add("M19", change=relative)
+
+
+def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
+    """Every mask that was tried raises: a branch that can't work, or a shape that wasn't guessed."""
+    broken = [
+        e
+        for e in errors
+        if isinstance(e.error, (NameError, AttributeError, UnboundLocalError)) or "ambiguous" in str(e).lower()
+    ]
+    if broken and len(broken) >= len(errors) / 2:
+        case.add("M17", parameter=parameter, error=str(broken[0]), line=broken[0].line)
+    elif errors:
+        case.skipped[f"mask {parameter}"] = str(errors[0])
+
+
+def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers: bool, hint: str | None) -> None:
+    """No format is right: which mistake gives these numbers?"""
+    if numbers and case.match is not None:
+        hits: list[tuple[int, float, Variant, Format]] = []
+        at = replace(case.match.at, n=looked.n, m=looked.m)
+        for trial in ran:
+            for variant in singles(_form(case, trial.keep, trial.format.means), at):
+                id_ = variant.ids[0]
+                if (
+                    id_ in NOT_MASKS
+                    or (id_ == "M1" and trial.format.shape != "lengths")
+                    or (id_ == "M7" and hint is None and trial.format.kind == "additive")
+                ):
+                    continue
+                error = _error(case, looked, variant.form, trial.contexts)
+                if error < max(1e-6, _tolerance(case)):
+                    hits.append((_preference(variant, trial.format), error, variant, trial.format))
+        if hits:
+            _, error, variant, format_ = min(hits, key=lambda h: (h[0], h[1]))
+            _report(case, parameter, variant, format_, error)
+            return
+    if all(np.isnan(t.output).any() for t in ran if t.format.kind != "additive"):
+        wrong = "M9" if case.facts.get("fill_value") == float("inf") else "M11"
+        case.add(wrong, "evidence.mask.nan", parameter=parameter, certain=False)
+    elif suspect := case.facts.get("mask_suspect"):
+        case.add(suspect, "evidence.mask.leak", parameter=parameter, certain=False)
+    else:
+        case.skipped[f"mask {parameter}"] = "not understood"
+
+
+def _preference(variant: Variant, format_: Format) -> int:
+    order = ["M1", "X7", "M11", "M15", "M5", "M8", "M7", "M2"]
+    rank = order.index(variant.ids[0]) if variant.ids[0] in order else 9
+    return rank * 10 + (format_.kind != "bool") + (format_.means != "keep") * 2
+
+
+def _report(case: Case, parameter: str, variant: Variant, format_: Format, error: float) -> None:
+    id_ = variant.ids[0]
+    if id_ == "M2":
+        bare = case.facts.get("bare_masked_fill")
+        case.add("M2" if bare else "M3", parameter=parameter, tried=1, line=bare)
+    elif id_ == "M5":
+        kept_own = variant.facts.get("kept") == 0  # the code's own triangle is what stayed
+        if not kept_own and _default_triangle(case, parameter):
+            return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
+        one_or_other = re.search(r"is_causal\s*=|if .*mask\w* is None|else", case.facts.get("segment_text", ""))
+        case.add(
+            "M5" if kept_own or not one_or_other else "M6",
+            "evidence.M5" if kept_own else "evidence.M6",
+            parameter=parameter,
+            error=error,
+        )
+    else:
+        if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
+            id_ = "M9"
+        case.add(id_, f"evidence.{id_}", parameter=parameter, error=error)
+
+
+def _default_triangle(case: Case, parameter: str) -> bool:
+    """Whether the code's own triangle only stands in for a mask that isn't given, and the mask could say as much."""
+    text = case.facts.get("segment_text", "")
+    padding = re.search(r"pad|key|length", parameter.lower()) or case.facts.get("mask_rank", {}).get(parameter) == 2
+    default = re.search(rf"if {re.escape(parameter)} is None:\s*\n?\s*(self\.)?{re.escape(parameter)}\s*=", text)
+    return bool(default) and not padding
+
+
+def _both(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> None:
+    """M5: given two masks, both hide."""
+    n = case.notes["lengths"][0]
+    looked = view(case, n, n) if "memory" not in case.subject.inputs else None
+    if looked is None or looked.guess is None or case.match is None:
+        return
+    case.checked.append("masks together")
+    everything = patterns(looked.n, looked.m, _batch(looked))
+    for first, second in (("causal", "right"), ("right", "causal")):
+        keeps = everything[first], everything[second]
+        given = {p: _encode(case, f, k) for (p, f), k in zip((one, two), keeps, strict=True)}
+        if any(g is None for g in given.values()):
+            continue
+        try:
+            result = case.subject(looked.inputs, given, watch=True)
+        except UserError as error:
+            case.skipped["masks together"] = str(error)
+            return
+        contexts = contexts_of(case.subject, result, looked.inputs, looked.watched)  # type: ignore[arg-type]
+        together = _form(case, keeps[0] & keeps[1])
+        if _error(case, looked, together, contexts) < _tolerance(case):
+            return
+        for index, (parameter, _) in enumerate((one, two)):
+            alone = _error(case, looked, _form(case, keeps[1 - index]), contexts)
+            if alone < _tolerance(case):
+                case.add("M5", "evidence.M5.two", parameter=parameter, other=(two, one)[index][0], error=alone)
+                return
+
+
+def _memory_mask(case: Case, parameter: str, looked: View, hint: str | None) -> None:
+    """C2: the memory's own mask does nothing; does the target's stand in its place?"""
+    others = [p for p in case.subject.masks if p != parameter]
+    equal = view(case, looked.n, looked.n)
+    if equal is None:
+        case.add("M3", parameter=parameter, tried=1)
+        return
+    for other in others:
+        keep = patterns(looked.n, looked.n, _batch(looked))["right"]
+        for format_ in formats(other, "mask"):
+            given = _encode(case, format_, keep)
+            if given is None:
+                continue
+            try:
+                output = case.subject(equal.inputs, {other: given}).output
+                item, place = _masked_place(keep)
+                moved = case.subject(poked(case.subject, equal.inputs, place, item, ["memory"]), {other: given}).output
+                free = case.subject(poked(case.subject, equal.inputs, place, item, ["memory"])).output
+            except UserError:
+                continue
+            plain = case.subject(equal.inputs).output
+            if np.abs(free - plain).max() > 1e-9 and np.abs(moved - output).max() < 1e-12:
+                unmasked = float(np.abs(free - plain).max() / (np.abs(plain).max() or 1))
+                case.add("C2", parameter=parameter, other=other, change=unmasked)
+                return
+    case.add("M3", parameter=parameter, tried=1)

@@ -1,0 +1,289 @@
+"""Number for number: the form of attention that gives the user's numbers, right or with a known mistake."""
+
+import copy
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from . import block
+from .bugs import At, Variant, causal
+from .examine import Case, support
+from .match import Match, Matcher, bases, guesses, head_counts, miscut, watch
+from .oracle import Form, Piece
+from .structure import lengths
+from .subject import UserError
+
+FEW = r"group|kv_?head|n_?rep|gqa|h_?kv|hk\b"
+
+
+def few_keys(case: Case) -> None:
+    """A function of (B, H, N, D) that also takes fewer key heads: shared as they should be?"""
+    subject, text = case.subject, case.facts.get("segment_text", "").lower()
+    if subject.layout != "bhnd" or not {"q", "k", "v"} <= set(subject.inputs) or not re.search(FEW, text):
+        return
+    few = copy.copy(case.subject)
+    few.widths = {**few.widths, "kv_heads": few.sizes.kv_heads}
+    inputs = few.draw()
+    try:
+        watched = watch(few, inputs)
+    except UserError:
+        return
+    match = Matcher(few, watched).best(guesses(few, watched, inputs), (), faults=1)
+    if match is not None and match.variant.ids == ("H8",):
+        case.match = match
+        _name(case, "H8", {}, match.error)
+
+
+def _tame(case: Case) -> None:
+    """Weights drawn too large make every softmax one-hot, and then no scale is wrong: smaller inputs, within reason."""
+    subject = case.subject
+    for _ in range(3):
+        try:
+            case.watched = watch(subject, case.notes["inputs"])
+        except UserError as error:
+            case.skipped["numbers"] = str(error)
+            return
+        projected = case.watched.projected
+        if len(projected) == 0 or subject.layout == "ids":
+            return
+        width = projected[0].features.shape[-1]
+        if len(projected) < 3:
+            width //= 3
+        d = max(width // (subject.declared.get("heads") or 1), 1)
+        spread = float(np.std(projected[0].features) * np.std(projected[min(1, len(projected) - 1)].features))
+        if d**0.5 * spread / d**0.5 < 4:
+            return
+        subject.gain *= (2 / spread) ** 0.5
+        lengths(case)
+
+
+def compare(case: Case) -> None:
+    """Compare number for number; keep the match, note its mistakes."""
+    _tame(case)
+    subject, inputs = case.subject, case.notes["inputs"]
+    if case.watched is None:
+        return
+    x = inputs.get("x", inputs.get("q"))
+    output = case.watched.output
+    case.notes["residual"] = bool(
+        x is not None
+        and x.dtype.kind == "f"
+        and x.shape == output.shape
+        and case.watched.after
+        and block.has_residual(case)
+    )
+    options = guesses(subject, case.watched, inputs)
+    case.options_ = options
+    n, m = case.notes["lengths"]
+    seen = case.support
+    pieces: tuple[Piece, ...] = ()
+    also: tuple[tuple[Piece, ...], ...] = ((causal(n, m),),)
+    if seen is not None and seen.shape == (n, m) and not seen.all() and seen.any(-1).all():
+        pieces, also = (Piece(seen[None, None], inner=True),), ((causal(n, m),), ())
+    matcher = Matcher(subject, case.watched)
+    match = matcher.best(options, pieces, also=also)
+    if match is not None and set(match.variant.ids) <= {"S1", "S2", "S3", "S4"} and match.variant.ids and _passed(case):
+        match = replace(match, variant=Variant(match.variant.form))  # the caller's scale, and the caller was us
+    if match is None:
+        match = _by_scale(case, matcher, options, (pieces, *also))
+    case.match = match
+    if match is None and subject.layout == "bhnd" and _lengths_before_heads(case):
+        return compare(case)
+    if (
+        match is not None
+        and match.variant.ids == ("S2",)
+        and re.search(r"T5", f"{subject.name} {type(subject.owner).__name__}")
+    ):
+        case.remarks.append(("S2", "remark.T5", {}, None))
+        case.match = match = replace(match, variant=Variant(match.variant.form))
+    if match is not None and match.variant.ids == ("S2",) and _scaled_weights(case, match):
+        case.remarks.append(("S2", "remark.S2", {"head": match.at.head}, None))
+        case.match = match = replace(match, variant=Variant(match.variant.form))
+    if match is None:
+        _miscut(case, matcher, (pieces, *also))
+        match = case.match
+    if match is None:
+        case.skipped["numbers"] = "no form of attention gives them"
+        _not_numbers(case)
+        return
+    case.checked.append("numbers")
+    for id_ in match.variant.ids:
+        if id_ == "H8" and case.facts.get("library"):
+            case.remarks.append(("H8", "remark.H8", {}, None))
+            continue
+        facts = (
+            match.variant.facts.get(id_, match.variant.facts)
+            if isinstance(match.variant.facts.get(id_), dict)
+            else match.variant.facts
+        )
+        _name(case, id_, facts, match.error)
+
+
+def _lengths_before_heads(case: Case) -> bool:
+    """A function of (B, N, H, D): read so from here on, if its outputs say that tokens stand there."""
+    twin = copy.copy(case.subject)
+    twin.layout = "bnhd"
+    try:
+        seen, _ = support(
+            twin, twin.draw(n=twin.sizes.queries, m=twin.sizes.keys), None, ["k", "v"] if "k" in twin.inputs else None
+        )
+    except UserError:
+        return False
+    case.subject.layout = "bnhd"
+    lengths(case)
+    case.support = seen
+    return True
+
+
+def _scaled_weights(case: Case, match: Match) -> bool:
+    """Unscaled scores whose query weights were drawn smaller by 1/√d than the keys': the scale is in them."""
+    owner = case.subject.owner
+    named = dict(owner.named_parameters()) if isinstance(owner, nn.Module) else {}
+    q, k = (named.get(name) for name in match.guess.names[:2])
+    if q is None or k is None or q is k:
+        return False
+    ratio = float(q.detach().std() / k.detach().std())
+    return abs(ratio * match.at.head**0.5 - 1) < 0.2
+
+
+def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
+    """H7: a fused projection cut at other places than where q, k and v begin."""
+    subject, watched = case.subject, case.watched
+    heads = head_counts(subject, watched)
+    kv = subject.chosen.get("kv_heads") or subject.declared.get("kv_heads") or heads[0]
+    if watched is None or len(watched.projected) != 1 or heads[0] < 2:
+        return
+    width = watched.projected[0].features.shape[-1]
+    if width % (heads[0] + 2 * kv):
+        return
+    d = width // (heads[0] + 2 * kv)
+    for guess in miscut(watched.projected[0], heads, kv, d):
+        for some in pieces:
+            form = Form(heads=heads[0], kv_heads=kv, pieces=some)
+            error, place = matcher.error(guess, form)
+            if error < matcher.tolerance:
+                at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, heads[0], d, kv)
+                case.match = Match(
+                    Variant(form, ("H7",), {"cut": guess.label, "right": f"0, {heads[0]}, {heads[0] + kv}"}),
+                    guess,
+                    form,
+                    error,
+                    at,
+                    place,
+                )
+                return
+
+
+def _not_numbers(case: Case) -> None:
+    """NaN from finite numbers, without any mask handed over."""
+    output = case.watched.output if case.watched else None
+    if output is None or not np.isnan(output).any():
+        return
+    rows = np.isnan(output).any(-1)
+    rows = rows.any(tuple(range(rows.ndim - 1)))
+    if case.facts.get("fill_value") == float("inf") or rows.mean() > 0.5:
+        case.add("M9", "evidence.nan", part=float(rows.mean()) * 100)
+    else:
+        case.add("M12", "evidence.M12.nan", rows=", ".join(map(str, np.flatnonzero(rows))))
+
+
+def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
+    match = case.match
+    assert match is not None
+    at = match.at
+    values = dict(
+        error=error,
+        head=at.head,
+        width=at.width,
+        heads=at.heads,
+        n=at.n,
+        m=at.m,
+        batch=at.batch,
+        root=at.head**0.5,
+        wide=at.width**0.5,
+        right=at.head**-0.5,
+    )
+    if id_ == "S6":
+        values["sum"] = 1 / float(facts["value"])
+    values.update({k: v for k, v in facts.items() if not isinstance(v, dict)})
+    key = f"evidence.{id_}"
+    if id_ == "M12":
+        key = f"evidence.M12.{ {'strict': 'strict', 'ahead': 'ahead'}.get(str(facts.get('kind')), 'transposed') }"
+        if facts.get("kind") == "strictly transposed":
+            id_, key = "M1", "evidence.M1.triangle"
+    if id_ in ("M7", "M8", "X7", "M9"):
+        if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
+            id_ = "M9"
+        key = f"evidence.{id_}.causal"
+    if id_ in ("R4", "R7"):
+        key = f"evidence.{id_}.numbers"
+    if id_ == "S4":
+        key = "evidence.S4.size" if facts.get("size") else "evidence.S4"
+        values.setdefault("size", "")
+    case.add(id_, key, **values)
+
+
+def _by_scale(case: Case, matcher: Matcher, options: list[Any], pieces: Any) -> Any:
+    """Everything right but the scale, which is a number that none of the sizes explains."""
+    tried = 0
+    for guess in options[:8]:
+        for some in pieces:
+            for form, at in bases(case.subject, guess, matcher.watched, some):
+                if form.rotary or form.slopes or form.activation or form.split == "dh" or form.merge == "dh":
+                    continue
+                tried += 1
+                if tried > 12:
+                    return None
+                found = matcher.scale(guess, form)
+                if found is None:
+                    continue
+                scale, error = found
+                fitted = replace(form, scale=scale)
+                on_purpose = abs(scale * at.head - 1) < 1e-5 or _learned(case, scale) or _asked(case, scale)
+                if on_purpose:
+                    case.remarks.append(
+                        ("S4", "remark.scale", {"scale": scale, "right": at.head**-0.5, "head": at.head}, None)
+                    )
+                    return Match(Variant(fitted), guess, fitted, error, at)
+                facts = {"value": scale, "used": f"{scale:.4g}", "size": ""}
+                return Match(Variant(fitted, ("S4",), facts), guess, form, error, at)
+    return None
+
+
+def _learned(case: Case, scale: float) -> bool:
+    """A temperature that is trained, or one that is kept as a parameter."""
+    owner = case.subject.owner
+    if not isinstance(owner, nn.Module):
+        return False
+    for _, p in owner.named_parameters():
+        if p.numel() <= 64 and p.dim() <= 4 and p.numel() < 2 * case.subject.sizes.heads + 1:
+            for value in p.detach().double().flatten().tolist():
+                for known in (
+                    value,
+                    1 / value if value else 0,
+                    np.exp(value),
+                    abs(value) ** 0.5,
+                    value * case.notes["inputs"][case.subject.inputs[0]].shape[-1] ** -0.5,
+                ):
+                    if known and abs(scale / known - 1) < 1e-4:
+                        return True
+    return False
+
+
+def _passed(case: Case) -> bool:
+    """Whether a weightless function or class is told its scale or temperature by whoever calls it."""
+    subject = case.subject
+    told = {"temperature", "scale"} & set(subject.chosen) or any(
+        r == "scale" for p, r in subject.roles.items() if p in subject.fixed
+    )
+    return bool(told) and not subject.watched_weights()
+
+
+def _asked(case: Case, scale: float) -> bool:
+    """A scale that the caller passed."""
+    given = [v for v in [*case.subject.chosen.values(), *case.subject.fixed.values()] if isinstance(v, float) and v]
+    words = {"temperature", "scale"} & set(case.subject.chosen)
+    return bool(words) and any(abs(scale / g - 1) < 1e-6 or abs(scale * g - 1) < 1e-6 for g in given)

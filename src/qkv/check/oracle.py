@@ -1,0 +1,198 @@
+"""Attention in NumPy float64 with every choice in which a mistake can hide laid open as a word.
+
+The right choices are the defaults; `bugs.py` names the wrong ones. Legend: B batch, H heads, G kv heads,
+N queries, M keys, D head width.
+
+>>> x = np.arange(24.0).reshape(1, 3, 8) / 24
+>>> bool(np.allclose(attention(x, x, x, Form(heads=2)).sum(), attention(x, x, x, Form(heads=2, merge="view")).sum()))
+True
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One mask: who may attend, (B, 1, N, M) True = may, and how it gets into the scores."""
+
+    keep: Array
+    how: str = "fill"
+    inner: bool = False  # made by the code itself
+    given: str = "keep"  # what True meant in the tensor that was handed over, for masks that are added or multiplied
+
+
+@dataclass(frozen=True)
+class Form:
+    """How attention is computed from projected queries, keys and values."""
+
+    heads: int = 1
+    kv_heads: int = 0  # 0: as many as heads
+    split: str = "hd"  # "hd" or "dh" (both right); "view": cut without transposing; "given": already (B, H, N, D)
+    merge: str = "hd"  # "hd" or "dh" (both right); "view": laid out as (B, H, N, D); "mean", "sum"; "given"
+    groups: str = "interleave"  # which query heads share a key head
+    scale: float | None = None  # None: 1/√D
+    softmax: str = "keys"
+    divide: float = 1.0  # the weights, after the softmax
+    pieces: tuple[Piece, ...] = field(default=())
+    rotary: str = ""  # "half" or "pairs": q and k are turned by their positions first
+    base: float = 10000.0
+    activation: str = ""  # "relu" on q, k and v
+    slopes: str = ""  # ALiBi: "right", or which way it is off
+    swap: str = ""  # inputs in each other's places
+
+
+def attention(q: Array, k: Array, v: Array, form: Form) -> Array:
+    """The context (B, N, H·D) before the output projection; q (B, N, H·D), k and v (B, M, G·D)."""
+    heads, shared = form.heads, form.kv_heads or form.heads
+    if form.activation == "relu":
+        q, k, v = (np.maximum(x, 0) for x in (q, k, v))
+    if form.rotary.startswith("width "):
+        q, k = (rotated(x, form.rotary.removeprefix("width "), form.base) for x in (q, k))
+    if form.split == "view, keys turned":  # k.reshape(B, H, D, N)
+        b, m, width = k.shape
+        k = k.reshape(b, shared, width // shared, m).swapaxes(-1, -2)
+        q, v = _split(q, heads, "view"), _split(v, shared, "view")
+    else:
+        q, k, v = (_split(x, n, form.split) for x, n in ((q, heads), (k, shared), (v, shared)))  # (B, H, N, D)
+    if form.rotary and not form.rotary.startswith("width "):
+        q, k = (rotated(x, form.rotary, form.base) for x in (q, k))
+    if shared != heads:
+        k, v = (_grouped(x, heads // shared, form.groups) for x in (k, v))
+    scale = q.shape[-1] ** -0.5 if form.scale is None else form.scale
+    scores = q @ k.swapaxes(-1, -2) * scale  # (B, H, N, M)
+    if form.slopes:
+        scores = scores + _alibi(scores, form.slopes)
+    weights = _softmax(_masked(scores, form.pieces), form.softmax)
+    for piece in form.pieces:
+        if piece.how == "after":
+            weights = weights * piece.keep
+    return _merge(weights / form.divide @ v, form.merge)
+
+
+def rotated(x: Array, pairing: str, base: float = 10000.0) -> Array:
+    """x (…, N, D) turned by its positions 0, 1, …: "half" pairs channel i with i + D/2, "pairs" 2i with 2i + 1.
+
+    "mixed" is the mistake: angles laid out for one pairing, turned by the other.
+    """
+    n, d = x.shape[-2:]
+    if d % 2:
+        return np.full_like(x, np.nan)
+    angles = np.arange(n)[:, None] * base ** (-np.arange(0, d, 2) / d)  # (N, D/2)
+    if pairing == "pairs":
+        even, odd = x[..., 0::2], x[..., 1::2]
+        turned = (even * np.cos(angles) - odd * np.sin(angles), even * np.sin(angles) + odd * np.cos(angles))
+        return np.stack(turned, -1).reshape(x.shape)
+    if pairing == "mixed pairs":  # repeat_interleave'd angles, rotate_half
+        both = np.repeat(angles, 2, -1)
+        return x * np.cos(both) + _half(x) * np.sin(both)
+    both = np.concatenate([angles, angles], -1)
+    if pairing == "mixed half":  # concatenated angles, neighbours rotated
+        return x * np.cos(both) + _neighbours(x) * np.sin(both)
+    return x * np.cos(both) + _half(x) * np.sin(both)
+
+
+def _half(x: Array) -> Array:
+    first, second = np.split(x, 2, -1)
+    return np.concatenate([-second, first], -1)
+
+
+def _neighbours(x: Array) -> Array:
+    return np.stack([-x[..., 1::2], x[..., 0::2]], -1).reshape(x.shape)
+
+
+def _split(x: Array, heads: int, how: str) -> Array:
+    if how == "given":
+        return x
+    b, n, width = x.shape
+    if width % heads:
+        raise ValueError(f"{width} channels don't divide into {heads} heads")
+    if how == "view":
+        return x.reshape(b, heads, n, width // heads)
+    if how == "dh":
+        return x.reshape(b, n, width // heads, heads).transpose(0, 3, 1, 2)
+    if how == "across":  # heads taken from neighbouring samples: (H, B, …) laid over (B, H, …)
+        return x.reshape(b, n, heads, width // heads).transpose(2, 0, 1, 3).reshape(b, heads, n, width // heads)
+    return x.reshape(b, n, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def _grouped(x: Array, times: int, how: str) -> Array:
+    return np.repeat(x, times, 1) if how == "interleave" else np.tile(x, (1, times, 1, 1))
+
+
+def _merge(x: Array, how: str) -> Array:
+    b, heads, n, d = x.shape
+    if how == "given":
+        return x
+    if how == "view":
+        return x.reshape(b, n, heads * d)
+    if how == "dh":
+        return x.transpose(0, 2, 3, 1).reshape(b, n, heads * d)
+    if how == "mean":
+        return x.mean(1)
+    if how == "sum":
+        return x.sum(1)
+    if how == "across":
+        return x.transpose(1, 0, 2, 3).reshape(b, heads, n, d).transpose(0, 2, 1, 3).reshape(b, n, heads * d)
+    return x.transpose(0, 2, 1, 3).reshape(b, n, heads * d)
+
+
+def _masked(scores: Array, pieces: tuple[Piece, ...]) -> Array:
+    for piece in pieces:
+        keep = np.broadcast_to(piece.keep, scores.shape)
+        raw = keep if piece.given == "keep" else ~keep  # what the tensor held, True = 1
+        if piece.how == "fill":
+            scores = np.where(keep, scores, -np.inf)
+        elif piece.how == "inverted":
+            scores = np.where(keep, -np.inf, scores)
+        elif piece.how == "added":
+            scores = scores + raw
+        elif piece.how == "multiplied":
+            scores = scores * raw
+        elif piece.how == "zero":
+            scores = np.where(keep, scores, 0.0)
+        elif piece.how == "zero inverted":
+            scores = np.where(keep, 0.0, scores)
+        elif piece.how == "low":  # finite: a row without keys sees all of them alike
+            scores = np.where(keep, scores, -1e9)
+        elif piece.how not in ("ignored", "after"):
+            raise KeyError(piece.how)
+    return scores
+
+
+def _softmax(scores: Array, over: str) -> Array:
+    axes: dict[str, Any] = {
+        "keys": -1,
+        "queries": -2,
+        "heads": 1,
+        "batch": 0,
+        "heads and keys": (1, 3),
+        "batch and heads": (0, 1),
+    }
+    if over == "nothing":
+        return np.where(np.isfinite(scores), scores, 0.0)
+    axis = axes[over]
+    top = scores.max(axis, keepdims=True)
+    powers = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return powers / powers.sum(axis, keepdims=True)
+
+
+def _alibi(scores: Array, how: str) -> Array:
+    heads, n, m = scores.shape[1:]
+    numbers = np.arange(heads) + {"right": 1, "late": 0, "early": 2}.get(how, 1)
+    slopes = 2.0 ** (-8 * numbers / heads)
+    distance = np.arange(m)[None, :] - (np.arange(n)[:, None] + m - n)
+    return slopes[:, None, None] * (-np.abs(distance) if how != "grows" else np.abs(distance))
+
+
+def changed(form: Form, **choices: Any) -> Form:
+    """The form with other choices; "masking" sets how every mask gets in."""
+    how = choices.pop("masking", None)
+    if how is not None:
+        choices["pieces"] = tuple(replace(piece, how=how) for piece in form.pieces)
+    return replace(form, **choices)

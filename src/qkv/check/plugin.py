@@ -1,0 +1,74 @@
+"""For a test of one's own: `assert_correct(MyAttention(64, 8))` fails with the whole diagnosis as its message."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..words import say
+
+
+def assert_correct(target: Any, **options: Any) -> None:
+    """Raises AssertionError, whose message is the report, unless the target is right.
+
+    `options` are those of `check`: heads, causal, mask_true_means, args, call, seconds. The target is left as it was.
+    """
+    __tracebackhide__ = True  # pytest shows the caller's line, not ours
+    from .doctor import check
+
+    with undisturbed(target):
+        report = check(target, **options)
+    if not report.ok:
+        advice = "\n\n" + say("check.assert.unknown") if report.verdict == "unknown" else ""
+        raise AssertionError(f"{report}{advice}")
+
+
+@contextmanager
+def undisturbed(target: Any = None) -> Iterator[None]:
+    """Everything as before afterwards: random numbers, grad mode, dtype, and the target's own state."""
+    python, numbers, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    with _kept(target) if isinstance(target, nn.Module) else _nothing():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numbers)
+            torch.set_rng_state(tensors)
+            torch.set_grad_enabled(grad)
+            torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def _kept(module: nn.Module) -> Iterator[None]:
+    """The module's parameters, buffers, gradients and train/eval modes, put back where they were."""
+    modes = [(one, one.training) for one in module.modules()]
+    parameters = [(one, one.data, one.detach().clone(), one.grad, one.requires_grad) for one in module.parameters()]
+    buffers = [
+        (one, name, value, None if value is None else value.detach().clone())
+        for one in module.modules()
+        for name, value in one._buffers.items()
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, data, values, grad, needs in parameters:
+                data.copy_(values)
+                parameter.data = data
+                parameter.grad, parameter.requires_grad = grad, needs
+            for one, name, value, copy in buffers:
+                if value is not None and copy is not None:
+                    value.copy_(copy)
+                one._buffers[name] = value
+        for one, training in modes:
+            one.training = training
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

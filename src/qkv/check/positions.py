@@ -1,0 +1,354 @@
+"""Positions by themselves: sinusoidal tables, rotary turns and ALiBi slopes, as functions or modules."""
+
+import inspect
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..words import Both
+from .adapt import frequencies, made_table, own_tables
+from .building import Built, builds
+from .examine import Case
+from .guess import Sizes, meaning, role
+from .subject import Subject, Timeout, settings, signature, to_numpy
+
+Array = np.ndarray
+N, WIDTH, BATCH = 7, 24, 5
+
+
+def examine(
+    target: Any, name: str, space: dict[str, Any], facts: dict[str, Any], options: dict[str, Any]
+) -> Case | None:
+    """None where the target isn't about positions alone."""
+    low = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    text = facts.get("segment_text", "").lower()
+    if re.search(r"atten|attn|block|layer|encoder_|decoder_|model|transformer|mha|head", low) and not re.search(
+        r"pos|rope|rotary|alibi|sinus", low
+    ):
+        return None
+    if re.search(r"atten|attn", low):
+        return None
+    if re.search(r"alibi|slopes", low):
+        return _alibi(target, name, space, facts)
+    if re.search(r"rope|rotary|rotate|rot_emb|apply_rot", low):
+        return _rotary(target, name, space, facts)
+    if (
+        re.search(r"pos|sinus|timing|\bpe\b|_pe|pe_", low)
+        and re.search(r"sin|cos", text)
+        and not re.search(r"softmax", text)
+    ):
+        return table(target, name, space, facts)
+    if re.search(r"pos", low) and re.search(r"embedding|parameter", text) and not re.search(r"softmax", text):
+        return table(target, name, space, facts)
+    return None
+
+
+def _case(target: Any, name: str, facts: dict[str, Any], space: dict[str, Any], called: str, built: str = "") -> Case:
+    subject = Subject(name, target, None, Sizes(), {}, "table", "torch", WIDTH, built)
+    case = Case(subject, facts, {}, space)
+    case.notes["kind"] = "positions"
+    case.notes["called"] = called
+    return case
+
+
+# --- sinusoidal tables --------------------------------------------------------------------------------------------
+
+
+def table(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+    found = _run_table(target, space)
+    if found is None:
+        return None
+    table, learned, called, built, item_wise = found  # (B, N, C)
+    case = _case(target, name, facts, space, called, built)
+    case.checked.append("table")
+    if item_wise:
+        case.add("R3")
+        return case
+    if learned:
+        return case
+    one = table[0]
+    right = list(sinusoids(one.shape[0], one.shape[1]))
+    error = min(float(np.abs(one - r).max()) for _, r in right)
+    if error < 2e-4:
+        case.notes["compared"] = error
+        return case
+    if np.abs(one).max() > 1.001 or not re.search(r"sin", facts.get("segment_text", "sin")):
+        return case
+    case.add("R1", change=error, why=_why(one))
+    return case
+
+
+def sinusoids(n: int, width: int, base: float = 10000.0) -> Any:
+    """The tables that are right: sin and cos in turn or side by side; the last frequency 1/base or one step before."""
+    half = (width + 1) // 2
+    place = np.arange(n)[:, None]
+    for exponents in (np.arange(half) * 2 / width, np.arange(half) / max(half - 1, 1)):
+        angles = place * base**-exponents
+        sin, cos = np.sin(angles), np.cos(angles)
+        turns = np.stack([sin, cos], -1).reshape(n, -1)[:, :width]
+        yield "in turn", turns
+        yield "in turn", np.stack([cos, sin], -1).reshape(n, -1)[:, :width]
+        yield "side by side", np.concatenate([sin, cos], -1)[:, :width]
+        yield "side by side", np.concatenate([cos, sin], -1)[:, :width]
+
+
+def _why(table: Array) -> Any:
+    """Which slip gives this table."""
+    n, width = table.shape
+    half = (width + 1) // 2
+    place, i = np.arange(n)[:, None], np.arange(half)
+    for base in (1000.0, 100.0, 100000.0, 1e6):
+        if any(np.allclose(table, t, atol=1e-4) for _, t in sinusoids(n, width, base)):
+            return Both(f"its base is {base:g}", f"它的底是 {base:g}")
+    slips = {
+        ("the exponent is doubled (4i/d)", "指数多乘了 2（4i/d）"): 4 * i / width,
+        ("the exponent is halved (i/d)", "指数少乘了 2（i/d）"): i / width,
+    }
+    for words, exponents in slips.items():
+        angles = place * 10000.0**-exponents
+        for sin, cos in ((np.sin(angles), np.cos(angles)),):
+            if np.allclose(table, np.stack([sin, cos], -1).reshape(n, -1)[:, :width], atol=1e-4) or np.allclose(
+                table, np.concatenate([sin, cos], -1)[:, :width], atol=1e-4
+            ):
+                return Both(*words)
+    pairs = table[:, 0 : 2 * (width // 2) : 2] ** 2 + table[:, 1 : 2 * (width // 2) : 2] ** 2
+    halves = table[:, : width // 2] ** 2 + table[:, width // 2 : 2 * (width // 2)] ** 2
+    off = min(float(np.abs(pairs - 1).max()), float(np.abs(halves - 1).max()))
+    if off > 1e-3:
+        return Both(
+            f"sin² + cos² of a pair is off 1 by up to {off:.2g}: sin and cos of a pair have different frequencies",
+            f"同一对的 sin² + cos² 与 1 相差最多 {off:.2g}：一对里 sin 和 cos 的频率不同",
+        )
+    return Both("its frequencies are others", "它的频率不同")
+
+
+def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, str, bool] | None:
+    """(B, N, C) that is added to x or given for N positions; whether it is learned; how it was got."""
+    if inspect.isroutine(target):
+        table = _table_of_function(target)
+        return None if table is None else (table[None], False, target.__name__, "", False)
+    for built in _some(target, space):
+        owner = built.object
+        if not callable(owner) and hasattr(owner, "forward"):
+            owner = owner.forward
+        learned = isinstance(owner, nn.Module) and any(p.requires_grad for p in owner.parameters())
+        if isinstance(owner, nn.Module):
+            owner.eval().double()
+        for shape in ((BATCH, N, WIDTH), (N, WIDTH)):
+            got = _try(owner, torch.zeros(shape, dtype=torch.float64))
+            more = _try(owner, torch.ones(shape, dtype=torch.float64) * 0.5)
+            if got is None or more is None or got.shape != shape:
+                continue
+            if not np.allclose(more - got, (more - got).flat[0], atol=1e-9):
+                continue
+            if got.ndim == 2:
+                return got[None], learned, "x", built.text, False
+            constant = np.ptp(got, 1).max() < 1e-12 < np.ptp(got, 0).max()
+            if constant and _sequence_first(owner):
+                return got.swapaxes(0, 1), learned, "x", built.text, False
+            if np.ptp(got, 0).max() > 1e-12 and not constant and got.shape[0] != got.shape[1]:
+                continue
+            return got, learned, "x", built.text, constant
+        for given in (
+            torch.arange(N)[None].repeat(BATCH, 1),
+            torch.arange(N),
+            N,
+            torch.zeros(BATCH, N, dtype=torch.long),
+            torch.zeros(BATCH, N, WIDTH, dtype=torch.float64),
+        ):
+            got = _try(owner, given)
+            if got is not None and got.shape[-2:] == (N, WIDTH):
+                return got.reshape(-1, N, WIDTH), learned, "positions", built.text, False
+    return None
+
+
+def _sequence_first(owner: Any) -> bool:
+    """Whether the class says that its input is (sequence, batch, …)."""
+    try:
+        text = inspect.getsource(type(owner))
+    except (OSError, TypeError):
+        return True
+    if (
+        re.search(r"\(?\s*(batch\w*|b|bs|n)\s*,\s*(seq\w*|len\w*|t|l|s)\b", text, re.IGNORECASE)
+        or "batch_first" in text
+    ):
+        return False
+    return True
+
+
+def _some(target: Any, space: dict[str, Any]) -> Any:
+    if not inspect.isclass(target):
+        yield Built(target, "", {}, Sizes())
+        return
+    yield from itertools.islice(builds(target, Sizes(), None, space), 6)
+
+
+def _try(function: Any, *given: Any) -> Array | None:
+    try:
+        with settings("float64"), torch.no_grad():
+            made = function(*given)
+    except (KeyboardInterrupt, Timeout):
+        raise
+    except BaseException:
+        return None
+    made = made[0] if isinstance(made, (tuple, list)) and made else made
+    return to_numpy(made) if isinstance(made, (Tensor, np.ndarray)) and made.ndim else None
+
+
+def _table_of_function(function: Any) -> Array | None:
+    """A function of the length and the width, in either order, found by the shape that comes back."""
+    parameters = [p for p in signature(function).parameters.values() if p.default is p.empty]
+    words = [meaning(p.name) for p in parameters]
+    orders = [(N, WIDTH), (WIDTH, N)]
+    if words[:1] == ["width"]:
+        orders.reverse()
+    if (got := made_table(function, WIDTH, N)) is not None:
+        table = to_numpy(got) if isinstance(got, (Tensor, np.ndarray)) and got.ndim else None
+        if table is not None and table.shape[-2:] == (N, WIDTH):
+            return table.reshape(-1, N, WIDTH)[0]
+    for order in orders:
+        for given in (order, (torch.arange(N), WIDTH), (np.arange(N), WIDTH), (torch.zeros(BATCH, N, WIDTH),)):
+            if len(given) != len(parameters):
+                continue
+            got = _try(function, *given)
+            if got is not None and got.shape[-2:] == (N, WIDTH):
+                return got.reshape(-1, N, WIDTH)[0]
+    return None
+
+
+# --- rotary -------------------------------------------------------------------------------------------------------
+
+
+def _rotary(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+    """A turn must keep lengths, leave position 0 as it is, and let q·k depend on the distance alone."""
+    if re.fullmatch(r"_?rotate_?(half|every_two|interleaved|neg\w*)", name.lower()):
+        return None
+    for built in _some(target, space) if inspect.isclass(target) else [Built(target, "", {}, Sizes())]:
+        owner = built.object
+        if isinstance(owner, nn.Module):
+            owner.eval().double()
+        judged = []
+        for call, layout in _turns(owner, space, facts):
+            case = _judge_turn(call, layout, _case(target, name, facts, space, "x", built.text))
+            if not case.founds:
+                return case  # right in one layout, with one table: that is how it is meant
+            judged.append(case)
+        if judged:
+            return judged[0]
+    return None
+
+
+def _turns(owner: Any, space: dict[str, Any], facts: dict[str, Any]) -> Any:
+    """Ways to turn one vector d wide at every position: vector → (N, D), for each layout that runs."""
+    heads, d = 4, 6
+    text = facts.get("segment_text", "")
+    layouts = {"bhnd": (BATCH, heads, N, d), "bnhd": (BATCH, N, heads, d), "bnd": (BATCH, N, d)}
+    said = re.search(r"[\[(]\s*(?:b\w*)\s*,\s*(\w+)\s*,\s*(\w+)\s*,", text, re.IGNORECASE)
+    if said and re.match(r"(s|t|l|n_?tok|seq|len|time)", said[1].lower()) and not re.match(r"n_?h", said[1].lower()):
+        layouts = {"bnhd": layouts["bnhd"], "bhnd": layouts["bhnd"], "bnd": layouts["bnd"]}
+    function = owner.forward if isinstance(owner, nn.Module) else owner
+    parameters = [
+        p
+        for p in signature(function).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    sizes = Sizes(queries=N, head=d)
+    vectors = [p for p in parameters if role(p.name) in ("x", "q", "k", "v", "") and meaning(p.name) not in ("config",)]
+    tables = [p for p in parameters if role(p.name) in ("frequencies", "positions", "start")]
+    if not vectors or len(vectors) + len(tables) != len(parameters):
+        return
+    choices: list[Any] = []
+    for p in tables:
+        if role(p.name) == "start":
+            choices.append(itertools.repeat(0))
+        elif role(p.name) == "positions":
+            choices.append(itertools.repeat(torch.arange(N)))
+        else:
+            choices.append(own_tables(p.name, sizes, space) or frequencies(p.name, sizes, space))
+    if choices and all(role(p.name) != "frequencies" for p in tables):
+        choices = [[next(iter(c))] for c in choices]
+    for layout, shape in layouts.items():
+        for given in zip(*choices, strict=False) if choices else [()]:  # cos and sin of one kind
+
+            def call(vector: Array, shape: Any = shape, given: Any = given, layout: str = layout) -> Array | None:
+                x = torch.tensor(np.broadcast_to(vector, shape).copy())
+                arguments = {p.name: x.clone() for p in vectors} | {
+                    p.name: g for p, g in zip(tables, given, strict=True)
+                }
+                try:
+                    with settings("float64"), torch.no_grad():
+                        made = owner(**arguments)
+                except (KeyboardInterrupt, Timeout):
+                    raise
+                except BaseException:
+                    return None
+                made = made[0] if isinstance(made, (tuple, list)) and made else made
+                if not isinstance(made, Tensor) or made.is_complex() or tuple(made.shape) != shape:
+                    return None
+                out = made.double().numpy()
+                return out[0, 1] if layout == "bhnd" else out[0, :, 1] if layout == "bnhd" else out[0]
+
+            if call(np.ones(d)) is not None:
+                yield call, layout
+
+
+def _judge_turn(call: Any, layout: str, case: Case) -> Case:
+    random = np.random.default_rng(0)
+    q, k = random.standard_normal((2, 6))
+    turned_q, turned_k = call(q), call(k)
+    case.checked.append("turn")
+    if np.allclose(turned_q, turned_q[:1]):
+        case.add("R5", "evidence.R5.same")
+        return case
+    dots = turned_q @ turned_k.T
+    spread = max(float(np.ptp(np.diagonal(dots, offset))) for offset in range(-N + 2, N - 1))
+    lengths = np.linalg.norm(turned_q, axis=-1) / np.linalg.norm(q)
+    change = spread / float(np.abs(dots).max())
+    if change > 1e-4 or np.abs(lengths - 1).max() > 1e-4:
+        case.add("R4", change=change)
+    return case
+
+
+# --- ALiBi --------------------------------------------------------------------------------------------------------
+
+
+def _alibi(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+    """Slopes of head h: 2^(−8(h+1)/H); a bias −slope · distance has them between neighbours."""
+    heads = 4
+    function = target
+    if inspect.isclass(target):
+        return None
+    parameters = [p for p in signature(function).parameters.values() if p.default is p.empty]
+    values = {"heads": heads, "context": N, "kv_heads": heads}
+    given = [values.get(meaning(p.name), N) for p in parameters]
+    made = _try(function, *given)
+    if made is None:
+        with settings("float64"):
+            try:
+                made = np.array(function(*given), dtype=np.float64)
+            except Exception:
+                return None
+    slopes = _slopes(made, heads)
+    if slopes is None:
+        return None
+    right = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)
+    case = _case(target, name, facts, space, ", ".join(p.name for p in parameters))
+    case.checked.append("slopes")
+    if not np.allclose(slopes, right, rtol=1e-4):
+        case.add("R7", found=", ".join(f"{s:.4g}" for s in slopes), right=", ".join(f"{s:.4g}" for s in right))
+    return case
+
+
+def _slopes(made: Array, heads: int) -> Array | None:
+    flat = np.squeeze(made)
+    if flat.shape == (heads,):
+        return np.abs(flat)
+    if flat.ndim == 3 and flat.shape[0] == heads:
+        return np.abs(flat[:, -1, -2] - flat[:, -1, -3])
+    if flat.ndim == 2 and flat.shape[0] == heads:
+        return np.abs(flat[:, -1] - flat[:, -2])
+    return None

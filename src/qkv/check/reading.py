@@ -1,0 +1,114 @@
+"""What the file around the target says: its masks, its padding ids, and the helpers that callers hand over."""
+
+import ast
+import inspect
+import re
+from typing import Any
+
+from . import conventions
+from .examine import Case
+from .hints import facts_of
+from .subject import CannotRun
+
+
+def source_of(target: Any) -> Any:
+    """The file an object came from, read as `qkv check` reads it; None where there is none."""
+    from . import source as reading
+
+    try:
+        thing = target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
+        return reading.read(inspect.getsourcefile(thing) or "")
+    except Exception:
+        return None
+
+
+def around(space: dict[str, Any], source: Any) -> dict[str, Any]:
+    """Loads the file's caches, configurations and makers of tables too: the target may need them from its caller."""
+    if source is None or not hasattr(source, "definitions"):
+        return space
+    for other in list(source.definitions):
+        if (
+            "." not in other
+            and other not in space
+            and re.search(r"cache|freq|rope|rotary|precompute|cos_sin|config|args|alibi", other.lower())
+        ):
+            try:
+                space[other] = source.load(other)
+            except Exception:
+                continue
+    return space
+
+
+def facts(source: Any, name: str) -> dict[str, Any]:
+    """What the source says before anything runs; {} where there is none."""
+    if source is None:
+        return {}
+    facts = {**facts_of(source, name), "text": source.text, "segment_text": source.text}
+    node = source.tree
+    try:
+        node = source.node(name)
+        first, last = source.segment(name)
+        facts["segment_text"] = "\n".join(source.text.split("\n")[first - 1 : last])
+    except Exception:
+        pass  # an object of another name than its class: the whole file then
+    segment = facts["segment_text"]
+    facts["fill_value"] = conventions.fill(node, source.tree)
+    said = conventions.sayings(segment, "mask")
+    library = "site-packages" in str(getattr(source, "path", ""))
+    facts["library"] = library
+    facts["mask_means"] = said or (None if library else conventions.made(source.tree, node))
+    ranks = {}
+    for word in dict.fromkeys(re.findall(r"\b\w*mask\w*\b|\b\w*pad\w*\b", segment)):
+        if found := conventions.rank(segment, word):
+            ranks[word] = found
+    facts["mask_rank"] = ranks
+    return facts
+
+
+def pad_ids(case: Case, source: Any) -> None:
+    """C4: the target's mask made with the source's padding id."""
+    if source is None or "memory" not in case.subject.roles.values() or case.subject.layout != "ids":
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef) and re.search(
+            r"(trg|tgt|target|dec)\w*mask|mask\w*(trg|tgt|target|dec)", node.name
+        ):
+            for test in ast.walk(node):
+                if isinstance(test, ast.Compare) and re.search(r"src_?pad|source_?pad|enc_?pad", ast.unparse(test)):
+                    if re.search(r"trg_?pad|tgt_?pad|target_?pad|dec_?pad", source.text):
+                        case.add("C4", line=test.lineno)
+
+
+def space_of(target: Any, source: Any) -> dict[str, Any]:
+    """The globals that the target's code reads."""
+    thing = target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
+    if inspect.isclass(thing):
+        for member in vars(thing).values():
+            code = inspect.unwrap(member) if inspect.isroutine(member) else None
+            if code is not None and hasattr(code, "__globals__"):
+                return code.__globals__
+    thing = inspect.unwrap(thing) if inspect.isroutine(thing) else thing
+    found = getattr(thing, "__globals__", None)
+    if found is None and source is not None:
+        found = getattr(getattr(source, "loader", None), "space", None)
+    return found if found is not None else {}
+
+
+def own_fault(problem: CannotRun, source: Any) -> bool:
+    """Whether it stops by a slip of its own, whatever it is called with: a name that is nowhere, an attribute never set."""
+    error = problem.error
+    if error is None or problem.line is None or source is None:
+        return False
+    if isinstance(error, NameError):
+        return (
+            bool(error.name)
+            and not re.search(rf"\b{error.name}\b\s*(=|:|,|in\b)", source.text)
+            and not re.search(rf"(import|as|def|class|for)\s+(.*\b)?{error.name}\b", source.text)
+        )
+    text = str(error)
+    if isinstance(error, AttributeError):
+        named = re.match(r"'(\w+)' object has no attribute", text)
+        return bool(named) and bool(re.search(rf"class {named[1]}\b", source.text)) if named else False
+    return isinstance(error, TypeError) and bool(
+        re.search(r"tuple of ints,? ?but got .*float|'float' object cannot be interpreted", text)
+    )

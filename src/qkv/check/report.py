@@ -1,0 +1,347 @@
+"""What the doctor found, as a person reads it: the verdict, then per mistake the evidence, the line and the fix.
+
+A report crosses the border between two processes as JSON, so it is plain values all through; texts are `Both`.
+
+>>> report = Report("mine.py:attend", "right", adapted={"called": "attend(q, k, v)", "checked": ["scale", "axis"]})
+>>> print(report)
+✓ mine.py:attend is right: 2 checks found no mistake
+<BLANKLINE>
+  How it was run: called as attend(q, k, v); 2 checks
+"""
+
+import math
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import grid
+from ..words import LANGUAGES, SENTENCES, Both, language, say
+
+VERDICTS = ("right", "wrong", "unknown")
+SIGNS = {"right": "✓", "wrong": "✗", "unknown": "?"}
+INK = {"right": "32", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
+MARGIN = 6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake: its id as in docs/check.md, the numbers that show it, and where it most likely sits."""
+
+    id: str
+    evidence: Both
+    line: int | None = None  # from 1; in a notebook, within the cell
+    cell: int | None = None  # from 1, of a notebook
+    diff: str = ""  # "- old\n+ new"
+    certain: bool = True  # matched or proved; else only suspected
+    code: str = ""  # the text of that line
+
+    @property
+    def name(self) -> Both:
+        """What the mistake is called."""
+        return _mistake(self.id) or Both(self.id, self.id)
+
+    @property
+    def consequence(self) -> Both:
+        """What it does to training."""
+        return _mistake(f"{self.id}.does") or Both("", "")
+
+    @property
+    def fix(self) -> Both:
+        """What to write instead."""
+        return _mistake(f"{self.id}.fix") or Both("", "")
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something worth knowing that is no mistake, such as what a fully masked row gives."""
+
+    id: str
+    text: Both
+    line: int | None = None
+    cell: int | None = None
+
+
+@dataclass
+class Report:
+    """The verdict on one class or function, and everything that led to it."""
+
+    target: str  # "mymodel.py:MultiHeadAttention"
+    verdict: str  # "right", "wrong", or "unknown": it could not be run
+    findings: list[Finding] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    adapted: dict[str, Any] = field(default_factory=dict)  # how it was built and called
+    problem: Both | None = None  # why it could not be run, and what to pass
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"a verdict is one of {', '.join(VERDICTS)}, not {self.verdict!r}")
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is right."""
+        return self.verdict == "right"
+
+    @property
+    def exit_code(self) -> int:
+        """0 right, 1 wrong, 2 could not be run."""
+        return VERDICTS.index(self.verdict)
+
+    def __str__(self) -> str:
+        return self.terminal()
+
+    def terminal(self, lang: str | None = None, *, colour: bool = False, columns: int = 100) -> str:
+        """The report as lines of text, in colour where the reader has one."""
+        lang = language(lang)
+        paint = Painter(colour)
+        lines = [paint(f"{SIGNS[self.verdict]} {self.headline(lang)}", "bold", self.verdict)]
+
+        def paragraph(text: str, indent: int = MARGIN) -> None:
+            lines.extend(" " * indent + line for line in wrap(text, max(columns - indent, 20)))
+
+        if self.problem is not None:
+            lines.append("")
+            paragraph(_in(self.problem, lang), 2)
+        for finding in self.findings:
+            lines += ["", *self._finding(finding, lang, paint, columns)]
+        if self.remarks:
+            lines += ["", "  " + paint(say("check.remarks", lang), "bold")]
+            for remark in self.remarks:
+                first, *rest = wrap(_in(remark.text, lang) + self._where(remark, lang), max(columns - 4, 20)) or [""]
+                lines += [f"  · {first}", *("    " + line for line in rest)]
+        if run := self.how(lang):
+            lines.append("")
+            lines += [paint("  " + line, "dim") for line in wrap(run, max(columns - 2, 20))]
+        return "\n".join(lines)
+
+    def headline(self, lang: str | None = None) -> str:
+        """The verdict in a sentence."""
+        certain = sum(finding.certain for finding in self.findings)
+        n = certain or len(self.findings)
+        probes = len(self.adapted.get("checked") or ())
+        if self.verdict == "right":
+            key = "check.right" if probes else "check.right.plain"
+        elif self.verdict == "unknown":
+            key = "check.unknown"
+        else:
+            key = ("check.wrong" if certain else "check.suspect") + ("" if n == 1 else ".many")
+        return say(key, lang, target=self.target, n=n, probes=probes)
+
+    def how(self, lang: str | None = None) -> str:
+        """How it was built and called, in one line, so that a wrong guess of ours shows; `json` has all of it."""
+        parts: list[str] = []
+        for key in ("built", "called", "heads", "mask", "tried"):
+            value = _plain(self.adapted.get(key), lang)
+            if value not in (None, "", [], {}):
+                one = ".one" if key == "heads" and value == 1 else ""
+                listed = ", ".join(str(item) for item in value if item) if isinstance(value, list) else value
+                if listed:
+                    parts.append(say(f"check.how.{key}{one}", lang, value=listed))
+        if ran := len(self.adapted.get("checked") or ()):
+            skipped = len(self.adapted.get("skipped") or ())
+            parts.append(say("check.how.checked" + (".some" if skipped else ""), lang, n=ran, skipped=skipped))
+        return say("check.how", lang, parts=say("check.semicolon", lang).join(parts)) if parts else ""
+
+    def json(self, lang: str | None = None) -> dict[str, Any]:
+        """Plain values in one language, for a program to read."""
+        lang = language(lang)
+        return {
+            "target": self.target,
+            "verdict": self.verdict,
+            "findings": [
+                {
+                    "id": finding.id,
+                    "name": _in(finding.name, lang),
+                    "evidence": _in(finding.evidence, lang),
+                    "consequence": _in(finding.consequence, lang),
+                    "certain": finding.certain,
+                    "line": finding.line,
+                    "cell": finding.cell,
+                    "code": finding.code,
+                    "fix": _in(finding.fix, lang),
+                    "diff": finding.diff,
+                }
+                for finding in self.findings
+            ],
+            "remarks": [
+                {"id": remark.id, "text": _in(remark.text, lang), "line": remark.line, "cell": remark.cell}
+                for remark in self.remarks
+            ],
+            "adapted": _plain(self.adapted, lang),
+            "problem": None if self.problem is None else _in(self.problem, lang),
+        }
+
+    def markdown(self, lang: str | None = None) -> str:
+        """The report for an issue or a pull request."""
+        lang = language(lang)
+        sign = {"right": "✅", "wrong": "❌", "unknown": "❔"}[self.verdict]
+        blocks = [f"## {sign} {self.headline(lang)}"]
+        if self.problem is not None:
+            blocks.append(_fenced(_in(self.problem, lang)) if "\n" in self.problem[0] else _in(self.problem, lang))
+        for finding in self.findings:
+            blocks += [f"### {self._title(finding, lang)}", _in(finding.evidence, lang)]
+            if any(finding.consequence):
+                blocks.append(f"**{say('check.does', lang)}** {_in(finding.consequence, lang)}")
+            if place := self._place(finding, lang):
+                blocks.append(f"`{place}`" + (f"\n\n{_fenced(finding.code.strip(), 'python')}" if finding.code else ""))
+            if any(finding.fix):
+                blocks.append(f"**{say('check.fix', lang)}** {_in(finding.fix, lang)}")
+            if finding.diff:
+                blocks.append(_fenced(finding.diff.rstrip("\n"), "diff"))
+        if self.remarks:
+            blocks.append(f"### {say('check.remarks', lang)}")
+            blocks.append("\n".join(f"- {_in(r.text, lang)}{self._where(r, lang)}" for r in self.remarks))
+        if run := self.how(lang):
+            blocks.append(f"*{run}*")
+        return "\n\n".join(blocks) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in both languages; `from_dict` gives the same report back."""
+        return {
+            "target": self.target,
+            "verdict": self.verdict,
+            "findings": [{name: _packed(value) for name, value in vars(f).items()} for f in self.findings],
+            "remarks": [{name: _packed(value) for name, value in vars(r).items()} for r in self.remarks],
+            "adapted": _packed(self.adapted),
+            "problem": _packed(self.problem),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Report":
+        """A report from what `to_dict` gave, also after JSON."""
+        whole = _unpacked(values)
+        findings = [Finding(**finding) for finding in whole.pop("findings", [])]
+        remarks = [Remark(**remark) for remark in whole.pop("remarks", [])]
+        return cls(findings=findings, remarks=remarks, **whole)
+
+    def _finding(self, finding: Finding, lang: str, paint: "Painter", columns: int) -> list[str]:
+        lines = ["  " + paint(self._title(finding, lang), "bold")]
+
+        def paragraph(text: str) -> None:
+            lines.extend(" " * MARGIN + line for line in wrap(text, max(columns - MARGIN, 20)))
+
+        paragraph(_in(finding.evidence, lang))
+        if any(finding.consequence):
+            paragraph(f"{say('check.does', lang)} {_in(finding.consequence, lang)}")
+        if place := self._place(finding, lang):
+            lines.append(" " * MARGIN + paint(place, "bold"))
+            if finding.code:
+                lines.append(" " * MARGIN + paint(f"{finding.line:>4} │ ", "dim") + _clean(finding.code.strip()))
+        if any(finding.fix):
+            paragraph(f"{say('check.fix', lang)} {_in(finding.fix, lang)}")
+        for line in _clean(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
+            lines.append(" " * (MARGIN + 2) + (paint(line, line[0]) if line[:1] in ("-", "+") else line))
+        return lines
+
+    def _title(self, finding: Finding, lang: str) -> str:
+        return f"{finding.id}  {_in(finding.name, lang)}" + ("" if finding.certain else say("check.suspected", lang))
+
+    def _place(self, item: Finding | Remark, lang: str) -> str:
+        """Where it sits, as editors and terminals make it clickable."""
+        if item.line is None:
+            return ""
+        file = self.target.rsplit(":", 1)[0] if re.search(r"\.(py|ipynb|txt|md)(:|$)", self.target) else ""
+        if item.cell is not None:
+            return say("check.cell", lang, file=file, cell=item.cell, line=item.line).strip()
+        return f"{file}:{item.line}" if file else say("check.line", lang, line=item.line)
+
+    def _where(self, remark: Remark, lang: str) -> str:
+        place = self._place(remark, lang)
+        return say("check.aside", lang, text=place) if place else ""
+
+
+def worst(reports: Iterable[Report]) -> str:
+    """One verdict for several: wrong if any is, else right if any is; what could not be run alone settles nothing."""
+    found = {report.verdict for report in reports}
+    return "wrong" if "wrong" in found else "right" if "right" in found else "unknown"
+
+
+def wrap(text: str, columns: int) -> list[str]:
+    """Lines of at most that many cells, cut at blanks and between 汉字; what fits nowhere keeps its length.
+
+    >>> wrap("scores / √d 除以根号下的宽度", 14)
+    ['scores / √d 除', '以根号下的宽度']
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        now = ""
+        # Closing signs stay with what they close.
+        for piece in re.findall(r"\s+|[\u3400-\u9fff][，。；：、？！）」”》]*|[^\s\u3400-\u9fff]+", line.strip()):
+            if now and grid.width(indent + now + piece.rstrip()) > columns:
+                lines.append((indent + now).rstrip())
+                now = ""
+            now += piece if now or not piece.isspace() else ""
+        lines.append((indent + now).rstrip())
+    return lines
+
+
+class Painter:
+    """Puts a text in colour, or leaves it as it is."""
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, *inks: str) -> str:
+        codes = ";".join(INK[ink] for ink in inks)
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and text else text
+
+
+def width_of_terminal() -> int:
+    """As wide as the terminal, but no line longer than a person reads."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 110)
+
+
+def _mistake(key: str) -> Both | None:
+    pair = SENTENCES.get(f"mistake.{key}")
+    return None if pair is None else Both(*(text.replace("{{", "{").replace("}}", "}") for text in pair))
+
+
+def _in(text: Both, lang: str) -> str:
+    return _clean(text[LANGUAGES.index(lang)])
+
+
+def _clean(text: str) -> str:
+    """Without what would move the cursor or recolour the screen: a user's error message may hold anything."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "�", text)
+
+
+def _fenced(text: str, kind: str = "") -> str:
+    """A block of code; the fence is longer than any inside it."""
+    ticks = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
+    return f"{ticks}{kind}\n{text}\n{ticks}"
+
+
+def _plain(value: Any, lang: str | None) -> Any:
+    """The same in one language, as JSON knows it: no NaN, no tuples, nothing of numpy's or torch's."""
+    if isinstance(value, Both):
+        return _in(value, language(lang))
+    if isinstance(value, dict):
+        return {str(key): _plain(item, lang) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item, lang) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def _packed(value: Any) -> Any:
+    """`Both` marked as such, the rest plain."""
+    if isinstance(value, Both):
+        return {"en": value.english, "zh": value.chinese}
+    if isinstance(value, dict):
+        return {str(key): _packed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_packed(item) for item in value]
+    return _plain(value, "en")
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"en", "zh"}:
+            return Both(value["en"], value["zh"])
+        return {key: _unpacked(item) for key, item in value.items()}
+    return [_unpacked(item) for item in value] if isinstance(value, list) else value

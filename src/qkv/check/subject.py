@@ -1,0 +1,381 @@
+"""Something that can be run on canonical inputs: roles of its arguments known, layout and precision too.
+
+Canonical inputs are NumPy, float64: q (B, N, C), k and v (B, M, C).
+"""
+
+import contextlib
+import inspect
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .capture import Capture, NumpyCapture
+from .guess import Sizes
+
+# Bound before any file of a user's has run.
+_seed, _tensor = torch.manual_seed, torch.tensor
+_set_default, _get_default = torch.set_default_dtype, torch.get_default_dtype
+
+# What a sandbox does after every call of the user's code: put back what it replaced.
+between_calls: list[Callable[[], None]] = []
+
+
+class CannotRun(Exception):
+    """No way was found to build or to call it; `reason` is the traceback's last line of the likeliest attempt."""
+
+    def __init__(
+        self, stage: str, reason: str, tried: list[str], line: int | None = None, error: BaseException | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.stage, self.reason, self.tried, self.line, self.error = stage, reason, tried, line, error
+
+
+class UserError(Exception):
+    """The user's code raised while it was called."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(last_line(error))
+        self.error, self.line = error, line_of(error)
+
+
+@dataclass
+class Result:
+    """One call: the output as (B, N, features), and everything that came back."""
+
+    output: np.ndarray
+    raw: Any
+    seen: Any = None
+    weights: np.ndarray | None = None
+    graph: Any = None
+
+
+@dataclass
+class Subject:
+    """A callable with the roles of its arguments known."""
+
+    name: str
+    function: Callable[..., Any]
+    owner: Any  # the module or object, or None for a function
+    sizes: Sizes
+    roles: dict[str, str]  # parameter → role
+    layout: str  # "bnc", "nbc", "nc", "bhnd", "ids"
+    framework: str  # "torch" or "numpy"
+    width: int  # of one input vector
+    built: str = ""
+    chosen: dict[str, Any] = field(default_factory=dict)  # meaning → value that the constructor was given
+    fixed: dict[str, Any] = field(default_factory=dict)  # parameter → constant
+    dtype: str = "float64"
+    declared: dict[str, int] = field(default_factory=dict)  # sizes found on the object: heads, kv_heads, head
+    needed: tuple[str, ...] = ()  # kinds of arguments that have a default but can't be left out
+    gain: float = 1.5  # of random inputs
+    failures: list[BaseException] = field(default_factory=list)  # of a batch, where single texts run
+    grouped: BaseException | None = None  # with fewer key heads, where as many run
+    make: Callable[[], Any] | None = None  # builds it anew
+    numbers: tuple[int, ...] = ()  # sizes among the file's globals
+    widths: dict[str, int] = field(default_factory=dict)  # where q, k, v, memory have widths of their own
+
+    @property
+    def inputs(self) -> list[str]:
+        """The roles that take vectors: ["x"], ["q", "k", "v"], ["x", "memory"]…"""
+        return [r for r in self.roles.values() if r in ("x", "q", "k", "v", "memory")]
+
+    @property
+    def masks(self) -> list[str]:
+        """The parameters that take masks."""
+        return [p for p, r in self.roles.items() if r in ("mask", "lengths")]
+
+    def watched_weights(self) -> bool:
+        """Whether it has matrices of its own, which fix the width."""
+        if isinstance(self.owner, nn.Module):
+            return any(p.dim() >= 2 for p in self.owner.parameters())
+        return self.owner is not None and any(
+            getattr(v, "ndim", 0) >= 2 or isinstance(v, nn.Module) for v in vars(self.owner).values()
+        )
+
+    @property
+    def crosses(self) -> bool:
+        """Whether keys come by an argument of their own."""
+        return "k" in self.inputs or "memory" in self.inputs
+
+    def draw(self, seed: int = 0, *, n: int = 0, m: int = 0, batch: int = 0) -> dict[str, np.ndarray]:
+        """Random inputs of every role; without m, keys are as many as queries, and one text is all its inputs' text."""
+        random = np.random.default_rng(seed)
+        batch = batch or self.sizes.batch
+        n = n or self.sizes.queries
+        if self.layout == "ids":
+            known = (
+                [m.num_embeddings for m in self.owner.modules() if isinstance(m, nn.Embedding)]
+                if isinstance(self.owner, nn.Module)
+                else []
+            )
+            top = min([self.sizes.vocabulary, *(k for k in known if k > 4)])
+            lengths = {r: n if r in ("x", "q") else m or n for r in self.inputs}
+            return {
+                r: self.gain * random.standard_normal((batch, length, self.widths[r]))
+                if r in self.widths
+                else random.integers(2, top, (batch, length))
+                for r, length in lengths.items()
+            }
+        heads = (self.sizes.heads,) if self.layout in ("bhnd", "bnhd") else ()
+
+        def one(length: int, width: int) -> np.ndarray:
+            return self.gain * random.standard_normal((batch, *heads, length, width))
+
+        drawn = {r: one(n if r in ("x", "q") else m or n, self.widths.get(r, self.width)) for r in self.inputs}
+        if heads and "kv_heads" in self.widths:
+            drawn |= {r: a[:, : self.widths["kv_heads"]] for r, a in drawn.items() if r in ("k", "v")}
+        return drawn
+
+    def __call__(
+        self,
+        inputs: dict[str, np.ndarray],
+        given: dict[str, Any] | None = None,
+        *,
+        watch: bool = False,
+        quiet: bool = True,
+        grad: bool = False,
+        seed: int | None = 0,
+    ) -> Result:
+        """Run it on canonical inputs; `given` sets other parameters by name (masks already encoded)."""
+        if self.layout == "nc":
+            return self._one_by_one(inputs, given, watch=watch, quiet=quiet, grad=grad, seed=seed)
+        arguments = {p: self._encode(inputs[r]) for p, r in self.roles.items() if r in inputs}
+        return self._run(
+            arguments,
+            given,
+            inputs.get("x", inputs.get("q", next(iter(inputs.values())))).shape,
+            watch,
+            quiet,
+            grad,
+            seed,
+        )
+
+    def _one_by_one(self, inputs: dict[str, np.ndarray], given: dict[str, Any] | None, **how: Any) -> Result:
+        results = []
+        size = len(next(iter(inputs.values())))
+        for item in range(size):
+            arguments = {p: self._encode(inputs[r][item]) for p, r in self.roles.items() if r in inputs}
+            one = {p: g[item] if isinstance(g, PerItem) else g for p, g in (given or {}).items()}
+            asking = inputs.get("x", inputs.get("q", inputs[self.inputs[0]]))
+            results.append(self._run(arguments, one, asking[item].shape, **how))
+        each = [r.weights for r in results if r.weights is not None]
+        weights = np.stack(each) if len(each) == size else None
+        return Result(np.stack([r.output for r in results]), [r.raw for r in results], results[0].seen, weights)
+
+    def _encode(self, array: np.ndarray) -> Any:
+        if self.layout == "nbc":
+            array = array.swapaxes(0, 1)
+        elif self.layout == "bnhd":
+            array = array.swapaxes(1, 2)
+        if self.framework == "numpy":
+            return array.astype(self.dtype) if array.dtype.kind == "f" else array.copy()
+        return _tensor(
+            np.ascontiguousarray(array), dtype=getattr(torch, self.dtype) if array.dtype.kind == "f" else torch.long
+        )
+
+    def _run(
+        self, arguments: dict[str, Any], given: Any, shape: Any, watch: bool, quiet: bool, grad: bool, seed: int | None
+    ) -> Result:
+        filled = {**arguments, **self.fixed, **(given or {})}
+        positional, named = self._bind(filled)
+        tensors = [a for a in arguments.values() if isinstance(a, Tensor)]
+        if grad:
+            for tensor in tensors:
+                if tensor.is_floating_point():
+                    tensor.requires_grad_(True)
+        if seed is not None:
+            _seed(seed)
+            np.random.seed(seed)
+        seen: Any = Capture(quiet=quiet, roots=tensors) if self.framework == "torch" and (watch or quiet) else None
+        mode: Any = seen or contextlib.nullcontext()
+        if self.framework == "numpy" and watch:
+            seen = NumpyCapture()
+            vectors = {p for p, r in self.roles.items() if r in ("x", "q", "k", "v", "memory")}
+            positional, named = self._bind(
+                {p: seen.watched(a) if p in vectors and isinstance(a, np.ndarray) else a for p, a in filled.items()}
+            )
+        with settings(self.dtype), torch.set_grad_enabled(grad), mode:
+            try:
+                raw = self.function(*positional, **named)
+            except (KeyboardInterrupt, MemoryError, Timeout):
+                raise
+            except BaseException as error:  # sys.exit too
+                raise UserError(error) from None
+            finally:
+                for mend in between_calls:
+                    mend()
+        output = self._output(raw, shape)
+        if output is None:
+            raise UserError(TypeError(f"gave {describe(raw)}: no output of shape {self._wanted(shape)}"))
+        found = to_numpy(output)
+        if self.layout == "nbc":
+            found = found.swapaxes(0, 1)
+        elif self.layout == "bnhd" and found.ndim == 4:
+            found = found.swapaxes(1, 2)
+        return Result(found, raw, seen if watch else None, self._weights(raw, output, shape), output)
+
+    def _bind(self, filled: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional as far as the signature allows: a parameter may be positional-only or be called *args."""
+        parameters = list(signature(self.function).parameters.values())
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        gap = False
+        for parameter in parameters:
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if parameter.name not in filled:
+                gap = True
+            elif gap or parameter.kind is parameter.KEYWORD_ONLY:
+                named[parameter.name] = filled[parameter.name]
+            else:
+                positional.append(filled[parameter.name])
+        for name, given in filled.items():
+            if name not in {p.name for p in parameters}:
+                positional.append(given)
+        return positional, named
+
+    def _wanted(self, shape: Any) -> str:
+        return f"({', '.join(map(str, shape[:-1] if self.layout != 'ids' else shape))}, …)"
+
+    def _output(self, raw: Any, shape: tuple[int, ...]) -> Any:
+        """The first array whose leading axes are the input's."""
+        lead = tuple(shape[:-1]) if self.layout != "ids" else tuple(shape)
+        if self.layout == "nbc":
+            lead = (lead[1], lead[0])
+        elif self.layout == "bnhd":
+            lead = (lead[0], lead[2], lead[1])
+        for array in arrays(raw):
+            if tuple(array.shape[: len(lead)]) == lead and array.ndim == len(lead) + 1:
+                return array
+        if self.layout in ("bhnd", "bnhd"):  # heads merged again
+            b, _, n, _ = shape
+            for array in arrays(raw):
+                if tuple(array.shape[:2]) == (b, n) and array.ndim == 3:
+                    return array
+        return None
+
+    def _weights(self, raw: Any, output: Any, shape: Any) -> np.ndarray | None:
+        n = shape[-2] if self.layout != "ids" else shape[-1]
+        for array in arrays(raw):
+            if array is not output and array.ndim >= 2 and array.shape[-2] == n and array.shape != output.shape:
+                return to_numpy(array)
+        return None
+
+
+class PerItem(list):
+    """A value for each item of a batch, for code that takes one text at a time."""
+
+
+class Timeout(BaseException):
+    """The time for this check is over."""
+
+
+@contextlib.contextmanager
+def settings(dtype: str) -> Iterator[None]:
+    """What is built or drawn inside is of that precision, and nothing is printed as a warning."""
+    before = _get_default()
+    _set_default(getattr(torch, dtype) if dtype in ("float64", "float32") else torch.float32)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _set_default(before)
+
+
+def arrays(value: Any, depth: int = 3) -> Iterator[Any]:
+    """Every float tensor or array in what came back: tuples, dicts and objects are looked into."""
+    if isinstance(value, Tensor):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind == "f":
+            yield value
+    elif depth:
+        if isinstance(value, dict):
+            inner: Any = value.values()
+        elif isinstance(value, (tuple, list)):
+            inner = value
+        else:
+            inner = vars(value).values() if hasattr(value, "__dict__") and not callable(value) else ()
+        for item in inner:
+            yield from arrays(item, depth - 1)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """float64, whatever it was."""
+    return array.detach().double().numpy().copy() if isinstance(array, Tensor) else np.array(array, dtype=np.float64)
+
+
+def describe(raw: Any) -> str:
+    """What came back, in short.
+
+    >>> describe((torch.zeros(2, 3), None))
+    'Tensor(2, 3), NoneType'
+    """
+    if isinstance(raw, (tuple, list)):
+        return ", ".join(describe(item) for item in raw[:4])
+    shape = f"({', '.join(map(str, raw.shape))})" if hasattr(raw, "shape") else ""
+    return type(raw).__name__ + shape
+
+
+def last_line(error: BaseException) -> str:
+    """As a traceback ends; of a message of many lines, its first."""
+    return "".join(traceback.format_exception_only(error)).strip().split("\n")[0][:300]
+
+
+def line_of(error: BaseException) -> int | None:
+    """The innermost line of the user's own file in a traceback: files under site-packages and qkv are not theirs."""
+    theirs = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = frame.filename.replace("\\", "/")
+        if (
+            "/site-packages/" not in path
+            and "/qkv/" not in path
+            and "/lib/python" not in path
+            and not path.startswith("<frozen")
+        ):
+            theirs = frame.lineno
+    return theirs
+
+
+def signature(function: Any) -> inspect.Signature:
+    """Of a module: its forward's."""
+    if isinstance(function, nn.Module):
+        function = function.forward
+    elif not inspect.isroutine(function) and not inspect.isclass(function) and hasattr(function, "__call__"):  # noqa: B004
+        function = function.__call__
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return _documented(function)
+
+
+def _documented(function: Any) -> inspect.Signature:
+    """The signature that a builtin's docstring begins with.
+
+    >>> str(_documented(torch.nn.functional.scaled_dot_product_attention))[:26]
+    '(query, key, value, attn_m'
+    """
+    text = (getattr(function, "__doc__", "") or "").strip()[:600]
+    match = re.match(r"[\w.]+\((.*?)\)", text, re.DOTALL)
+    found = []
+    for word in match[1].split(",") if match else []:
+        name, _, default = word.strip().partition("=")
+        if name.strip().isidentifier():
+            given: Any = {"None": None, "False": False, "True": True, "": inspect.Parameter.empty}.get(
+                default.strip(), 0.0
+            )
+            found.append(inspect.Parameter(name.strip(), inspect.Parameter.POSITIONAL_OR_KEYWORD, default=given))
+    return inspect.Signature(found)
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    return [p for p in signature(function).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]

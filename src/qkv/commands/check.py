@@ -1,0 +1,212 @@
+"""qkv check: name the mistake in attention somebody wrote."""
+
+import argparse
+import ast
+import itertools
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..check.report import VERDICTS, Report, width_of_terminal, worst
+from ..words import Problem, both, say
+
+EXAMPLES = [
+    "qkv check mymodel.py:MultiHeadAttention",
+    "qkv check mymodel.py",
+    "qkv check notebook.ipynb:SelfAttention --heads 8",
+    'qkv check mymodel.py:Attention --args "dim=64,heads=8"',
+    'qkv check mymodel.py:attend --call "q=a,k=b,v=c" --causal',
+    "qkv check mymodel.py:Attention --mask-true-means block --json",
+    "qkv check mymodel.py --list",
+]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add(
+        "targets",
+        nargs="+",
+        metavar="FILE[:NAME]",
+        help=both(
+            "a .py file or notebook, and a class or function in it; without NAME, all that looks like attention",
+            "一个 .py 文件或笔记本，及其中的类或函数；不写名字则检查所有看起来像注意力的代码",
+        ),
+    )
+    add("--heads", type=int, metavar="H", help=both("how many heads it has", "头数"))
+    add(
+        "--args",
+        metavar='"dim=64,heads=8"',
+        help=both("what to pass to the constructor", "传给构造函数的参数"),
+    )
+    add(
+        "--call",
+        metavar='"q=a,mask=b"',
+        help=both(
+            "which argument of forward is q, k, v, x, memory, mask, …",
+            "forward 的哪个参数是 q、k、v、x、memory、mask……",
+        ),
+    )
+    causal = parser.add_mutually_exclusive_group()
+    add = causal.add_argument
+    add("--causal", action="store_true", default=None, help=both("it must not see the future", "它不应看到后面的词"))
+    add("--not-causal", dest="causal", action="store_false", help=both("it may see all", "它可以看到全部"))
+    add = parser.add_argument
+    add(
+        "--mask-true-means",
+        choices=("keep", "block"),
+        help=both("what True (or 1) in its mask means", "掩码里的 True（或 1）表示保留还是遮住"),
+    )
+    add("--json", action="store_true", help=both("as JSON", "输出 JSON"))
+    add("--markdown", action="store_true", help=both("as Markdown", "输出 Markdown"))
+    add(
+        "--seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help=both("how long each check may take (60)", "每项检查最多用多少秒（60）"),
+    )
+    add("--list", action="store_true", help=both("only show what looks like attention", "只列出看起来像注意力的代码"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check each target; 0 all right, 1 something is wrong, 2 nothing could be run."""
+    from ..check.sandbox import examine
+
+    if not 1 <= options.seconds <= 86400:
+        raise Problem("problem.number", option="--seconds", value=options.seconds, wanted="1 … 86400")
+    if options.heads is not None and not 1 <= options.heads <= 4096:
+        raise Problem("problem.number", option="--heads", value=options.heads, wanted="1 … 4096")
+    told = {
+        "heads": options.heads,
+        "causal": options.causal,
+        "mask_true_means": options.mask_true_means,
+        "args": _pairs("args", options.args, '"dim=64,heads=8"'),
+        "call": _pairs("call", options.call, '"q=a,mask=b"'),
+    }
+    told = {name: value for name, value in told.items() if value is not None}
+    wanted = _wanted(options.targets)
+    if options.list:
+        return _list(wanted, options.json)
+    reports: list[Report] = []
+    named = False
+    for file, names in wanted.items():
+        named = named or bool(names)
+        with _spinner(str(file)) as progress:
+            reports += examine(file, names or None, told, seconds=options.seconds, progress=progress)
+    verdict = _verdict(reports, named)
+    _show(reports, verdict, options)
+    return VERDICTS.index(verdict)
+
+
+def _verdict(reports: list[Report], named: bool) -> str:
+    """One for all: what was asked for by name has to run; of what was only found in a file, something has to."""
+    whole = worst(reports)
+    return "unknown" if named and whole == "right" and not all(report.ok for report in reports) else whole
+
+
+def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> None:
+    from ..draw.terminal import colours
+
+    if options.json:
+        several = {"reports": [report.json() for report in reports], "verdict": verdict}
+        print(json.dumps(reports[0].json() if len(reports) == 1 else several, ensure_ascii=False, indent=2))
+    elif options.markdown:
+        print("\n".join(report.markdown() for report in reports).rstrip())
+    else:
+        colour, columns = colours() != "none", width_of_terminal()
+        print("\n\n".join(report.terminal(colour=colour, columns=columns) for report in reports))
+
+
+def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
+    from ..check.source import read
+
+    found: list[dict[str, Any]] = []
+    for file, names in wanted.items():
+        source = read(file)
+        listed = names or source.candidates()
+        if not listed:
+            raise Problem("check.none", file=file)
+        for name in listed:
+            cell, line = source.place(source.node(name).lineno)
+            found.append({"target": f"{file}:{name}", "line": line, "cell": cell})
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return 0
+    for one in found:
+        where = both(f"line {one['line']}", f"第 {one['line']} 行")
+        if one["cell"] is not None:
+            where = both(f"cell {one['cell']}, {where}", f"第 {one['cell']} 个单元格{where}")
+        print(f"{one['target']}  ({where})")
+    return 0
+
+
+def _wanted(targets: list[str]) -> dict[Path, list[str]]:
+    """The names asked of each file; [] where all that looks like attention is meant."""
+    wanted: dict[Path, list[str]] = {}
+    for target in targets:
+        split = re.fullmatch(r"(.+?\.(?:py|pyw|ipynb|txt|md))(?::(.*))?", target, re.DOTALL)
+        file, name = (split[1], split[2] or "") if split else (target, "")
+        if split is None and not Path(target).exists() and ":" in target:
+            file, _, name = target.rpartition(":")
+        if not file:
+            raise Problem("check.names.none")
+        names = [one.strip() for one in name.split(",") if one.strip()]
+        before = wanted.get(Path(file))
+        whole = not names or before == []  # the file by itself asks for all that is in it
+        wanted[Path(file)] = [] if whole else list(dict.fromkeys([*(before or []), *names]))
+    return wanted
+
+
+def _pairs(option: str, text: str | None, example: str) -> dict[str, Any] | None:
+    """`dim=64,heads=8` as a dict. Values are literals, or bare words that mean themselves; nothing is evaluated."""
+    if text is None:
+        return None
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args and call.keywords
+        pairs = {}
+        for pair in call.keywords:
+            assert pair.arg is not None
+            pairs[pair.arg] = pair.value.id if isinstance(pair.value, ast.Name) else ast.literal_eval(pair.value)
+        json.dumps(pairs)
+        return pairs
+    except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise Problem("check.args", option=option, text=text, example=example) from None
+
+
+@contextmanager
+def _spinner(what: str) -> Iterator[Any]:
+    """Shows what is being checked once it takes over two seconds, on terminals only."""
+    name, over = "", threading.Event()
+
+    def progress(now: str) -> None:
+        nonlocal name
+        name = f":{now}"
+
+    def turn() -> None:
+        begun, shown = time.monotonic(), False
+        for sign in itertools.cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"):
+            if over.wait(0.1):
+                break
+            if time.monotonic() - begun > 2:
+                shown = True
+                print(f"\r\x1b[K{sign} {say('check.running', target=what + name)}", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=turn, daemon=True)
+    if sys.stderr.isatty():
+        thread.start()
+    try:
+        yield progress
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()

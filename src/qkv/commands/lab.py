@@ -1,0 +1,105 @@
+"""qkv lab: measured experiments, each with a table, a figure and a paragraph."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import grid
+from ..lab import EXPERIMENTS, Size, checked, experiment
+from ..lab import run as measured
+from ..words import LANGUAGES, Problem, both, language, one_of, say
+from .progress import bar
+
+EXAMPLES = [
+    "qkv lab",
+    "qkv lab scaling",
+    "qkv lab complexity --lengths 512,1024,2048,4096 -o complexity.svg",
+    "qkv lab memory --model deepseek-v3 --length 128000",
+    'qkv lab seq2seq --text "二〇二六年十一月十五日"',
+    "qkv lab heads --help",
+]
+ENDINGS = (".png", ".svg", ".pdf")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes: the name of an experiment, and behind it that experiment's own sizes."""
+    spoken = LANGUAGES.index(language())
+    chosen = parser.add_subparsers(
+        dest="experiment", metavar=both("experiment", "实验"), help=both("one of these:", "其中之一：")
+    )
+    for name, (line, sizes, example) in EXPERIMENTS.items():
+        own = chosen.add_parser(
+            name,
+            help=line[spoken],
+            description=line[spoken],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog="\n".join([both("examples:", "例子："), f"  qkv lab {name}", f"  {example}"]),
+            allow_abbrev=False,
+        )
+        for size in sizes:
+            own.add_argument(
+                size.option, dest=size.name, metavar=_metavar(size), help=size.means[spoken] + _default(size)
+            )
+        own.add_argument(
+            "-o",
+            "--out",
+            type=Path,
+            metavar="FIGURE",
+            help=both(
+                f"the figure: .png, .svg or .pdf (out/lab-{name}.png)", f"图：.png、.svg 或 .pdf（out/lab-{name}.png）"
+            ),
+        )
+        own.add_argument("--json", action="store_true", help=both("the numbers as JSON", "以 JSON 输出各数"))
+
+
+def _metavar(size: Size) -> str:
+    if isinstance(size.default, str):
+        return "TEXT"
+    return "N,N,…" if isinstance(size.default, tuple) else "X" if isinstance(size.default, float) else "N"
+
+
+def _default(size: Size) -> str:
+    if size.default in (None, ""):
+        return ""
+    shown = ",".join(map(str, size.default)) if isinstance(size.default, tuple) else f"{size.default}"
+    return both(f" ({shown})", f"（{shown}）").replace("%", "%%")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure, then tell: the table, the paragraph, where the figure is. Without a name, the list of experiments."""
+    if options.experiment is None:
+        print(listing())
+        return
+    name = options.experiment
+    sizes = {size.name: getattr(options, size.name) for size in EXPERIMENTS[name].sizes}
+    for size in EXPERIMENTS[name].sizes:  # before anything slow is loaded
+        if sizes[size.name] is not None:
+            sizes[size.name] = checked(size, sizes[size.name])
+    out = options.out or Path("out") / f"lab-{name}.png"
+    if out.suffix.lower() not in ENDINGS:
+        raise Problem("see.suffix", file=out, endings=one_of(ENDINGS))
+    out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
+    with bar(both(f"measuring {name}", f"测量 {name}")) as progress:
+        found: dict[str, Any] = measured(name, progress, **sizes)
+    told = experiment(name)
+    told.draw(found, out)
+    if options.json:
+        print(json.dumps(found | {"shows": told.shows(found), "figure": str(out)}, ensure_ascii=False))
+        return
+    from ..lab.report import wrapped
+
+    for table in told.tables(found):
+        print(f"{table}\n")
+    print(wrapped(told.shows(found)) + "\n")
+    print(say("see.saved", path=out))
+
+
+def listing() -> str:
+    """The experiments with one line each."""
+    spoken = LANGUAGES.index(language())
+    wide = max(map(len, EXPERIMENTS)) + 2
+    lines = [say("lab.list"), ""]
+    for name, (line, _, example) in EXPERIMENTS.items():
+        lines += [f"  {grid.left(name, wide)}{line[spoken]}", f"  {'':{wide}}{example}", ""]
+    return "\n".join([*lines, say("lab.list.more")])

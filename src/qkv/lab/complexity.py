@@ -1,0 +1,304 @@
+"""What attention costs as the text grows: time and memory of plain, fused and windowed attention against n.
+
+Plain attention writes the n×n matrix of scores down; the fused kernel passes over it in blocks and never holds it; a
+window leaves most of it uncomputed. Each is measured at several n, a power law is fitted to the largest of them, and the
+law is carried on to an n that nobody wants to wait for. Then one whole training step, plain, fused and compiled.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from ..words import Problem, both, say
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = ("plain", "fused", "windowed")
+FITTED = 3  # the law is fitted to this many of the longest texts: short ones cost the call more than the work
+LOOSE = 0.3  # a law that is off by more than this share at a measured point is no law
+FLOAT32 = 4
+ROOM = 6e8  # plain attention is left out where one matrix of scores would take more bytes than this
+WIDTH, LAYERS, HEADS, BATCH, VOCAB = 128, 2, 4, 4, 256  # of the model whose training step is measured
+
+
+def measure(
+    *,
+    lengths: tuple[int, ...],
+    to: int,
+    window: int,
+    heads: int,
+    width: int,
+    context: int,
+    compile: int,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Time and peak memory of each kind at each n, their laws, and the training step."""
+    if len(lengths) < FITTED:
+        raise Problem("lab.complexity.few", n=len(lengths), least=FITTED)
+    if sum(heads * n * n * FLOAT32 <= ROOM for n in lengths) < FITTED:
+        raise Problem("lab.complexity.long", most=int((ROOM / FLOAT32 / heads) ** 0.5), least=FITTED)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler prints lines of its own
+    import torch
+
+    from ..attention import masks
+    from ..attention.attend import attend
+
+    torch.manual_seed(seed)
+    rows: list[dict[str, Any]] = []
+    load = report.busy()
+    total = len(lengths) * len(KINDS) + 3
+    for n in lengths:
+        q, k, v = (torch.randn(1, heads, n, width) for _ in range(3))
+        work: dict[str, Callable[[], Any]] = {
+            "plain": partial(attend, q, k, v, kernel="plain"),
+            "fused": partial(attend, q, k, v),
+            "windowed": partial(attend, q, k, v, masks.window(window)),
+        }
+        if heads * n * n * FLOAT32 > ROOM:
+            work.pop("plain")
+        with torch.no_grad():
+            times = report.race(work)
+            for kind in KINDS:
+                held = report.peak_bytes(work[kind]) if kind in work else None
+                rows.append({"n": n, "kind": kind, "seconds": times.get(kind), "bytes": held})
+                progress(len(rows), total)
+    laws = {kind: law([row for row in rows if row["kind"] == kind], to) for kind in KINDS}
+    steps = _training(context, seed, compile == 1, lambda done: progress(len(rows) + done, total))
+    matrix = {"entries": to * to, "bytes": FLOAT32 * to * to}
+    return {
+        "rows": rows,
+        "laws": laws,
+        "matrix": matrix,
+        "steps": steps,
+        "threads": torch.get_num_threads(),
+        "busy": load,
+    }
+
+
+def law(rows: list[dict[str, Any]], to: int) -> dict[str, float]:
+    """The power laws of one kind's time and memory, by its longest texts, and what they give for n = `to`."""
+    known = [row for row in rows if row["seconds"] is not None][-FITTED:]
+    told: dict[str, float] = {}
+    for what in ("seconds", "bytes"):
+        scale, exponent = report.power_law([row["n"] for row in known], [row[what] for row in known])
+        off = max(abs(math.log(row[what] / (scale * row["n"] ** exponent))) for row in known)
+        told |= {f"{what}_exponent": exponent, what: scale * to**exponent, f"{what}_off": math.exp(off) - 1}
+    return told
+
+
+def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
+    """One step (forward, backward, AdamW) of a small GPT, by each road; the best of several."""
+    import torch
+
+    from ..attention import heads
+    from ..model.config import Config
+    from ..model.transformer import Transformer
+    from ..train.tasks import summed_loss
+
+    config = Config(vocab=VOCAB, width=WIDTH, n_layer=LAYERS, n_head=HEADS, context=context)
+    ids = torch.randint(VOCAB, (BATCH, context + 1))
+
+    def stepper(model: Any) -> Callable[[], float]:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+        def step() -> float:
+            loss, count = summed_loss(model(ids[:, :-1]), ids[:, 1:])
+            (loss / count).backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.item()
+
+        return step
+
+    def fresh() -> Any:
+        torch.manual_seed(seed)
+        return Transformer(config)
+
+    made = []
+    # Models ask for the fastest kernel; here alone they are made to take the plain one.
+    with mock.patch.object(heads, "attend", partial(heads.attend, kernel="plain")):
+        made.append({"kind": "plain", "seconds": report.race({"": stepper(fresh())})[""]})
+    tick(1)
+    made.append({"kind": "fused", "seconds": report.race({"": stepper(fresh())})[""]})
+    tick(2)
+    if not compiled:
+        made.append({"kind": "compiled", "seconds": None, "why": "asked"})
+    elif not compiler():
+        made.append({"kind": "compiled", "seconds": None, "why": "none"})
+    else:
+        step = stepper(torch.compile(fresh()))
+        begun = time.perf_counter()
+        try:
+            step()
+            first = time.perf_counter() - begun
+            made.append({"kind": "compiled", "seconds": report.race({"": step})[""], "first": first})
+        except Exception as error:  # what a compiler that is there but doesn't work may raise has no common name
+            told = f"{type(error).__name__}: {error}".split("\n")[0]
+            made.append({"kind": "compiled", "seconds": None, "why": "failed", "error": told})
+    tick(3)
+    return made
+
+
+def compiler() -> str | None:
+    """The C++ compiler that torch.compile would call, if there is one."""
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """Measured and extrapolated; then the training step."""
+    by = {(row["n"], row["kind"]): row for row in found["rows"]}
+    names = [say(f"lab.complexity.{kind}") for kind in KINDS]
+    header = ["n", *(f"{name} {both(*what)}" for what in (("time", "时间"), ("memory", "内存")) for name in names)]
+
+    def cell(row: dict[str, Any], what: str) -> str:
+        if row[what] is None:
+            return "—"
+        return report.duration(row[what]) if what == "seconds" else report.amount(row[what])
+
+    rows = [
+        [f"{n:,}", *(cell(by[n, kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
+        for n in found["sizes"]["lengths"]
+    ]
+    laws = found["laws"]
+    rows.append(
+        [
+            both("law ∝", "规律 ∝"),
+            *(f"n^{laws[kind][f'{what}_exponent']:.2f}" for what in ("seconds", "bytes") for kind in KINDS),
+        ]
+    )
+    rows.append(
+        [f"≈ {found['sizes']['to']:,}", *(cell(laws[kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
+    )
+    sizes = found["sizes"]
+    title = say("lab.complexity.title", **{name: sizes[name] for name in ("heads", "width", "window")})
+    base = found["steps"][0]["seconds"]
+    steps = [
+        [
+            say(f"lab.complexity.{step['kind']}"),
+            "—" if step["seconds"] is None else report.duration(step["seconds"]),
+            "—" if step["seconds"] is None else f"{base / step['seconds']:.2f}×",
+        ]
+        for step in found["steps"]
+    ]
+    shape = dict(layers=LAYERS, width=WIDTH, heads=HEADS, batch=BATCH, context=sizes["context"])
+    return [
+        report.Table(title, header, rows),
+        report.Table(say("lab.complexity.step", **shape), say("lab.complexity.step.header").split("|"), steps),
+    ]
+
+
+def shows(found: dict[str, Any]) -> str:
+    """The laws, the matrix nobody can hold, and the training step."""
+    laws, sizes, matrix = found["laws"], found["sizes"], found["matrix"]
+    told = []
+    for kind in KINDS:
+        told.append(
+            say(
+                "lab.complexity.law",
+                kind=say(f"lab.complexity.{kind}"),
+                time=f"{laws[kind]['seconds_exponent']:.2f}",
+                memory=f"{laws[kind]['bytes_exponent']:.2f}",
+                n=f"{sizes['to']:,}",
+                seconds=report.duration(laws[kind]["seconds"]),
+                bytes=report.amount(laws[kind]["bytes"]),
+            )
+        )
+    told.append(
+        say(
+            "lab.complexity.matrix",
+            n=f"{sizes['to']:,}",
+            entries=report.power_of_ten(matrix["entries"]),
+            bytes=report.amount(matrix["bytes"]),
+        )
+    )
+    ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
+    key = "saves" if ratio > 1.5 else "equal"
+    told.append(say(f"lab.complexity.{key}", ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
+    plain, fused, compiled = found["steps"]
+    told.append(
+        say(
+            "lab.complexity.steps",
+            plain=report.duration(plain["seconds"]),
+            fused=report.duration(fused["seconds"]),
+            ratio=f"{plain['seconds'] / fused['seconds']:.2f}",
+        )
+    )
+    if compiled["seconds"] is None:
+        told.append(say(f"lab.complexity.why.{compiled['why']}", error=compiled.get("error", "")))
+    else:
+        told.append(
+            say(
+                "lab.complexity.compiled.took",
+                seconds=report.duration(compiled["seconds"]),
+                first=report.duration(compiled["first"]),
+                ratio=f"{fused['seconds'] / compiled['seconds']:.2f}",
+            )
+        )
+    worst = max(laws[kind]["seconds_off"] for kind in KINDS)
+    told.append(say("lab.complexity.fit" if worst < LOOSE else "lab.complexity.loose", off=f"{worst:.0%}"))
+    return both(" ", "").join([*told, *report.noise(found["busy"])])
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Log-log: points that were measured, laws that carry on; and the steps as bars."""
+    figure = report.canvas(1, 3, each=(4.1, 3.6))
+    to = found["sizes"]["to"]
+    for at, (what, title) in enumerate(
+        (("seconds", both("time of one attention", "一次注意力的时间")), ("bytes", both("peak memory", "内存峰值")))
+    ):
+        axes = report.panel(figure, 1, 3, at + 1, title=title, x="n")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for kind, ink in zip(KINDS, (report.INK[1], report.INK[0], report.INK[2]), strict=True):
+            known = [row for row in found["rows"] if row["kind"] == kind and row[what] is not None]
+            exponent = found["laws"][kind][f"{what}_exponent"]
+            label = f"{say(f'lab.complexity.{kind}')}: ∝ n^{exponent:.2f}"
+            axes.plot([row["n"] for row in known], [row[what] for row in known], "o", color=ink, markersize=4)
+            begin = known[-FITTED]["n"]
+            end = found["laws"][kind][what]
+            axes.plot([begin, to], [end * (begin / to) ** exponent, end], "--", color=ink, linewidth=1, label=label)
+            axes.plot([to], [end], "o", markerfacecolor="white", color=ink, markersize=5)
+        if what == "bytes":
+            axes.axhline(found["matrix"]["bytes"], color=report.INK[4], linestyle=":", linewidth=1)
+            axes.annotate(
+                both(f"one {to:,}² matrix: ", f"一个 {to:,}² 的矩阵：") + report.amount(found["matrix"]["bytes"]),
+                (axes.get_xlim()[0], found["matrix"]["bytes"]),
+                fontsize=8,
+                va="top",
+                xytext=(4, -2),
+                textcoords="offset points",
+            )
+        axes.yaxis.set_major_formatter(_told(report.duration if what == "seconds" else report.amount))
+        axes.legend(
+            fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.0 if what == "seconds" else 0.9)
+        )
+    known = [step for step in found["steps"] if step["seconds"] is not None]
+    axes = report.panel(figure, 1, 3, 3, title=both("one training step", "训练一步"), x=both("ms", "毫秒"))
+    inks = {"plain": report.INK[1], "fused": report.INK[0], "compiled": report.INK[3]}
+    for at, step in enumerate(known):
+        axes.barh(at, step["seconds"] * 1e3, color=inks[step["kind"]], height=0.55)
+        axes.annotate(f" {report.duration(step['seconds'])}", (step["seconds"] * 1e3, at), va="center", fontsize=8)
+    axes.set_yticks(range(len(known)), [say(f"lab.complexity.{step['kind']}") for step in known])
+    axes.set_xlim(0, max(step["seconds"] for step in known) * 1.3e3)
+    axes.invert_yaxis()
+    return report.finish(figure, path)
+
+
+def _told(words: Callable[[float], str]) -> Any:
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: words(value))

@@ -1,0 +1,249 @@
+"""How far back can it remember? One LSTM layer against one attention layer, side by side, over a growing gap.
+
+A word, then noise, then a question: which word was it? The LSTM must carry the word through every step of the noise, one
+after the other; attention looks straight back, and all its positions are computed at once. Both see the same batches.
+
+B batch, N tokens, C width.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention import masks
+from ..attention.heads import MultiHeadAttention
+from ..text.dice import dice
+from ..words import Problem, both, say
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOISE = 8  # different tokens of noise; the question is one more
+TESTS = 512
+GOOD = 0.9  # recall that counts as remembered
+RATE, HEADS = 3e-3, 4
+
+
+class Recurrent(nn.Module):
+    """One LSTM layer: each step waits for the one before."""
+
+    def __init__(self, vocab: int, width: int, symbols: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.head = nn.Linear(width, symbols)
+        with torch.no_grad():  # a forget gate that begins open: the known cure for forgetting too soon
+            self.lstm.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits of the word (B, symbols) from ids (B, N)."""
+        return self.head(self.lstm(self.embedding(ids))[0][:, -1])
+
+
+class Attentive(nn.Module):
+    """One attention layer, causal: every position in one go."""
+
+    def __init__(self, vocab: int, width: int, symbols: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        self.attention = MultiHeadAttention(width, HEADS)
+        self.head = nn.Linear(width, symbols)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits of the word (B, symbols) from ids (B, N)."""
+        x = self.embedding(ids)
+        return self.head((x + self.attention(x, mask=masks.causal()))[:, -1])
+
+    @torch.no_grad()
+    def looks(self, ids: Tensor) -> Tensor:
+        """Where the question looks: its weights over the tokens, mean over heads, (B, N)."""
+        _, weights = self.attention(self.embedding(ids), mask=masks.causal(), weights=True)
+        return weights[:, :, -1].mean(1)
+
+
+KINDS: dict[str, type[Recurrent] | type[Attentive]] = {"lstm": Recurrent, "attention": Attentive}
+
+
+def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
+    """(ids (B, gap + 2), the word that each row begins with): a pure function of (seed, step).
+
+    >>> ids, word = recall(3, symbols=8, seed=0, step=0, rows=1)
+    >>> ids.shape, bool(ids[0, 0] == word[0]), int(ids[0, -1])
+    (torch.Size([1, 5]), True, 16)
+    """
+    throw = dice(seed, step, stream=7)
+    word = throw.integers(0, symbols, (rows, 1))
+    noise = throw.integers(symbols, symbols + NOISE, (rows, gap))
+    ids = np.concatenate([word, noise, np.full((rows, 1), symbols + NOISE)], 1)
+    return torch.from_numpy(ids), torch.from_numpy(word[:, 0])
+
+
+def measure(
+    *,
+    gaps: tuple[int, ...],
+    symbols: int,
+    steps: int,
+    width: int,
+    batch: int,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
+    if width % HEADS:
+        raise Problem("model.config.heads", width=width, heads=HEADS)
+    rows: list[dict[str, Any]] = []
+    load = report.busy()
+    for number, gap in enumerate(gaps):
+        made: dict[str, Recurrent | Attentive] = {}
+        told: dict[str, dict[str, Any]] = {}
+        for kind, build in KINDS.items():
+            torch.manual_seed(seed)
+            made[kind] = build(symbols + NOISE + 1, width, symbols)
+            told[kind] = {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in made[kind].parameters())}
+        movers = {kind: torch.optim.AdamW(model.parameters(), lr=RATE) for kind, model in made.items()}
+        for step in range(steps):
+            ids, word = recall(gap, symbols, seed, step, batch)
+            for kind, model in made.items():
+                begun = time.perf_counter()
+                loss = F.cross_entropy(model(ids), word)
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                movers[kind].step()
+                movers[kind].zero_grad(set_to_none=True)
+                told[kind]["seconds"].append(time.perf_counter() - begun)
+                told[kind]["losses"].append(loss.item())
+            progress(number * steps + step + 1, len(gaps) * steps)
+        ids, word = recall(gap, symbols, seed, 10**9, TESTS)
+        for kind, model in made.items():
+            with torch.no_grad():
+                right = float((model(ids).argmax(-1) == word).float().mean())
+            rows.append(
+                {
+                    "gap": gap,
+                    "kind": kind,
+                    "accuracy": right,
+                    "seconds_per_step": float(np.median(told[kind]["seconds"])),
+                    "chain": gap + 2 if kind == "lstm" else 1,
+                    "parameters": told[kind]["parameters"],
+                    "losses": told[kind]["losses"],
+                }
+            )
+            if isinstance(model, Attentive):
+                rows[-1]["weight_on_the_word"] = float(model.looks(ids)[:, 0].mean())
+    return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """Both at every gap."""
+    rows = []
+    for lstm, attention in _pairs(found):
+        rows.append(
+            [
+                f"{lstm['gap']}",
+                report.share(lstm["accuracy"]),
+                report.share(attention["accuracy"]),
+                report.duration(lstm["seconds_per_step"]),
+                report.duration(attention["seconds_per_step"]),
+                f"{lstm['chain']}",
+                f"{attention['chain']}",
+                f"{attention['weight_on_the_word']:.2f}",
+            ]
+        )
+    first = found["rows"][:2]
+    sizes = found["sizes"]
+    title = say(
+        "lab.distance.title",
+        symbols=sizes["symbols"],
+        steps=sizes["steps"],
+        lstm=f"{first[0]['parameters']:,}",
+        attention=f"{first[1]['parameters']:,}",
+        chance=report.share(found["chance"]),
+    )
+    return [report.Table(title, say("lab.distance.header").split("|"), rows)]
+
+
+def _pairs(found: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    rows = found["rows"]
+    return list(zip(rows[::2], rows[1::2], strict=True))
+
+
+def shows(found: dict[str, Any]) -> str:
+    """How far each remembered, and what a step took."""
+    told = []
+    for kind in KINDS:
+        rows = [row for row in found["rows"] if row["kind"] == kind]
+        good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]
+        bad = [row for row in rows if row["accuracy"] < GOOD]
+        name = say(f"lab.distance.{kind}.first")
+        key = "all" if not bad else "none" if not good else "some"
+        # the shortest gap that it failed: beyond it, a lucky success doesn't count as reach
+        told.append(
+            say(
+                f"lab.distance.{key}",
+                name=name,
+                last=rows[-1]["gap"],
+                good=max(good, default=0),
+                bad=bad[0]["gap"] if bad else 0,
+                accuracy=report.share(bad[0]["accuracy"]) if bad else "",
+                chance=report.share(found["chance"]),
+            )
+        )
+    lstm, attention = _pairs(found)[-1]
+    told.append(
+        say(
+            "lab.distance.looks",
+            gap=attention["gap"],
+            weight=f"{attention['weight_on_the_word']:.2f}",
+            even=f"{1 / (attention['gap'] + 2):.2g}",
+        )
+    )
+    slower, faster = sorted((lstm, attention), key=lambda row: -row["seconds_per_step"])
+    told.append(
+        say(
+            "lab.distance.time",
+            gap=lstm["gap"],
+            lstm=report.duration(lstm["seconds_per_step"]),
+            attention=report.duration(attention["seconds_per_step"]),
+            faster=say(f"lab.distance.{faster['kind']}.then"),
+            ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
+            chain=lstm["chain"],
+            threads=report.threads(found["threads"]),
+        )
+    )
+    return both(" ", "").join([*told, *report.noise(found["busy"])])
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Recall, time per step, and how the loss fell at the longest gap."""
+    figure = report.canvas(1, 3, each=(3.9, 3.3))
+    gaps = found["sizes"]["gaps"]
+    titles = (both("recall of unseen rows", "对新数据的正确率"), both("time per training step", "训练一步的时间"))
+    for at, (what, title) in enumerate(zip(("accuracy", "seconds_per_step"), titles, strict=True)):
+        axes = report.panel(figure, 1, 3, at + 1, title=title, x=both("gap (tokens)", "间隔（词元）"))
+        for kind, ink in (("lstm", report.INK[1]), ("attention", report.INK[0])):
+            values = [row[what] * (1e3 if at else 1) for row in found["rows"] if row["kind"] == kind]
+            axes.plot(gaps, values, "o-", color=ink, label=say(f"lab.distance.{kind}"), markersize=4)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(gaps, [str(gap) for gap in gaps])
+        if at:
+            axes.set_ylabel(both("ms", "毫秒"), fontsize=9)
+            axes.set_ylim(bottom=0)
+        else:
+            axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1, label=both("chance", "随机"))
+            axes.set_ylim(0, 1.05)
+        axes.legend(fontsize=8, frameon=False)
+    title = both(f"loss while training, gap {gaps[-1]}", f"训练中的损失，间隔 {gaps[-1]}")
+    axes = report.panel(figure, 1, 3, 3, title=title, x=both("step", "步"))
+    for row, ink in zip(_pairs(found)[-1], (report.INK[1], report.INK[0]), strict=True):
+        axes.plot(row["losses"], color=ink, linewidth=1, label=say(f"lab.distance.{row['kind']}"))
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8, frameon=False)
+    return report.finish(figure, path)

@@ -1,0 +1,281 @@
+"""How many heads? The same width cut into 1, 2, … 16 heads, trained on the repeat task, and what their heads do.
+
+A random sequence is said twice; the second time every symbol can be known by finding what followed it the first time.
+That takes two steps: a head that lets each token know the one before it, and in a later layer one that finds the token
+that follows an earlier occurrence (induction). Lengths vary, so a fixed distance is no way out.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..draw import plots
+from ..model.config import Config
+from ..model.transformer import Transformer
+from ..text.dice import dice
+from ..text.masking import IGNORED
+from ..text.sequences import SYMBOLS, sequences
+from ..train.optim import make_optimizers, set_rate
+from ..train.settings import Settings
+from ..train.tasks import summed_loss
+from ..words import LANGUAGES, Problem, all_of, both, language, say
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TESTS = 256
+EVERY = 20  # steps between looks at how much is right
+GOOD = 0.9
+SHOWN = ("induction", "previous")  # the kinds of heads that this task is made of
+
+
+def measure(
+    *,
+    heads: tuple[int, ...],
+    layers: int,
+    length: int,
+    symbols: int,
+    steps: int,
+    width: int,
+    batch: int,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train one model per number of heads on the same batches, then name what each head does."""
+    wrong = [count for count in heads if width % (2 * count)]
+    if wrong:
+        raise Problem("lab.heads.divide", width=width, heads=all_of(wrong))
+    rows, load = [], report.busy()
+    for number, count in enumerate(heads):
+        rows.append(
+            _train(count, layers, length, symbols, steps, width, batch, seed, _within(progress, number, len(heads)))
+        )
+    return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
+
+
+def _within(progress: Progress, number: int, count: int) -> Progress:
+    return lambda done, total: progress(number * total + done, count * total)
+
+
+def _rows(seed: int, step: int, rows: int, length: int, symbols: int) -> tuple[Tensor, Tensor]:
+    x, y = sequences("repeat", seed, step, rows, length, symbols + SYMBOLS)
+    return torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y))
+
+
+def _train(
+    count: int,
+    layers: int,
+    length: int,
+    symbols: int,
+    steps: int,
+    width: int,
+    batch: int,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    torch.manual_seed(seed)
+    config = Config(
+        vocab=symbols + SYMBOLS,
+        width=width,
+        n_layer=layers,
+        n_head=count,
+        context=2 * length,
+        qk_norm="rms",
+        tied=False,
+        init="zero-out",
+    )
+    model = Transformer(config)
+    settings = Settings(steps=steps, batch=batch, seed=seed)
+    optimizers = make_optimizers(model, settings)
+    test = _rows(seed + 1, 10**9, TESTS, length, symbols)
+    seconds, curve, reached = [], [], None
+    for step in range(steps):
+        here = int(dice(seed, step, stream=8).integers(max(length // 2, 2), length + 1))
+        x, y = _rows(seed, step, batch, here, symbols)
+        begun = time.perf_counter()
+        set_rate(optimizers, settings.rate(step))
+        loss, counted = summed_loss(model(x), y)
+        (loss / counted).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        seconds.append(time.perf_counter() - begun)
+        if (step + 1) % EVERY == 0 or step + 1 == steps:
+            curve.append([step + 1, _right(model, *test)])
+            if reached is None and curve[-1][1] >= GOOD:
+                reached = step + 1
+        progress(step + 1, steps)
+    return {
+        "heads": count,
+        "head_width": width // count,
+        "parameters": model.count(),
+        "accuracy": curve[-1][1],
+        "reached": reached,
+        "seconds_per_step": float(np.median(seconds)),
+        "curve": curve,
+        "patterns": _patterns(model, seed, length, symbols),
+    }
+
+
+@torch.no_grad()
+def _right(model: Transformer, x: Tensor, y: Tensor) -> float:
+    """The share of the second saying that the model says right."""
+    told, counted = model(x).argmax(-1), y != IGNORED
+    return float((told[counted] == y[counted]).float().mean())
+
+
+def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> dict[str, Any]:
+    """What the heads do on one unseen sequence: names counted, and of each kind that matters the strongest head."""
+    from ..tracing.patterns import patterns
+    from ..tracing.recorder import trace
+
+    ids = _distinct(seed, length, symbols)
+    told = trace(model, [ids])
+    found = patterns(told)
+    names: dict[str, int] = {}
+    for row in found.table:
+        names[row.name] = names.get(row.name, 0) + 1
+    best = {}
+    for kind in SHOWN:
+        for row in found.best(kind, 1):
+            best[kind] = {
+                "layer": row.layer,
+                "head": row.head,
+                "score": row.scores[kind].value,
+                "even": row.scores[kind].baseline,
+                "map": told.map(row.layer, row.head).round(4).tolist(),
+            }
+    return {"ids": ids, "names": names, "best": best}
+
+
+def _distinct(seed: int, length: int, symbols: int) -> list[int]:
+    """bos and a sequence said twice, of symbols that differ where there are enough: so that each has one answer."""
+    throw = dice(seed + 1, 0, stream=9)
+    row = throw.permutation(symbols)[:length] if symbols >= length else throw.integers(0, symbols, length)
+    return [1, *(SYMBOLS + np.concatenate([row, row])).tolist()]
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """A row per number of heads."""
+    rows = []
+    for row in found["rows"]:
+        best = row["patterns"]["best"]
+        names = sorted(row["patterns"]["names"].items(), key=lambda item: -item[1])
+        rows.append(
+            [
+                f"{row['heads']} × {row['head_width']}",
+                report.share(row["accuracy"]),
+                "—" if row["reached"] is None else str(row["reached"]),
+                report.duration(row["seconds_per_step"]),
+                *(f"{best[kind]['score']:.2f}" if kind in best else "—" for kind in SHOWN),
+                both(", ", "、").join(f"{say(f'trace.kind.{name}')} {count}" for name, count in names[:3]),
+            ]
+        )
+    sizes = found["sizes"]
+    title = say("lab.heads.title", **{name: sizes[name] for name in ("layers", "width", "steps", "length", "symbols")})
+    return [report.Table(title, say("lab.heads.header", good=f"{GOOD:.0%}").split("|"), rows, words=(0, 6))]
+
+
+def shows(found: dict[str, Any]) -> str:
+    """Who learned it, who was first, and what the heads became."""
+    rows = found["rows"]
+    counts = [row["parameters"] for row in rows]
+    best = max(rows, key=lambda row: row["accuracy"])
+    worst = min(rows, key=lambda row: row["accuracy"])
+    told = []
+    if len(rows) == 1:
+        told.append(say("lab.heads.one", heads=report.heads(best["heads"]), accuracy=report.share(best["accuracy"])))
+    else:
+        told.append(
+            say(
+                "lab.heads.range",
+                best=report.heads(best["heads"]),
+                best_width=best["head_width"],
+                high=report.share(best["accuracy"]),
+                worst=report.heads(worst["heads"]),
+                worst_width=worst["head_width"],
+                low=report.share(worst["accuracy"]),
+                chance=report.share(found["chance"]),
+                params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
+            )
+        )
+        many = rows[-1]
+        key = "more" if many is best else "fewer"
+        told.append(say(f"lab.heads.{key}", width=many["head_width"], heads=many["heads"]))
+    reached = [row for row in rows if row["reached"] is not None]
+    if reached:
+        first = min(reached, key=lambda row: row["reached"])
+        told.append(
+            say("lab.heads.first", good=f"{GOOD:.0%}", heads=report.heads(first["heads"]), step=first["reached"])
+        )
+    else:
+        told.append(say("lab.heads.nobody", good=f"{GOOD:.0%}", steps=found["sizes"]["steps"]))
+    if kinds := best["patterns"]["best"]:
+        told.append(
+            say(
+                "lab.heads.does",
+                heads=report.heads(best["heads"]),
+                found=both("; ", "；").join(
+                    say(
+                        "lab.heads.head",
+                        kind=say(f"trace.kind.{kind}"),
+                        place=f"{one['layer']}.{one['head']}",
+                        score=f"{one['score']:.2f}",
+                        even=f"{one['even']:.2f}",
+                    )
+                    for kind, one in kinds.items()
+                ),
+            )
+        )
+    return both(" ", "").join([*told, *report.noise(found["busy"])])
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """How each learned; below it, for each, its strongest induction head and its strongest previous-token head."""
+    rows = found["rows"]
+    across = max(len(rows), 2)
+    figure = report.canvas(3, across, each=(2.9, 2.8))
+    grid = figure.add_gridspec(3, across)
+    axes = report.panel(figure, grid[0, : across - across // 2], title=both("learning", "学习过程"))
+    axes.set_xlabel(both("step", "步"), fontsize=9)
+    axes.set_ylabel(both("right", "正确率"), fontsize=9)
+    inks = _ramp(len(rows))
+    for row, ink in zip(rows, inks, strict=True):
+        axes.plot(*zip(*row["curve"], strict=True), color=ink, label=f"{row['heads']}")
+    axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1)
+    axes.set_ylim(0, 1.05)
+    axes.legend(fontsize=8, frameon=False, title=both("heads", "头数"), title_fontsize=8, loc="upper left")
+    axes = report.panel(figure, grid[0, across - across // 2 :], title=both("time per step", "训练一步的时间"))
+    axes.set_xlabel(both("heads", "头数"), fontsize=9)
+    axes.set_ylabel(both("ms", "毫秒"), fontsize=9)
+    axes.bar(
+        [str(row["heads"]) for row in rows], [row["seconds_per_step"] * 1e3 for row in rows], color=inks, width=0.6
+    )
+    for line, kind in enumerate(SHOWN):
+        for at, row in enumerate(rows):
+            one = row["patterns"]["best"].get(kind)
+            if one is None:
+                continue
+            axes = figure.add_subplot(grid[line + 1, at])
+            table = np.array(one["map"])
+            plots._paint(axes, table, np.tri(len(table), dtype=bool))
+            axes.set_xticks([])
+            axes.set_yticks([])
+            heads = report.heads(row["heads"])[LANGUAGES.index(language())]
+            axes.set_title(f"{heads} · {one['layer']}.{one['head']} · {one['score']:.2f}", fontsize=8, loc="left")
+            if at == 0:
+                axes.set_ylabel(say(f"trace.kind.{kind}"), fontsize=9)
+    return report.finish(figure, path)
+
+
+def _ramp(count: int) -> list[Any]:
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](0.9 * at / max(count - 1, 1)) for at in range(count)]

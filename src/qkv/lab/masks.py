@@ -1,0 +1,203 @@
+"""Self, causal and cross-attention: one formula, told apart by where Q and K, V come from and who may look at whom.
+
+A real translator has all three: its encoder reads the source looking both ways, its decoder writes looking back, and
+between them the decoder looks at the source. The numbers here are that model's own (a trace of it comes with qkv), or
+those of one's own words with random projections. What a mask means is then tried: the last key is changed, and it is
+counted which rows of the output move.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..attention import masks
+from ..attention.attend import Call, attend
+from ..draw import plots
+from ..text.dice import dice
+from ..words import Problem, both, say
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TRACE = Path(__file__).parent.parent / "demo" / "traces" / "weather-opus-zh-en.safetensors"
+KINDS = ("self", "causal", "cross")
+PARTS = {"self": ("encoder", 2, 5), "causal": ("decoder", 2, 4), "cross": ("cross", 3, 4)}  # part, layer, head
+MOST = 40  # words
+
+
+def measure(*, text: str, source: str, width: int, seed: int, progress: Progress) -> dict[str, Any]:
+    """For each kind: its tokens, its mask, its weights, and what a change of the last key moves."""
+    if bool(text.strip()) != bool(source.strip()):
+        raise Problem("lab.masks.both")
+    made = _own(text.split(), source.split(), width, seed) if text.strip() else _real()
+    rows = []
+    for done, kind in enumerate(KINDS):
+        call, queries, keys = made["calls"][kind]
+        rows.append({"kind": kind, "queries": queries, "keys": keys, **_looked(call), **made["names"].get(kind, {})})
+        progress(done + 1, len(KINDS))
+    return {"rows": rows, "model": made["model"]}
+
+
+def _real() -> dict[str, Any]:
+    """A translator that was trained by others, from the trace that comes with qkv."""
+    from ..tracing.trace import Trace
+
+    told = Trace.load(TRACE)
+    calls, names = {}, {}
+    for kind, (part, layer, head) in PARTS.items():
+        call = told.calls[part][layer].only([head])
+        calls[kind] = (call, told.tokens(part).shown, told.tokens(part, keys=True).shown)
+        names[kind] = {"head": f"{layer}.{head}"}
+    return {"calls": calls, "names": names, "model": told.model}
+
+
+def _own(text: list[str], source: list[str], width: int, seed: int) -> dict[str, Any]:
+    """One's own words: a random vector each (the same word the same one), random projections of it."""
+    for words in (text, source):
+        if len(words) > MOST:
+            raise Problem("lab.masks.long", n=len(words), most=MOST)
+    vocabulary = sorted({*text, *source})
+    throw = dice(seed, 0, stream=10)
+    table = throw.standard_normal((len(vocabulary), width))
+    matrices = throw.standard_normal((3, width, width)) / np.sqrt(width)
+
+    def call(asking: list[str], seen: list[str], mask: masks.Mask) -> Call:
+        x, memory = (table[[vocabulary.index(word) for word in words]] for words in (asking, seen))
+        q, k, v = (
+            torch.from_numpy(part @ matrix)[None, None]
+            for part, matrix in zip((x, memory, memory), matrices, strict=True)
+        )
+        return Call(q, k, v, mask, width**-0.5)
+
+    calls = {
+        "self": (call(source, source, masks.full()), source, source),
+        "causal": (call(text, text, masks.causal()), text, text),
+        "cross": (call(text, source, masks.full()), text, source),
+    }
+    return {"calls": calls, "names": {}, "model": None}
+
+
+@torch.no_grad()
+def _looked(call: Call) -> dict[str, Any]:
+    q, k, v = (part[:1].double() for part in (call.q, call.k, call.v))
+    output, weights = attend(q, k, v, call.mask, scale=call.scale, weights=True)
+    allowed = call.allowed()[0, 0].expand(q.shape[2], k.shape[2])
+    # The last key and value become other ones: which rows of the output notice?
+    changed_k, changed_v = k.clone(), v.clone()
+    changed_k[:, :, -1] = changed_k[:, :, -1].flip(-1) + 1
+    changed_v[:, :, -1] = changed_v[:, :, -1].flip(-1) + 1
+    # by the same road as before: two kernels differ by rounding, and a change of rounding is no news
+    after, _ = attend(q, changed_k, changed_v, call.mask, scale=call.scale, weights=True)
+    moved = (after - output).abs().amax(-1)[0, 0]
+    table = weights[0, 0]
+    # of self-attention the strongest that isn't a token looking at itself, where there is one
+    others = table.clone()
+    if len(q[0, 0]) == len(k[0, 0]) and len(table) > 1:
+        others.fill_diagonal_(0)
+    strongest = int(others.argmax())
+    return {
+        "allowed": allowed.tolist(),
+        "weights": table.numpy().round(6).tolist(),
+        "pairs": int(allowed.sum()),
+        "row_sums": [float(table.sum(-1).min()), float(table.sum(-1).max())],
+        "hidden_weight": float(table[~allowed].abs().sum()),
+        "moved": int((moved > 0).sum()),
+        "strongest": [strongest // table.shape[1], strongest % table.shape[1], float(others.max())],
+    }
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """Where they come from and who uses them; then the numbers."""
+    rows = found["rows"]
+    where = [
+        [say(f"lab.masks.{row['kind']}"), *(say(f"lab.masks.{row['kind']}.{what}") for what in ("q", "kv", "used"))]
+        for row in rows
+    ]
+    numbers = [
+        [
+            say(f"lab.masks.{row['kind']}"),
+            f"{len(row['queries'])} × {len(row['keys'])}",
+            f"{row['pairs']} / {len(row['queries']) * len(row['keys'])}",
+            f"{row['row_sums'][0]:.6g} … {row['row_sums'][1]:.6g}",
+            f"{row['hidden_weight']:g}",
+            f"{row['moved']} / {len(row['queries'])}",
+            _pair(row),
+        ]
+        for row in rows
+    ]
+    return [
+        report.Table(say("lab.masks.where"), say("lab.masks.where.header").split("|"), where, words=(0, 1, 2, 3)),
+        report.Table(_title(found), say("lab.masks.header").split("|"), numbers, words=(0, 6)),
+    ]
+
+
+def _title(found: dict[str, Any]) -> str:
+    if found["model"] is None:
+        return say("lab.masks.words", width=found["sizes"]["width"], seed=found["sizes"]["seed"])
+    heads = both(", ", "、").join(f"{say('lab.masks.' + row['kind'])} {row['head']}" for row in found["rows"])
+    return say("lab.masks.model", model=found["model"], heads=heads)
+
+
+def _pair(row: dict[str, Any]) -> str:
+    i, j, weight = row["strongest"]
+    return f"{row['queries'][i]} → {row['keys'][j]} {weight:.2f}"
+
+
+def shows(found: dict[str, Any]) -> str:
+    """What was the same in all three, and what the masks did."""
+    own, causal, cross = found["rows"]
+    told = [say("lab.masks.formula")]
+    hidden = sum(row["hidden_weight"] for row in found["rows"])
+    told.append(say("lab.masks.zero" if hidden == 0 else "lab.masks.leak", hidden=f"{hidden:g}"))
+    told.append(
+        say(
+            "lab.masks.moved",
+            own=own["moved"],
+            own_n=len(own["queries"]),
+            causal=causal["moved"],
+            causal_n=len(causal["queries"]),
+            cross=cross["moved"],
+            cross_n=len(cross["queries"]),
+        )
+    )
+    if causal["moved"] == 1:
+        told.append(say("lab.masks.parallel"))
+    told.append(say("lab.masks.strongest", pair=_pair(cross)))
+    return both(" ", "").join(told)
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Above the masks, below them the attention that each allows."""
+    rows = found["rows"]
+    words = [word for row in rows for word in (*row["queries"], *row["keys"])]
+    longest = max(max(len(row["queries"]), len(row["keys"])) for row in rows)
+    side = min(max(0.24 * longest + 1.0, 3.1), 7)
+    figure = report.canvas(2, 3, each=(side, side * 0.95), words=words)
+    for at, row in enumerate(rows):
+        allowed = np.array(row["allowed"])
+        name = say(f"lab.masks.{row['kind']}")
+        shape = f"{len(row['queries'])} × {len(row['keys'])}"
+        for line, (table, title) in enumerate(
+            (
+                (allowed.astype(float) * 0.35, f"{name} · {shape}"),
+                (np.array(row["weights"]), name + (f" · {row['head']}" if row.get("head") else "")),
+            )
+        ):
+            axes = figure.add_subplot(2, 3, 3 * line + at + 1)
+            plots._paint(axes, table, allowed)
+            if line == 0:  # cells that can be counted
+                axes.set_xticks(np.arange(0.5, table.shape[1] - 1), minor=True)
+                axes.set_yticks(np.arange(0.5, table.shape[0] - 1), minor=True)
+                axes.grid(which="minor", color="white", linewidth=0.8)
+                axes.tick_params(which="minor", length=0)
+            plots._label(axes, row["queries"], row["keys"])
+            axes.tick_params(labelsize=8)
+            axes.set_title(title, fontsize=10, loc="left")
+            axes.set_xlabel(say(f"lab.masks.{row['kind']}.kv") + " (K, V)", fontsize=9)
+            axes.set_ylabel(say(f"lab.masks.{row['kind']}.q") + " (Q)", fontsize=9)
+    return report.finish(figure, path)

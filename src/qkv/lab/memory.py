@@ -1,0 +1,237 @@
+"""What the KV cache takes: bytes of MHA, GQA, MQA and MLA for one model and one length.
+
+Per token and layer, a cache keeps keys and values of each key/value head, 2·G·D numbers (G = H for MHA, 1 for MQA), or,
+for MLA, one latent and one rotary key for all heads, R + P numbers. Each figure is counted twice: by that formula, and
+in the tensors of a real cache of this shape (made without memory, so that any size can be asked).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..model.config import PRESETS, Config
+from ..words import Problem, both, say, unknown
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Shape(NamedTuple):
+    """What a cache's size depends on; `rank` is 0 where a model has no latent attention."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    rank: int = 0
+    rope_width: int = 0
+
+
+# As published in each model's own configuration.
+SHAPES: dict[str, Shape] = {
+    "gpt2": Shape(12, 12, 12, 64),
+    "smollm2": Shape(30, 9, 3, 64),
+    "llama-2-7b": Shape(32, 32, 32, 128),
+    "llama-3-8b": Shape(32, 32, 8, 128),
+    "llama-3-70b": Shape(80, 64, 8, 128),
+    "qwen2.5-7b": Shape(28, 28, 4, 128),
+    "deepseek-v3": Shape(61, 128, 128, 128, 512, 64),
+}
+KINDS = ("MHA", "GQA", "MQA", "MLA")
+
+
+def measure(
+    *, model: str, length: int, batch: int, bytes: int, room: float, progress: Progress, **own: int | None
+) -> dict[str, Any]:
+    """Bytes of each kind of cache, for the model's shape with one's own sizes put in."""
+    shape = shape_of(model)
+    shape = shape._replace(**{name: value for name, value in own.items() if value is not None})
+    if own.get("heads") is not None and own.get("kv_heads") is None:
+        shape = shape._replace(kv_heads=shape.heads)
+    if shape.heads % shape.kv_heads:
+        raise Problem("model.config.groups", heads=shape.heads, groups=shape.kv_heads)
+    if bytes not in DTYPES:
+        raise Problem("problem.number", option="--bytes", value=bytes, wanted="1, 2, 4, 8")
+    grouped = shape.kv_heads if 1 < shape.kv_heads < shape.heads else _quarter(shape.heads)
+    # DeepSeek's own proportions, where the model has no latent of its own
+    rank, rope = shape.rank or 4 * shape.head_width, shape.rope_width or max(shape.head_width // 2, 1)
+    own_kind = "MLA" if shape.rank else {shape.heads: "MHA", 1: "MQA"}.get(shape.kv_heads, "GQA")
+    if shape.heads == shape.kv_heads == 1 and not shape.rank:
+        own_kind = "MHA"
+    rows = []
+    for done, kind in enumerate(KINDS):
+        held = {"MHA": shape.heads, "GQA": grouped, "MQA": 1, "MLA": 1}[kind]
+        numbers = rank + rope if kind == "MLA" else 2 * held * shape.head_width
+        token = shape.layers * numbers * bytes
+        rows.append(
+            {
+                "kind": kind,
+                "kv_heads": held if kind != "MLA" else None,
+                "numbers": numbers,
+                "bytes_per_token": token,
+                "bytes": token * length * batch,
+                "tensors": tensor_bytes(kind, shape.layers, held, shape.head_width, rank, rope, length, batch, bytes),
+                "fits": int(room * 1e9 // (token * batch)),
+                "own": kind == own_kind,
+            }
+        )
+        progress(done + 1, len(KINDS))
+    shown = shape._replace(rank=rank, rope_width=rope)._asdict()
+    return {"model": model, "shape": shown, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
+
+
+def shape_of(name: str) -> Shape:
+    """By name, or read from a model on the disk."""
+    if name in SHAPES:
+        return SHAPES[name]
+    if name in _decoders():
+        return _read(PRESETS[name])
+    from .. import store
+
+    if Path(name).exists() or any(item.name == name for item in store.listing("model")):
+        from ..model.weights import load
+
+        config = load(name)[0].config
+        if config.kind == "encoder":
+            raise Problem("lab.memory.encoder", model=name)
+        return _read(config)
+    if name in PRESETS:
+        raise Problem("lab.memory.encoder", model=name)
+    raise unknown("model", name, [*SHAPES, *_decoders()])
+
+
+def _decoders() -> list[str]:
+    return [name for name, config in PRESETS.items() if config.kind == "decoder" and name not in SHAPES]
+
+
+def _read(config: Config) -> Shape:
+    width = config.head_width or config.width // config.n_head
+    shape = Shape(config.layers[1], config.n_head, config.n_kv_head or config.n_head, width)
+    if config.mixer == "latent":
+        shape = shape._replace(rank=config.rank or max(config.width // 4, 8))
+        shape = shape._replace(rope_width=config.rope_width or max(width // 2 // 2 * 2, 2))
+    return shape
+
+
+def _quarter(heads: int) -> int:
+    """The groups that GQA would have: a quarter of the heads, or the nearest number below that divides them."""
+    return next(groups for groups in range(max(heads // 4, 1), 0, -1) if heads % groups == 0)
+
+
+DTYPES = {1: "int8", 2: "float16", 4: "float32", 8: "float64"}
+
+
+def tensor_bytes(
+    kind: str, layers: int, groups: int, width: int, rank: int, rope: int, length: int, batch: int, each: int
+) -> int:
+    """What the tensors of a qkv cache of this shape hold, on the device that gives shapes and no memory."""
+    import torch
+
+    from ..attention.cache import KVCache
+
+    like: dict[str, Any] = {"dtype": getattr(torch, DTYPES[each]), "device": "meta"}
+    if kind == "MLA":
+        cache = KVCache(batch, 1, length, rank + rope, value_width=0, **like)  # as LatentAttention.new_cache makes it
+    else:
+        cache = KVCache(batch, groups, length, width, **like)
+    return layers * sum(part.numel() * part.element_size() for part in (cache.k, cache.v))
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """One row per kind; the model's own is marked."""
+    shape, sizes = found["shape"], found["sizes"]
+    mha = found["rows"][0]["bytes"]
+    rows = [
+        [
+            row["kind"] + (" ◂" if row["own"] else ""),
+            "—" if row["kv_heads"] is None else str(row["kv_heads"]),
+            f"{row['numbers']:,}",
+            report.amount(row["bytes_per_token"]),
+            report.amount(row["bytes"]),
+            f"1/{mha / row['bytes']:.3g}",
+            f"{row['fits']:,}",
+        ]
+        for row in found["rows"]
+    ]
+    title = say(
+        "lab.memory.title",
+        model=found["model"],
+        **shape,
+        length=f"{sizes['length']:,}",
+        batch=f"{sizes['batch']:,}",
+        each=DTYPES[sizes["bytes"]],
+    )
+    header = say("lab.memory.header", room=f"{sizes['room']:g}").split("|")
+    return [report.Table(title, header, rows)]
+
+
+def shows(found: dict[str, Any]) -> str:
+    """How the four compare, and what the model itself keeps."""
+    by_kind = {row["kind"]: row for row in found["rows"]}
+    own = next(row for row in found["rows"] if row["own"])
+    least = min(found["rows"], key=lambda row: row["bytes"])
+    mla, width = by_kind["MLA"], found["shape"]["head_width"]
+    told = [
+        say(
+            "lab.memory.own",
+            model=found["model"],
+            kind=own["kind"],
+            token=report.amount(own["bytes_per_token"]),
+            length=f"{found['sizes']['length']:,}",
+            whole=report.amount(own["bytes"]),
+            mha=report.amount(by_kind["MHA"]["bytes"]),
+            ratio=f"{by_kind['MHA']['bytes'] / own['bytes']:.3g}",
+            room=f"{found['sizes']['room']:g}",
+            fits=f"{own['fits']:,}",
+        ),
+        say("lab.memory.least", kind=least["kind"], bytes=report.amount(least["bytes"])),
+        say(
+            "lab.memory.latent",
+            numbers=f"{mla['numbers']:,}",
+            groups=f"{mla['numbers'] / (2 * width):.3g}",
+            rank=found["shape"]["rank"],
+            rope=found["shape"]["rope_width"],
+        ),
+    ]
+    same = all(row["bytes"] == row["tensors"] for row in found["rows"])
+    told.append(say("lab.memory.same" if same else "lab.memory.differs"))
+    told.append(say("lab.memory.names", names=", ".join(found["names"])))
+    return both(" ", "").join(told)
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Bytes as bars, and how they grow with the text against the room there is."""
+    figure = report.canvas(1, 2, each=(4.6, 3.4), words=[found["model"]])
+    sizes, rows = found["sizes"], found["rows"]
+    length, room = sizes["length"], sizes["room"] * 1e9
+    title = both(f"{found['model']}, {length:,} tokens", f"{found['model']}，{length:,} 个词元")
+    axes = report.panel(figure, 1, 2, 1, title=title, x=both("bytes of the KV cache", "KV 缓存的字节数"))
+    for at, (row, ink) in enumerate(zip(rows, report.INK, strict=False)):
+        axes.barh(at, row["bytes"], color=ink, height=0.62)
+        axes.annotate(
+            f" {report.amount(row['bytes'])}", (row["bytes"], at), va="center", fontsize=8, annotation_clip=False
+        )
+    axes.set_yticks(range(len(rows)), [row["kind"] + (" ◂" if row["own"] else "") for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlim(0, rows[0]["bytes"] * 1.25)
+    _in_bytes(axes.xaxis)
+    axes = report.panel(figure, 1, 2, 2, title=both("as the text grows", "随文本增长"), x=both("tokens", "词元"))
+    for row, ink in zip(rows, report.INK, strict=False):
+        axes.plot([0, length], [0, row["bytes"]], color=ink, label=row["kind"])
+    if room < rows[0]["bytes"] * 1.6:
+        axes.axhline(room, color=report.INK[4], linestyle=":", label=f"{sizes['room']:g} GB")
+    axes.set_xlim(0, length)
+    axes.set_ylim(0, None)
+    _in_bytes(axes.yaxis)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(fontsize=8, frameon=False)
+    return report.finish(figure, path)
+
+
+def _in_bytes(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == 0 else report.amount(value)))

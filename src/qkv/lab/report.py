@@ -1,0 +1,208 @@
+"""What the experiments share: a table for the terminal, a paragraph that fits it, a figure in the house's style."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import grid
+from ..draw import plots
+from ..words import Both, say
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = ("#2166ac", "#d9480f", "#2b8a3e", "#862e9c", "#868e96")  # told apart in grey and by most eyes
+
+BUSY = 1.3  # programs per core from which on times are not to be trusted
+
+
+class Table(NamedTuple):
+    """A title, the names of the columns, and rows of texts; columns stand right, as numbers do, but for `words`."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: tuple[int, ...] = (0,)
+
+    def __str__(self) -> str:
+        lines = [list(self.header), *map(list, self.rows)]
+        wide = [max(grid.width(line[c]) for line in lines) for c in range(len(self.header))]
+        told = [
+            "  ".join((grid.left if c in self.words else grid.right)(line[c], w) for c, w in enumerate(wide))
+            for line in lines
+        ]
+        told.insert(1, "─" * grid.width(told[0]))
+        return "\n".join([self.title, *("  " + line.rstrip() for line in told)])
+
+
+def wrapped(text: str, cells: int | None = None) -> str:
+    """The text in lines of at most so many terminal cells, cut at blanks and between 汉字, never before a 。
+
+    >>> print(wrapped("one two three 我爱北京。", 10))
+    one two
+    three 我爱
+    北京。
+    """
+    room = cells or min(shutil.get_terminal_size((100, 24)).columns, 100)
+    text = re.sub(
+        r"(?<=\d) (?=(%|[kMGTP]?B|ms|s|min|h)(?![A-Za-z]))", "\u00a0", text
+    )  # a number and its unit stay together
+    pieces: list[str] = []
+    for letter in text:
+        glued = pieces and not (pieces[-1][-1] == " " or _han(letter) or _han(pieces[-1][-1]))
+        if glued or (pieces and (letter == " " or letter in "，。；：、）”％")):
+            pieces[-1] += letter
+        else:
+            pieces.append(letter)
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and grid.width((lines[-1] + piece).rstrip()) > room:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines).replace("\u00a0", " ")
+
+
+def _han(letter: str) -> bool:
+    return "\u2e80" <= letter <= "\u9fff" or "\uff00" <= letter <= "\uffef"
+
+
+def amount(value: float) -> str:
+    """Bytes as people say them, in thousands.
+
+    >>> amount(40e9), amount(1536)
+    ('40.0 GB', '1.5 kB')
+    """
+    for size, sign in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= size * 0.9995:
+            return f"{value / size:,.1f} {sign}"
+    return f"{value:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.00123), duration(75), duration(8000)
+    ('1.23 ms', '75.0 s', '2.2 h')
+    """
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms" if seconds * 1e3 < 100 else f"{seconds * 1e3:.0f} ms"
+    if seconds < 600:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
+def power_of_ten(value: float) -> str:
+    """
+    >>> power_of_ten(10**10), power_of_ten(2.5e9), power_of_ten(4096)
+    ('10¹⁰', '2.5·10⁹', '4,096')
+    """
+    if value < 1e6:
+        return f"{value:,.0f}"
+    front, exponent = f"{value:.2e}".split("e+")
+    raised = str(int(exponent)).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    front = front.rstrip("0").rstrip(".")
+    return f"10{raised}" if front == "1" else f"{front}·10{raised}"
+
+
+def share(value: float) -> str:
+    """
+    >>> share(0.985), share(1.0), share(0.9996), share(0.00157)
+    ('98.5 %', '100 %', '>99.9 %', '0.16 %')
+    """
+    if value in (0, 1):
+        return f"{value:.0%}".replace("%", " %")
+    if value > 0.9994:
+        return ">99.9 %"
+    return f"{value:.{1 if value >= 0.01 else 2}%}".replace("%", " %")
+
+
+def threads(count: int) -> Both:
+    """How many of them, in words."""
+    return Both(f"{count} thread{'s' * (count != 1)}", f"{count} 个线程")
+
+
+def heads(count: int) -> Both:
+    """How many of them, in words."""
+    return Both(f"{count} head{'s' * (count != 1)}", f"{count} 个头")
+
+
+def busy() -> float | None:
+    """How many programs wanted each core of this machine during the last minute, where the system tells."""
+    return None if not hasattr(os, "getloadavg") else os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+def noise(load: float | None) -> list[str]:
+    """A word of caution where others were using the machine: times are then too long, and no law fits them."""
+    return [] if load is None or load < BUSY else [say("lab.busy", load=f"{load:.1f}")]
+
+
+def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """(a, b) of the law value = a·size^b that fits best in logarithms: a straight line on log-log paper.
+
+    >>> a, b = power_law([10, 20, 40], [300, 1200, 4800])
+    >>> round(a, 6), round(b, 6)
+    (3.0, 2.0)
+    """
+    slope, height = np.polyfit(np.log(np.asarray(sizes, float)), np.log(np.asarray(values, float)), 1)
+    return float(np.exp(height)), float(slope)
+
+
+def race(rivals: dict[str, Callable[[], Any]], *, rounds: int = 5, seconds: float = 0.08) -> dict[str, float]:
+    """The best time of each in seconds. They take turns, since a machine is never quiet for long; each turn lasts about
+    `seconds`, or one call."""
+    best = dict.fromkeys(rivals, float("inf"))
+    for work in rivals.values():
+        work()  # to warm up
+    for _ in range(rounds):
+        for name, work in rivals.items():
+            begun = time.perf_counter()
+            while True:
+                start = time.perf_counter()
+                work()
+                end = time.perf_counter()
+                best[name] = min(best[name], end - start)
+                if end - begun > seconds:
+                    break
+    return best
+
+
+def peak_bytes(work: Callable[[], Any]) -> int:
+    """The most memory that the work held at one moment beyond what there was, as PyTorch's own allocator tells it."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        work()
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return int(np.cumsum([0, *changes]).max())
+
+
+def canvas(down: int, across: int, *, each: tuple[float, float] = (4.0, 3.1), words: Sequence[str] = ()) -> Figure:
+    """An empty figure for so many panels; `words` are labels that may hold 汉字."""
+    return plots._figure((each[0] * across, each[1] * down), list(words))
+
+
+def panel(figure: Figure, *at: Any, title: str, x: str = "", y: str = "") -> Axes:
+    """One panel, `at` as matplotlib's subplots are placed: its title on the left, its axes named, no frame."""
+    axes = figure.add_subplot(*at)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel(x, fontsize=9)
+    axes.set_ylabel(y, fontsize=9)
+    axes.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return axes
+
+
+def finish(figure: Figure, path: str | Path | None) -> Figure:
+    """With the fonts it needs, written to `path` if there is one."""
+    return plots._save(figure, path)

@@ -1,0 +1,199 @@
+"""Why scores are divided by √d_k: wide numbers make softmax choose one and stop learning.
+
+A score is a sum of d_k products of numbers with standard deviation 1, so its own standard deviation is √d_k. Softmax of
+such numbers comes close to 1 for the largest and 0 for the rest; its Jacobian, ∂wᵢ/∂sⱼ = wᵢ(δᵢⱼ − wⱼ), then comes close
+to 0 everywhere, and no gradient passes. Dividing by √d_k brings the standard deviation back to 1 for every d_k.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..words import both, say
+from . import Progress, report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = np.ndarray
+BINS = 60
+
+
+def measure(
+    *, numbers: int, std: float, widths: tuple[int, ...], keys: int, queries: int, seed: int, progress: Progress
+) -> dict[str, Any]:
+    """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
+    dice = np.random.default_rng(seed)
+    standard = dice.standard_normal(numbers)
+    rows = []
+    for done, width in enumerate(widths):
+        q, k = dice.standard_normal((queries, width)), dice.standard_normal((keys, width))
+        scores = q @ k.T  # (queries, keys)
+        rows.append({"width": width, "raw": _chosen(scores), "scaled": _chosen(scores / math.sqrt(width))})
+        progress(done + 1, len(widths))
+    spreads = [_spread(standard * wide, wide) for wide in (std, 1.0)]
+    return {"spreads": spreads, "widths": rows, "most_entropy": math.log(keys)}
+
+
+def log_softmax(scores: Floats) -> Floats:
+    """ln of the weights of each row, from which nothing is lost where a weight itself would be 0."""
+    shifted = scores - scores.max(-1, keepdims=True)
+    made: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return made
+
+
+def entropy(logs: Floats) -> Floats:
+    """−Σ w·ln w of each row of ln w: 0 where one key has everything, ln n where n keys share evenly."""
+    made: Floats = -(np.exp(logs) * logs).sum(-1)
+    return made
+
+
+def jacobian_size(weights: Floats) -> Floats:
+    """The Frobenius norm of ∂w/∂s = diag(w) − w·wᵀ of each row, without building the matrix.
+
+    Σᵢⱼ (wᵢδᵢⱼ − wᵢwⱼ)² = Σw² − 2Σw³ + (Σw²)².
+
+    >>> float(jacobian_size(np.array([0.5, 0.5]))), float(jacobian_size(np.array([1.0, 0.0])))
+    (0.5, 0.0)
+    """
+    square = (weights**2).sum(-1)
+    made: Floats = np.sqrt(np.maximum(square - 2 * (weights**3).sum(-1) + square**2, 0))
+    return made
+
+
+def _chosen(scores: Floats) -> dict[str, float]:
+    """What softmax makes of rows of scores, on average over the rows."""
+    logs = log_softmax(scores)
+    weights = np.exp(logs)
+    return {
+        "std": float(scores.std()),
+        "entropy": float(entropy(logs).mean()),
+        "largest": float(weights.max(-1).mean()),
+        "gradient": float(jacobian_size(weights).mean()),
+    }
+
+
+def _spread(values: Floats, std: float) -> dict[str, Any]:
+    logs = log_softmax(values)
+    weights, n = np.exp(logs), len(values)
+    before, after = np.histogram(values, BINS), np.histogram(weights, BINS, (0, weights.max()))
+    return {
+        "std": std,
+        "measured_std": float(values.std()),
+        "largest": float(weights.max()),
+        "above_even": int((weights > 1 / n).sum()),
+        "entropy": float(entropy(logs)),
+        "most_entropy": math.log(n),
+        "before": {"counts": before[0].tolist(), "edges": before[1].tolist()},
+        "after": {"counts": after[0].tolist(), "edges": after[1].tolist()},
+    }
+
+
+def tables(found: dict[str, Any]) -> list[report.Table]:
+    """One of the numbers, one of the widths."""
+    n = found["sizes"]["numbers"]
+    spread = [
+        [
+            f"{row['std']:g}",
+            f"{row['measured_std']:.4g}",
+            f"{row['largest']:.4g}",
+            f"{row['above_even']:,}",
+            f"{row['entropy']:.3f} / {row['most_entropy']:.3f}",
+            f"{math.exp(row['entropy']):,.1f}",
+        ]
+        for row in found["spreads"]
+    ]
+    widths = [
+        [f"{row['width']}", f"{row['raw']['std']:.2f}", f"{math.sqrt(row['width']):.2f}"]
+        + [f"{row[kind][what]:.{3 if what != 'gradient' else 4}f}" for what in WHAT for kind in ("raw", "scaled")]
+        for row in found["widths"]
+    ]
+    names = both("entropy largest gradient", "熵 最大权重 梯度").split()
+    header = [f"{name} {kind}" for name in names for kind in (both("raw", "原样"), "/√d")]
+    return [
+        report.Table(say("lab.scaling.spread", n=f"{n:,}"), say("lab.scaling.spread.header").split("|"), spread),
+        report.Table(
+            say("lab.scaling.widths", keys=found["sizes"]["keys"], queries=found["sizes"]["queries"]),
+            ["d_k", both("std of q·k", "q·k 的标准差"), "√d_k", *header],
+            widths,
+        ),
+    ]
+
+
+WHAT = ("entropy", "largest", "gradient")
+
+
+def shows(found: dict[str, Any]) -> str:
+    """What the numbers say, whichever way they came out."""
+    wide, narrow = found["spreads"]
+    told = [
+        say(
+            "lab.scaling.numbers",
+            n=f"{found['sizes']['numbers']:,}",
+            std=f"{wide['std']:g}",
+            largest=report.share(wide["largest"]),
+            few=f"{wide['above_even']:,}",
+            shared=f"{math.exp(wide['entropy']):,.1f}",
+            one=report.share(narrow["largest"]),
+            many=f"{narrow['above_even']:,}",
+            others=f"{math.exp(narrow['entropy']):,.0f}",
+        )
+    ]
+    rows = found["widths"]
+    first, last, highest = rows[0], rows[-1], max(rows, key=lambda row: row["raw"]["gradient"])
+    numbers = dict(
+        first=first["width"],
+        last=last["width"],
+        a=f"{first['raw']['entropy']:.2f}",
+        b=f"{last['raw']['entropy']:.2f}",
+        top=f"{highest['raw']['gradient']:.3g}",
+        top_at=highest["width"],
+        c=f"{first['raw']['gradient']:.3g}",
+        d=f"{last['raw']['gradient']:.3g}",
+        low=f"{min(row['scaled']['entropy'] for row in rows):.2f}",
+        high=f"{max(row['scaled']['entropy'] for row in rows):.2f}",
+        most=f"{found['most_entropy']:.2f}",
+        small=f"{min(row['scaled']['gradient'] for row in rows):.3g}",
+        large=f"{max(row['scaled']['gradient'] for row in rows):.3g}",
+    )
+    falls = all(last["raw"][what] < first["raw"][what] for what in ("entropy", "gradient"))
+    key = "one" if len(rows) == 1 else "falls" if falls else "stays"
+    told.append(say(f"lab.scaling.{key}", **numbers))
+    ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
+    told.append(say("lab.scaling.gain" if ratio > 1 else "lab.scaling.loss", last=last["width"], ratio=f"{ratio:.3g}"))
+    return both(" ", "").join(told)
+
+
+def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Before softmax, after softmax; then entropy and gradient against d_k."""
+    figure = report.canvas(2, 3)
+    for line, (row, ink) in enumerate(zip(found["spreads"], report.INK[1::-1], strict=True)):
+        std = f"{row['std']:g}"
+        axes = report.panel(figure, 2, 3, 3 * line + 1, title=both(f"before: std {std}", f"之前：标准差 {std}"))
+        axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=ink, alpha=0.85)
+        axes.set_ylabel(both("how many", "个数"), fontsize=9)
+        title = both(f"after softmax: largest {row['largest']:.2g}", f"softmax 之后：最大 {row['largest']:.2g}")
+        axes = report.panel(figure, 2, 3, 3 * line + 2, title=title, x=both("weight", "权重"))
+        # counted in logarithms, or one weight of 1 beside 19,999 of 0 could not be seen
+        axes.stairs(row["after"]["counts"], row["after"]["edges"], fill=True, color=ink, alpha=0.85, baseline=0.5)
+        axes.set_yscale("log")
+        axes.locator_params(axis="x", nbins=4)
+        axes.set_ylim(bottom=0.5)
+    widths = [row["width"] for row in found["widths"]]
+    for line, (what, title) in enumerate(
+        (("entropy", both("entropy of the weights", "权重的熵")), ("gradient", both("size of ∂w/∂s", "∂w/∂s 的大小")))
+    ):
+        axes = report.panel(figure, 2, 3, 3 * line + 3, title=title, x="d_k")
+        for kind, ink, label in (("scaled", report.INK[0], "q·k / √d_k"), ("raw", report.INK[1], "q·k")):
+            axes.plot(widths, [row[kind][what] for row in found["widths"]], "o-", color=ink, label=label, markersize=4)
+        if what == "entropy":
+            axes.axhline(found["most_entropy"], color=report.INK[4], linewidth=0.8, linestyle=":")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(widths, [str(width) for width in widths])
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=8, frameon=False)
+    return report.finish(figure, path)

@@ -1,0 +1,58 @@
+"""Rotary positions: turning q and k by their place.
+
+Most models today add nothing to the words. They take the D numbers of a query or key as D/2 pairs, each a
+point in the plane, and turn each point by an angle that grows with the place p of the word:
+
+    pair i = (xᵢ, xᵢ₊D/2)         its angle at place p:   θ = p / 10000^(2i/D)          i = 0 … D/2 − 1
+
+    a' = a·cos θ − b·sin θ
+    b' = b·cos θ + a·sin θ         (a the first, b the second of the pair)
+
+A query turned by p and a key turned by r meet at the angle p − r: their score depends on how far apart the
+words are, not on where they stand. Lengths stay as they were, and place 0 is not turned. The values v are
+left alone.
+
+Here the pairs are made of the two halves, as in Hugging Face's LLaMA: number i goes with number i + D/2.
+
+B sentences, H heads, N words, D head width (even).
+----
+旋转位置编码：按位置转动 q 和 k。
+
+如今的大多数模型不往词上加东西。它们把查询或键的 D 个数看成 D/2 对，每一对是平面上的一个点，并把每个点转过一
+个角度，角度随词的位置 p 增大：
+
+    第 i 对 = (xᵢ, xᵢ₊D/2)         在位置 p 的角度：   θ = p / 10000^(2i/D)          i = 0 … D/2 − 1
+
+    a' = a·cos θ − b·sin θ
+    b' = b·cos θ + a·sin θ         （a 是一对中的前一个，b 是后一个）
+
+转了 p 的查询和转了 r 的键，相遇的角度是 p − r：分数只取决于两个词相距多远，与它们在哪里无关。长度不变，位置
+0 不转。值 v 不动。
+
+这里的对由前后两半组成，与 Hugging Face 的 LLaMA 相同：第 i 个数与第 i + D/2 个数配对。
+
+B 个句子，H 个头，N 个词，D 是头的宽度（偶数）。
+"""
+
+import torch
+from torch import Tensor
+
+
+def rotate(x: Tensor, places: Tensor) -> Tensor:
+    """x (B, H, N, D), queries or keys, turned to where they stand: places (N,) → (B, H, N, D).
+    ----
+    把查询或键 x (B, H, N, D) 转到各自的位置 places (N,) → (B, H, N, D)。
+    ----
+
+    >>> x = torch.tensor([[[[1.0, 1.0, 0.0, 0.0]]]])
+    >>> [round(value, 3) for value in rotate(x, torch.tensor([1]))[0, 0, 0].tolist()]
+    [0.54, 1.0, 0.841, 0.01]
+    """
+    # hole
+    half = x.shape[-1] // 2
+    frequencies = 10000 ** -(torch.arange(half, dtype=x.dtype) * 2 / x.shape[-1])  # (D/2,)
+    angles = places[:, None] * frequencies  # (N, D/2)
+    cos, sin = torch.cos(angles), torch.sin(angles)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    # end

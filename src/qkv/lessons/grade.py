@@ -1,0 +1,405 @@
+"""An answer → right, or what is wrong with it, in words.
+
+Every question is asked of the answer and compared with the reference in float64. The first that comes out wrong is
+looked for among the wrong answers people give: each of those is code too, so the same numbers on every question about that
+function mean the same mistake. What matches none is told by its first wrong number.
+"""
+
+import ast
+import contextlib
+import io
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..words import Both, say
+from .lesson import Lesson, Question, Wrong, load, solution
+
+NOTES: list[Both] = []  # what a question has to tell about an answer that is right
+
+
+@dataclass
+class Grade:
+    """What came of it. `verdict`: "right", "wrong", or "unknown" where it could not be run."""
+
+    verdict: str
+    says: list[Both] = field(default_factory=list)
+    wrong: str = ""  # the id of the wrong answer it is
+    passed: int = 0
+    total: int = 0
+    printed: str = ""  # by the person's code, in the question that this is about
+    lines: int = 0  # how many lines of it there were; too many aren't kept
+
+    @property
+    def exit_code(self) -> int:
+        """As the command line gives it."""
+        return {"right": 0, "wrong": 1}.get(self.verdict, 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**vars(self), "says": [list(sentence) for sentence in self.says]}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Grade":
+        """Back from `to_dict`."""
+        return cls(**{**plain, "says": [Both(*sentence) for sentence in plain["says"]]})
+
+
+class Hole(Exception):
+    """A number that wasn't filled in."""
+
+
+class Told(Exception):
+    """Something wrong that is known by its sentence."""
+
+    def __init__(self, key: str, **values: object) -> None:
+        super().__init__(key)
+        self.sentence = told(key, **values)
+
+
+class Changed(Exception):
+    """An answer wrote into what it was given."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a question got: an array, or an error."""
+
+    value: Any = None  # float64 array; None where there is none
+    error: BaseException | None = None
+
+    def same(self, other: "Outcome", tolerance: float) -> bool:
+        """The same numbers in the same shape, or the same complaint."""
+        if self.error is not None or other.error is not None:
+            return repr(self.error) == repr(other.error)
+        if self.value is None or other.value is None:
+            return self.value is other.value
+        return close(self.value, other.value, tolerance)
+
+
+def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    """Equal up to rounding, shapes too; NaN equals NaN."""
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+
+
+class Heard(io.TextIOBase):
+    """What is printed, its beginning: a print without end must not fill the memory."""
+
+    most = 2000  # characters
+
+    def __init__(self) -> None:
+        self.text, self.lines = "", 0
+
+    def write(self, text: str) -> int:
+        """As files do."""
+        self.text += text[: max(self.most + 1 - len(self.text), 0)]
+        self.lines += text.count("\n")
+        return len(text)
+
+    def writable(self) -> bool:
+        """As files do."""
+        return True
+
+
+def ask(question: Question, answer: Any, heard: Heard | None = None) -> Outcome:
+    """Put one question to an answer; what it prints meanwhile is kept from the screen."""
+    try:
+        with np.errstate(all="ignore"), contextlib.redirect_stdout(heard or Heard()):
+            given = question.ask(answer)
+    except (Exception, SystemExit) as error:
+        return Outcome(error=error)
+    try:
+        return Outcome(numbers(given))
+    except Hole as error:
+        return Outcome(error=error)
+    except Exception:
+        return Outcome(error=Told("learn.type", kind=type(given).__name__))
+
+
+def numbers(value: Any) -> Any:
+    """Whatever an answer gave, as float64; a pair or list of different shapes is laid out flat; None stays None."""
+    if value is None or value is NotImplemented:
+        return None
+    if value is ... or (isinstance(value, list | tuple) and any(item is ... for item in value)):
+        raise Hole
+    if isinstance(value, list | tuple) and any(getattr(item, "ndim", 0) for item in value):
+        return np.concatenate([np.ravel(numbers(item)) for item in value])
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().double().numpy()
+    return np.asarray(value, dtype=np.float64)
+
+
+def calls(
+    function: str, right: Callable[..., Any], *given: Any, shown: str = "", tolerance: float = 1e-5, names: str = ""
+) -> Question:
+    """The usual question: call the function with these; `names` are the arguments', for people to read.
+
+    It gets copies, and may not write into them.
+    """
+
+    def put(answer: Any) -> Any:
+        copies = [_copy(item) for item in given]
+        out = getattr(answer, function)(*copies)
+        for name, before, after in zip(names.split(), given, copies, strict=False):
+            if _sized(before) and not np.array_equal(numbers(before), numbers(after), equal_nan=True):
+                raise Changed(name)
+        return out
+
+    shown = shown or ", ".join(_shown(name, item) for name, item in zip(names.split(), given, strict=True))
+    return Question(
+        function, f"{function}({shown})", put, lambda: right(*(_copy(item) for item in given)), tolerance=tolerance
+    )
+
+
+def _sized(value: Any) -> bool:
+    return bool(getattr(value, "ndim", 0))
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if hasattr(value, "clone") else value.copy() if _sized(value) else value
+
+
+def _shown(name: str, value: Any) -> str:
+    if not _sized(value):
+        return f"{name}={value!r}"
+    small = value.size if isinstance(value, np.ndarray) else value.numel()
+    if value.ndim == 1 and small <= 4:
+        return f"{name}={list(value.tolist())}"
+    return f"{name} {tuple(value.shape)}"
+
+
+def grade(name: str, text: str, file: str) -> Grade:
+    """Grade the text of an answer; `file` is what it is called. Runs it in this process."""
+    lesson = load(name)
+    total = len(lesson.questions)
+    try:
+        tree = ast.parse(text, file)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        shown = line_of(text, line)
+        return Grade("unknown", [told("learn.syntax", line=line, shown=shown, error=_first_line(error))], total=total)
+    heard = Heard()
+    try:
+        with contextlib.redirect_stdout(heard):
+            answer = execute(text, file)
+    except (Exception, SystemExit) as error:
+        return _with(heard, Grade("unknown", [stopped(error, text, file, "learn.stopped.load")], total=total))
+    for function in dict.fromkeys(question.function for question in lesson.questions):
+        if not hasattr(answer, function):
+            return Grade("unknown", [told("learn.missing", name=function, lesson=name)], total=total)
+    return _with(heard, _questions(name, lesson, answer, text, tree, file))
+
+
+def _with(heard: Heard, made: Grade) -> Grade:
+    """The grade, with what was printed while the file was loaded before what was printed later."""
+    made.printed, made.lines = heard.text + made.printed, heard.lines + made.lines
+    return made
+
+
+def execute(text: str, file: str) -> ModuleType:
+    """Run a file as a module of its own; its lines are known to tracebacks."""
+    module = ModuleType("answer")
+    module.__file__ = file
+    sys.modules["answer"] = module  # dataclasses and typing look their module up
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Module, file: str) -> Grade:
+    worst = 0.0
+    NOTES.clear()
+    shown = Heard()  # of an answer that is right, what the first question made it print
+    for passed, question in enumerate(lesson.questions):
+        heard = shown if passed == 0 else Heard()
+        outcome = ask(question, answer, heard)
+        want = numbers(question.right())
+        if outcome.error is None and outcome.value is not None and close(outcome.value, want, question.tolerance):
+            worst = max(worst, float(np.max(np.abs(outcome.value - want), initial=0.0)))
+            continue
+        says, wrong = _diagnose(name, lesson, answer, question, outcome, want, text, tree, file)
+        verdict = "unknown" if isinstance(outcome.error, SystemExit) or _out_of_memory(outcome.error) else "wrong"
+        return _with(heard, Grade(verdict, says, wrong, passed, len(lesson.questions)))
+    total = len(lesson.questions)
+    says = [told("learn.right", n=total, worst=worst), *NOTES, lesson.after]
+    return _with(shown, Grade("right", says, "", total, total))
+
+
+def _diagnose(
+    name: str, lesson: Lesson, answer: Any, question: Question, got: Outcome, want: Any, text: str, tree: Any, file: str
+) -> tuple[list[Both], str]:
+    """What is wrong, in sentences, and the id of the wrong answer if it is a known one."""
+    asked = told("learn.asked", call=question.shown)
+    if isinstance(got.error, Hole | NotImplementedError):
+        line = place(got.error, file) or _assigned(tree, question.function)
+        return [told("learn.hole.left", line=line or "?", name=question.function)], "hole"
+    if isinstance(got.error, Told):
+        return [asked, got.error.sentence], str(got.error)
+    if isinstance(got.error, Changed):
+        return [asked, told("learn.changed", name=str(got.error))], "changed"
+    if got.error is None and got.value is None:
+        return [told("learn.none", call=question.shown, line=_defined(tree, question.function))], "none"
+    if found := known(name, lesson, answer, question, got):
+        if got.error is not None:
+            return [asked, stopped(got.error, text, file, "learn.stopped"), found.hint], found.id
+        return [asked, filled(found.hint, **found.shows(got.value, want))], found.id
+    if got.error is not None:
+        return [asked, stopped(got.error, text, file, "learn.stopped"), *_doctor(lesson, answer)], ""
+    return [asked, *difference(got.value, want), *_doctor(lesson, answer)], ""
+
+
+def known(name: str, lesson: Lesson, answer: Any, question: Question, got: Outcome) -> Wrong | None:
+    """The wrong answer that gives the same on every question about this function; else the first that does on this one."""
+    about = [other for other in lesson.questions if other.function == question.function]
+    theirs = {id(other): got if other is question else ask(other, answer) for other in about}
+    solved, near = solution(name), None
+    telling = got.error is not None or (got.value.size >= 4 and bool(np.isfinite(got.value).all()))
+    for wrong in lesson.wrongs:
+        if question.function not in wrong.code:
+            continue
+        variant = SimpleNamespace(**{**vars(solved), **wrong.code})
+        alike = [theirs[id(other)].same(ask(other, variant), other.tolerance) for other in about]
+        if all(alike):
+            return wrong
+        # The same complaint about the same shapes, or several finite numbers all the same, are no accident; NaN may be.
+        if near is None and telling and alike[about.index(question)]:
+            near = wrong
+    return near
+
+
+def difference(got: np.ndarray, want: np.ndarray) -> list[Both]:
+    """What the numbers show when nobody knows the mistake by name."""
+    if got.shape != want.shape:
+        says = [told("learn.shape", got=got.shape, want=want.shape)]
+        if sorted(got.shape) == sorted(want.shape):
+            says.append(told("learn.shape.turned"))
+        return says
+    says = []
+    if not np.isfinite(got).all() and np.isfinite(want).all():
+        at = tuple(int(i) for i in np.argwhere(~np.isfinite(got))[0])
+        return [told("learn.nan", value=str(got[at]), at=list(at), want=float(want[at]))]
+    wrong = np.argwhere(~np.isclose(got, want, rtol=1e-5, atol=1e-5, equal_nan=True))
+    at = tuple(int(i) for i in wrong[0]) if len(wrong) else ()
+    says.append(
+        told("learn.differs", at=list(at), got=float(got[at]), want=float(want[at]), n=len(wrong), total=got.size)
+        if at
+        else told("learn.differs.one", got=float(got[at]), want=float(want[at]))
+    )
+    used = np.abs(want) > 1e-9
+    if used.sum() > 1 and np.abs(got[~used]).max(initial=0) < 1e-9:
+        ratio = got[used] / want[used]
+        if np.allclose(ratio, ratio[0], rtol=1e-5):
+            says.append(told("learn.ratio", ratio=float(ratio[0])))
+    if want.ndim >= 2 and want.size > 1 and want.shape[-1] == want.shape[-2]:
+        if np.allclose(got, want.swapaxes(-1, -2), rtol=1e-5):
+            says.append(told("learn.turned"))
+    return says
+
+
+def _doctor(lesson: Lesson, answer: Any) -> list[Both]:
+    """What `qkv check` says about a whole attention, where it is sure that something is wrong."""
+    if lesson.doctor is None:
+        return []
+    try:
+        from qkv.check import check  # type: ignore[import-not-found,unused-ignore,attr-defined]
+
+        target, options = lesson.doctor(answer)
+        report = check(target, seconds=8, **options)
+        if report.verdict != "wrong":
+            return []
+        return [
+            told("learn.doctor", name=finding.name, evidence=finding.evidence)
+            for finding in report.findings[:2]
+            if finding.certain
+        ]
+    except Exception:  # an opinion more, never a reason to fail
+        return []
+
+
+def stopped(error: BaseException, text: str, file: str, key: str) -> Both:
+    """An exception in a sentence, with the person's own line."""
+    if isinstance(error, SystemExit):
+        key = "learn.exit"
+    elif _out_of_memory(error):
+        key = "learn.memory"
+    elif isinstance(error, RecursionError):
+        key = "learn.recursion"
+    line = place(error, file)
+    shown = line_of(text, line) if line else ""
+    return told(key if line else f"{key}.nowhere", line=line or 0, shown=shown, error=_first_line(error))
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)  # torch has no error of its own for it
+
+
+def place(error: BaseException, file: str) -> int | None:
+    """The last line of the person's file that an exception came through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return lines[-1] if lines else None
+
+
+def line_of(text: str, line: int) -> str:
+    """That line, without its indent."""
+    lines = text.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _first_line(error: BaseException) -> str:
+    told = str(getattr(error, "msg", None) or error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {told}"[:300] if told else type(error).__name__
+
+
+def _defined(tree: ast.Module, name: str) -> int:
+    found = (node.lineno for node in tree.body if getattr(node, "name", None) == name)
+    return next(found, 1)
+
+
+def _assigned(tree: ast.Module, name: str) -> int | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", None) == name for target in node.targets):
+            return node.lineno
+    return None
+
+
+def told(key: str, **values: object) -> Both:
+    """A sentence of `sentences/lessons.py` in both languages."""
+    return Both(say(key, "en", **values), say(key, "zh", **values))
+
+
+def filled(pair: Both, **values: object) -> Both:
+    """A pair of sentences with numbers put in."""
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in values.items()}
+    return Both(*(sentence.format(**shown) for sentence in pair))
+
+
+def row(values: Iterable[float]) -> str:
+    """A few numbers as people read them.
+
+    >>> row([0.25, 1.0])
+    '[0.25, 1]'
+    """
+    return "[" + ", ".join(f"{float(value):.4g}" for value in values) + "]"
+
+
+def furthest(got: np.ndarray, want: np.ndarray) -> dict[str, object]:
+    """For a hint: the number that is furthest off, and the right one."""
+    at = 0 if got.shape != want.shape else int(np.nan_to_num(np.abs(got - want), nan=np.inf).argmax())
+    return {"got": float(got.flat[at]), "want": float(want.flat[at])}
+
+
+def shapes(got: np.ndarray, want: np.ndarray) -> dict[str, object]:
+    """For a hint: the shape that came, and the right one."""
+    return {"shape": got.shape, "right": want.shape}
+
+
+def sums(got: np.ndarray, want: np.ndarray) -> dict[str, object]:
+    """For a hint: the sum of the row that is furthest from 1."""
+    rows = np.nan_to_num(got.sum(-1), nan=0.0)
+    return {"sum": float(rows.flat[np.abs(rows - 1).argmax()])}

@@ -1,0 +1,185 @@
+"""Queries from one text, keys and values from another; once as long as each other, else not."""
+
+import numpy as np
+
+from ...attention.steps import steps
+from ...words import Both
+from ..exercises.cross_attention import attention
+from ..grade import calls, shapes
+from ..lesson import Lesson, Wrong
+
+Array = np.ndarray  # of numbers or of True and False
+RNG = np.random.default_rng(10)
+
+
+def _given(n: int, m: int, c: int, d: int, e: int, words: list[int]) -> tuple[Array, ...]:
+    x, memory = RNG.normal(size=(n, c)), RNG.normal(size=(m, c))
+    return x, memory, *(RNG.normal(size=(c, wide)) for wide in (d, d, e)), np.array(words, bool)
+
+
+GIVEN = [
+    _given(2, 5, 4, 3, 6, [1, 1, 1, 0, 0]),
+    _given(4, 4, 3, 3, 3, [1, 1, 1, 0]),
+    _given(5, 3, 6, 2, 1, [0, 1, 1]),
+    _given(3, 4, 2, 5, 2, [1, 1, 1, 1]),
+    _given(1, 6, 5, 4, 3, [1, 0, 1, 0, 1, 1]),
+]
+
+
+def right(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    mask = np.broadcast_to(words, (len(x), len(memory)))
+    return steps(x, w_q, w_k, w_v, memory=memory, mask=mask).output
+
+
+def itself(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, x @ w_k, x @ w_v, np.ones((1, len(x)), bool))
+
+
+def memory_only(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(memory @ w_q, memory @ w_k, memory @ w_v, words[None])
+
+
+def roles_swapped(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(memory @ w_q, x @ w_k, x @ w_v, np.ones((1, len(x)), bool))
+
+
+def values_from_x(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, memory @ w_k, x @ w_v, words[None])
+
+
+def keys_from_x(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, x @ w_k, memory @ w_v, words[None])
+
+
+def no_mask(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, memory @ w_k, memory @ w_v, np.ones((1, len(memory)), bool))
+
+
+def inverted(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, memory @ w_k, memory @ w_v, ~words[None])
+
+
+def on_rows(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, memory @ w_k, memory @ w_v, words[:, None])
+
+
+def causal(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    mask = np.tri(len(x), len(memory), dtype=bool) & words
+    return attention(x @ w_q, memory @ w_k, memory @ w_v, mask)
+
+
+def matrices_swapped(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_k, memory @ w_q, memory @ w_v, words[None])
+
+
+def values_by_w_k(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
+    return attention(x @ w_q, memory @ w_k, memory @ w_k, words[None])
+
+
+LESSON = Lesson(
+    questions=[calls("cross_attention", right, *given, names="x memory w_q w_k w_v words") for given in GIVEN],
+    wrongs=[
+        Wrong(
+            "itself",
+            {"cross_attention": itself},
+            Both(
+                "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and values come from memory.",
+                "x 在看自己：没有用到 memory。这样的翻译器从不读原文。键和值要来自 memory。",
+            ),
+        ),
+        Wrong(
+            "memory only",
+            {"cross_attention": memory_only},
+            Both(
+                "your output has a row per source word, {shape}: the queries come from memory too. They come from x, which gives {right}.",
+                "你的输出每个源词一行，{shape}：查询也取自 memory 了。查询应来自 x，得到 {right}。",
+            ),
+            shapes,
+        ),
+        Wrong(
+            "roles swapped",
+            {"cross_attention": roles_swapped},
+            Both(
+                "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q = x @ w_q.",
+                "两段文本的角色反了：memory 在问，x 在答，所以得到 {shape} 而不是 {right}。提问的是 x：q = x @ w_q。",
+            ),
+            shapes,
+        ),
+        Wrong(
+            "values from x",
+            {"cross_attention": values_from_x},
+            Both(
+                "the keys come from memory but the values from x, so the weights of source words are put on target words; where the lengths differ it doesn't "
+                "even fit. Both from memory.",
+                "键来自 memory，值却来自 x：源词的权重加到了目标词上；长度不同时根本合不上。两者都应来自 memory。",
+            ),
+        ),
+        Wrong(
+            "keys from x",
+            {"cross_attention": keys_from_x},
+            Both(
+                "the values come from memory but the keys from x: the target finds itself and takes the source's words. Both from memory.",
+                "值来自 memory，键却来自 x：目标文本找到的是自己，拿的却是原文的词。两者都应来自 memory。",
+            ),
+        ),
+        Wrong(
+            "no mask",
+            {"cross_attention": no_mask},
+            Both(
+                "the padding of the memory is attended to: `words` isn't used.",
+                "memory 里的填充也被看到了：没有用到 words。",
+            ),
+        ),
+        Wrong(
+            "inverted",
+            {"cross_attention": inverted},
+            Both(
+                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or “== False”) out.",
+                "只看到了填充：words 对词已经是 True，而 True = 可以看。去掉 ~（或 == False）。",
+            ),
+        ),
+        Wrong(
+            "on rows",
+            {"cross_attention": on_rows},
+            Both(
+                "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :].",
+                "掩码遮的是行，也就是目标词。它属于键，即列：words[None, :]。",
+            ),
+        ),
+        Wrong(
+            "causal",
+            {"cross_attention": causal},
+            Both(
+                "a causal mask has no place here: the whole source may be read from the first word on.",
+                "这里不该有因果掩码：从第一个词起就可以读整个原文。",
+            ),
+        ),
+        Wrong(
+            "matrices swapped",
+            {"cross_attention": matrices_swapped},
+            Both("w_q and w_k changed places.", "w_q 和 w_k 用反了。"),
+        ),
+        Wrong(
+            "values by w_k",
+            {"cross_attention": values_by_w_k},
+            Both("your values were made with w_k; they need w_v.", "你的值是用 w_k 算的，应使用 w_v。"),
+        ),
+    ],
+    hints=[
+        Both(
+            "Who asks? The text being written, x. Who answers? The memory.", "谁在问？正在写的文本 x。谁在答？memory。"
+        ),
+        Both(
+            "words is (M,), a row of keys: words[None, :] is (1, M) and fits every query.",
+            "words 是 (M,)，对应一行键：words[None, :] 是 (1, M)，适用于每个查询。",
+        ),
+        Both(
+            "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
+            "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
+        ),
+    ],
+    after=Both(
+        "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator.",
+        "这种层的权重就是翻译里的词对齐。`qkv see` 可以在真实的翻译模型里看到它们。",
+    ),
+)

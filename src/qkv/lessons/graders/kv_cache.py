@@ -1,0 +1,243 @@
+"""The same text in chunks of different sizes, against all of it at once, computed by `steps`."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...attention import masks
+from ...attention.steps import from_qkv
+from ...words import Both
+from ..exercises import kv_cache as solved
+from ..grade import Told, furthest
+from ..lesson import Lesson, Question, Wrong
+from ..weights import filled, matrix
+from .rotary import right as turned
+
+RNG = np.random.default_rng(16)
+CHUNKS = [[5], [1, 1, 1, 1], [4, 1, 1], [2, 3], [3, 2, 1]]
+
+
+def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question:
+    n = sum(chunks)
+    x = torch.from_numpy(RNG.normal(size=(batch, n, width)) * 1.5)
+
+    def ask(answer: Any) -> Any:
+        made, cache, parts = filled(answer.CachedAttention(width, n_head)), None, []
+        for part in x.split(chunks, dim=1):
+            given = made(part.clone()) if cache is None else made(part.clone(), cache)
+            if given is None:
+                return None
+            if not isinstance(given, tuple) or len(given) != 2:
+                raise Told("learn.pair", what="(output, cache)")
+            output, cache = given
+            parts.append(output)
+        return torch.cat(parts, dim=1)
+
+    def right() -> Any:
+        q, k, v = (
+            torch.from_numpy(x.numpy() @ matrix(name, width, width)).unflatten(-1, (n_head, -1)).transpose(1, 2)
+            for name in ("q", "k", "v")
+        )
+        done = from_qkv(turned(q, torch.arange(n)), turned(k, torch.arange(n)), v.numpy(), masks.causal())
+        return done.output @ matrix("out", width, width)
+
+    words = " + ".join(map(str, chunks))
+    return Question("CachedAttention", f"CachedAttention({width}, {n_head}), words {words}", ask, right, tolerance=3e-5)
+
+
+def _variant(**change: Any) -> dict[str, Any]:
+    """The right module with one thing done otherwise."""
+
+    class Variant(solved.CachedAttention):
+        def forward(
+            self, x: Tensor, cache: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            q, k, v = (solved.split(project(x), self.n_head) for project in (self.q, self.k, self.v))
+            n = x.shape[1]
+            past = 0 if cache is None else cache[0].shape[2]
+            places = torch.arange(past, past + n)
+            turn = torch.arange(n) if change.get("places") == "from 0" else places
+            if change.get("turn") != "none":
+                q = solved.rotate(q, turn)
+            if change.get("turn") not in ("none", "queries", "again"):
+                k = solved.rotate(k, turn)
+            if change.get("turn") == "values":
+                v = solved.rotate(v, turn)
+            new = k, v
+            if cache is not None and change.get("join") != "forgotten":
+                order = -1 if change.get("join") == "front" else 1
+                k = torch.cat([cache[0], k][::order], dim=2)
+                v = v if change.get("join") == "keys" else torch.cat([cache[1], v][::order], dim=2)
+            if change.get("turn") == "again":
+                k = solved.rotate(k, torch.arange(k.shape[2]))
+            allowed = torch.arange(k.shape[2]) <= places[:, None]
+            if change.get("mask") == "corner":
+                allowed = torch.ones(n, k.shape[2], dtype=torch.bool).tril()
+            if change.get("mask") == "none" or (change.get("mask") == "first" and cache is not None):
+                allowed = torch.ones(n, k.shape[2], dtype=torch.bool)
+            if change.get("mask") == "inverted":
+                allowed = ~allowed
+            scale = change.get("scale", lambda x, q: q.shape[-1] ** 0.5)(x, q)
+            scores = (q @ k.transpose(-1, -2) / scale).masked_fill(~allowed, float("-inf"))
+            heads = torch.softmax(scores, dim=-1) @ v
+            output = self.out(heads.transpose(1, 2).flatten(2))
+            return output, new if change.get("returns") == "new" else (k, v)
+
+    return {"CachedAttention": Variant}
+
+
+LESSON = Lesson(
+    questions=[
+        _chunked(chunks, *sizes)
+        for chunks, sizes in zip(CHUNKS, [(2, 12, 3), (1, 8, 2), (3, 8, 1), (2, 12, 2), (1, 8, 4)], strict=True)
+    ],
+    wrongs=[
+        Wrong(
+            "from 0",
+            _variant(places="from 0"),
+            Both(
+                "all at once is right; in chunks, every chunk is turned as if it began at place 0. The new words stand behind the cache: "
+                "places past … past + N − 1, past = cache[0].shape[2].",
+                "一次算完是对的；分块时，每一块都从位置 0 开始转。新词排在缓存后面：位置是 past … past + N − 1，past = cache[0].shape[2]。",
+            ),
+        ),
+        Wrong(
+            "unturned",
+            _variant(turn="none"),
+            Both("no positions: rotate q and k, both.", "没有用位置：q 和 k 都要 rotate。"),
+        ),
+        Wrong(
+            "queries only",
+            _variant(turn="queries"),
+            Both(
+                "only the queries are turned. The keys must be too, or the scores don't depend on the distance alone.",
+                "只转了查询。键也要转，否则分数不会只取决于距离。",
+            ),
+        ),
+        Wrong(
+            "values too",
+            _variant(turn="values"),
+            Both(
+                "the values are turned too. Leave v as it is: only q and k are turned.",
+                "值也被转了。v 不要动：只转 q 和 k。",
+            ),
+        ),
+        Wrong(
+            "turned again",
+            _variant(turn="again"),
+            Both(
+                "the cached keys are turned again at every step: you rotate old and new together, and keep the result. Turn the new keys before they join the "
+                "cache (or keep unturned keys there).",
+                "缓存里的键每一步都被再转一次：你把新旧一起转，又把结果存了起来。应在新键进入缓存之前转它（或者缓存里存没有转过的键）。",
+            ),
+        ),
+        Wrong(
+            "forgotten",
+            _variant(join="forgotten"),
+            Both(
+                "the first chunk is right; from the second on, the new words see only each other. Put the cached k and v before the new ones: torch.cat(…, dim=2).",
+                "第一块是对的；从第二块起，新词只看到彼此。要把缓存里的 k、v 放在新的前面：torch.cat(…, dim=2)。",
+            ),
+        ),
+        Wrong(
+            "front",
+            _variant(join="front"),
+            Both(
+                "new keys are put before the old ones, so the mask hides the wrong words. Old first: torch.cat([cache[0], k], dim=2).",
+                "新的键放到了旧的前面，掩码就遮错了词。旧的在前：torch.cat([cache[0], k], dim=2)。",
+            ),
+        ),
+        Wrong(
+            "keys only",
+            _variant(join="keys"),
+            Both(
+                "only the keys are joined with the cache, the values aren't: there are more weights than values.",
+                "只把键接上了缓存，值没有接：权重比值多。",
+            ),
+        ),
+        Wrong(
+            "returns new",
+            _variant(returns="new"),
+            Both(
+                "the cache you return holds only the newest words: after two chunks the first is forgotten. Return old and new together.",
+                "你返回的缓存里只有最新的词：两块之后就忘了最前面的。应返回旧的加新的。",
+            ),
+        ),
+        Wrong(
+            "corner",
+            _variant(mask="corner"),
+            Both(
+                "your triangle starts in the upper left corner: with 4 words kept, the next one sees only key 0. Word past + i may see keys 0 … past + i. "
+                "(PyTorch's is_causal has this trap.)",
+                "三角形从左上角开始：已有 4 个词时，下一个词只看到键 0。第 past + i 个词可以看键 0 … past + i。（PyTorch 的 is_causal 就有这个坑。）",
+            ),
+        ),
+        Wrong(
+            "no mask",
+            _variant(mask="none"),
+            Both(
+                "there is no causal mask: words see the future of their own chunk.",
+                "没有因果掩码：词能看到同一块里的后文。",
+            ),
+        ),
+        Wrong(
+            "masked at first",
+            _variant(mask="first"),
+            Both(
+                "one word at a time is right, several at once aren't: with a cache you leave the mask out, and the new words see each other's future.",
+                "一次一个词是对的，一次几个就不对：有缓存时你没有用掩码，新词能看到彼此的后文。",
+            ),
+        ),
+        Wrong(
+            "inverted",
+            _variant(mask="inverted"),
+            Both(
+                "the mask is turned round: words see only what comes later (and the last sees nothing, NaN).",
+                "掩码用反了：词只看到后面的（最后一个什么都看不到，成了 NaN）。",
+            ),
+        ),
+        Wrong(
+            "by width",
+            _variant(scale=lambda x, q: x.shape[-1] ** 0.5),
+            Both(
+                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
+                "缩放用了 √C（{got}，应为 {want}）。头的宽度是 D：√D。",
+            ),
+            furthest,
+        ),
+        Wrong(
+            "unscaled",
+            _variant(scale=lambda x, q: 1.0),
+            Both(
+                "the scores aren't divided by √D ({got} instead of {want}).", "分数没有除以 √D（{got}，应为 {want}）。"
+            ),
+            furthest,
+        ),
+    ],
+    hints=[
+        Both(
+            "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from this number.",
+            "存了几个词？`cache[0].shape[2]`，没有缓存就是 0。其他都由这个数决定。",
+        ),
+        Both(
+            "`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask.",
+            "`places = torch.arange(past, past + x.shape[1])`，rotate 和掩码都用它。",
+        ),
+        Both(
+            "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend.",
+            "掩码：`torch.arange(k.shape[2]) <= places[:, None]`，这时 k 已经接好，(N, M)，True = 可以看。",
+        ),
+        Both(
+            "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; return the joined (k, v).",
+            "顺序：转新的 q 和 k，把 k、v 接上缓存，掩码，softmax，@ v，合并，self.out；返回接好的 (k, v)。",
+        ),
+    ],
+    after=Both(
+        "A step now costs one word instead of all of them; that is why chatbots answer at reading speed.",
+        "现在每一步只算一个词，而不是全部；聊天机器人因此能以阅读的速度回答。",
+    ),
+    doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),
+    seconds=30.0,  # of which the doctor may take 8
+)

@@ -1,0 +1,307 @@
+"""Merging, and multi-head attention as a module, against `steps` with the same matrices."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...attention.steps import steps
+from ...words import Both
+from ..exercises import merge_heads as solved
+from ..grade import calls, furthest, shapes
+from ..lesson import Lesson, Question, Wrong
+from ..weights import filled, matrix
+
+RNG = np.random.default_rng(12)
+
+
+def _x(*shape: int) -> Tensor:
+    return torch.from_numpy(RNG.normal(size=shape) * 1.5)
+
+
+MERGES = [_x(2, 4, 3, 2), _x(1, 2, 5, 3), _x(3, 3, 3, 3), _x(2, 1, 4, 5)]
+CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
+PADDED = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)[:, None, None]
+MODULES: list[tuple[int, int, Tensor, Tensor | None]] = [
+    (12, 3, _x(2, 5, 12), None),
+    (8, 4, _x(3, 3, 8), None),
+    (12, 2, _x(2, 5, 12), CAUSAL),
+    (6, 3, _x(3, 4, 6), PADDED),
+    (6, 1, _x(1, 2, 6), None),
+]
+
+
+def right_merge(heads: Tensor) -> Any:
+    return np.concatenate([heads[:, h].numpy() for h in range(heads.shape[1])], axis=-1)
+
+
+def _module(width: int, n_head: int, x: Tensor, mask: Tensor | None) -> Question:
+    def ask(answer: Any) -> Any:
+        made = filled(answer.MultiHeadAttention(width, n_head))
+        return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
+
+    def right() -> Any:
+        given = {f"w_{name[0]}": matrix(name, width, width) for name in ("q", "k", "v", "out")}
+        n = x.shape[1]
+        allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, n, n))
+        return steps(x.numpy(), **given, n_head=n_head, mask=allowed).output
+
+    shown = f"MultiHeadAttention({width}, {n_head})(x), x {tuple(x.shape)}"
+    shown += "" if mask is None else f", mask {tuple(mask.shape)}"
+    return Question("MultiHeadAttention", shown, ask, right)
+
+
+def unturned(heads: Tensor) -> Tensor:
+    return heads.reshape(heads.shape[0], heads.shape[2], -1)
+
+
+def strided(heads: Tensor) -> Tensor:
+    return heads.permute(0, 2, 3, 1).flatten(2)
+
+
+def averaged(heads: Tensor) -> Tensor:
+    return heads.mean(1)
+
+
+def summed(heads: Tensor) -> Tensor:
+    return heads.sum(1)
+
+
+def only_turned(heads: Tensor) -> Tensor:
+    return heads.transpose(1, 2)
+
+
+def viewed(heads: Tensor) -> Tensor:
+    return heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1)
+
+
+def _variant(**change: Any) -> type:
+    """The right attention with one thing done otherwise."""
+
+    class Variant(solved.MultiHeadAttention):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            heads = change.get("heads", self.n_head)
+            q, k, v = (change.get("split", solved.split)(p(x), heads) for p in (self.q, self.k, self.v))
+            if change.get("values") == "keys":
+                v = k
+            scores = q @ k.transpose(-1, -2) / change.get("scale", lambda x, q: q.shape[-1] ** 0.5)(x, q)
+            if mask is not None and change.get("mask") == "inverted":
+                scores = scores.masked_fill(mask, float("-inf"))
+            elif mask is not None and change.get("mask") == "zero":
+                scores = scores.masked_fill(~mask, 0.0)
+            elif mask is not None and change.get("mask") == "added":
+                scores = scores + mask
+            elif mask is not None and change.get("mask") != "ignored":
+                scores = scores.masked_fill(~mask, float("-inf"))
+            out = change.get("merge", solved.merge)(torch.softmax(scores, dim=change.get("dim", -1)) @ v)
+            out = out if change.get("out") == "left out" else self.out(out)
+            return out + x if change.get("residual") else out
+
+    return Variant
+
+
+def _view(x: Tensor, n_head: int) -> Tensor:
+    return x.reshape(x.shape[0], n_head, x.shape[1], -1)
+
+
+def _mha(**change: Any) -> dict[str, Any]:
+    return {"MultiHeadAttention": _variant(**change)}
+
+
+LESSON = Lesson(
+    questions=[
+        *(calls("merge", right_merge, heads, names="heads") for heads in MERGES),
+        *(_module(*given) for given in MODULES),
+    ],
+    wrongs=[
+        Wrong(
+            "unturned",
+            {"merge": unturned},
+            Both(
+                "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of all heads of one word.",
+                "形状对，数不对：没有先 transpose(1, 2)，一行里是同一个头的几个词，而不是同一个词的各个头。",
+            ),
+        ),
+        Wrong(
+            "strided",
+            {"merge": strided},
+            Both(
+                "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D numbers of head 0, then head 1.",
+                "各个头的数交错排列了（头 0、头 1、头 0……）。应并排放：先是头 0 的 D 个数，再是头 1 的。",
+            ),
+        ),
+        Wrong(
+            "averaged",
+            {"merge": averaged},
+            Both(
+                "you averaged the heads, {shape}. They are put side by side: {right}.",
+                "你对各个头取了平均，{shape}。应并排放在一起：{right}。",
+            ),
+            shapes,
+        ),
+        Wrong(
+            "summed",
+            {"merge": summed},
+            Both(
+                "you added the heads up, {shape}. They are put side by side: {right}.",
+                "你把各个头加了起来，{shape}。应并排放在一起：{right}。",
+            ),
+            shapes,
+        ),
+        Wrong(
+            "only turned",
+            {"merge": only_turned},
+            Both(
+                "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
+                "换轴是对的，{shape}，但最后两个轴还没合并：flatten(2) 之后是 {right}。",
+            ),
+            shapes,
+        ),
+        Wrong(
+            "view",
+            {"merge": viewed},
+            Both(
+                "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. reshape or flatten(2) copies them where needed "
+                "(so does .contiguous() before view).",
+                "差一点：transpose 之后数在内存里不是新的顺序，view 会拒绝。reshape 或 flatten(2) 会在需要时复制（view 之前加 .contiguous() 也行）。",
+            ),
+        ),
+        Wrong(
+            "no output matrix",
+            _mha(out="left out"),
+            Both(
+                "self.out isn't used: the heads stay side by side and are never mixed. The last step is self.out(merged).",
+                "没有用到 self.out：各个头只是并排，没有混合。最后一步是 self.out(merged)。",
+            ),
+        ),
+        Wrong(
+            "by width",
+            _mha(scale=lambda x, q: x.shape[-1] ** 0.5),
+            Both(
+                "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, the width of a head.",
+                "你的数是用模型宽度 √C 缩放的结果（{got}，应为 {want}）。应除以头的宽度 √D。",
+            ),
+            furthest,
+        ),
+        Wrong(
+            "unscaled",
+            _mha(scale=lambda x, q: 1.0),
+            Both(
+                "the scores aren't divided by √D ({got} instead of {want}).", "分数没有除以 √D（{got}，应为 {want}）。"
+            ),
+            furthest,
+        ),
+        Wrong(
+            "inverse scale",
+            _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
+            Both(
+                "you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5.",
+                "你除以了 D**-0.5，等于乘以 √D。要么 × D**-0.5，要么 / D**0.5。",
+            ),
+        ),
+        Wrong(
+            "over queries",
+            _mha(dim=-2),
+            Both(
+                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
+                "softmax 沿查询（dim=-2）做了。应是 dim=-1，即键。",
+            ),
+        ),
+        Wrong(
+            "over heads",
+            _mha(dim=1),
+            Both(
+                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
+                "softmax 沿头（dim=1）做了。应是 dim=-1，即键。",
+            ),
+        ),
+        Wrong(
+            "view split",
+            _mha(split=_view),
+            Both(
+                "here the heads were cut by a reshape straight to (B, H, N, D). Use the given split.",
+                "这里的头是直接 reshape 成 (B, H, N, D) 切的。请用给出的 split。",
+            ),
+        ),
+        Wrong(
+            "view merge",
+            _mha(merge=unturned),
+            Both(
+                "your merge is right, but forward puts the heads together without the transpose. Use merge.",
+                "你的 merge 是对的，但 forward 里合并时没有换轴。请用 merge。",
+            ),
+        ),
+        Wrong(
+            "one head",
+            _mha(heads=1),
+            Both(
+                "your attention has one head as wide as the model: split by self.n_head.",
+                "你的注意力只有一个和模型一样宽的头：请按 self.n_head 拆分。",
+            ),
+        ),
+        Wrong(
+            "keys for values",
+            _mha(values="keys"),
+            Both("the weights are multiplied with k instead of v.", "权重乘的是 k，应是 v。"),
+        ),
+        Wrong(
+            "mask ignored",
+            _mha(mask="ignored"),
+            Both(
+                "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = scores.masked_fill(…).)",
+                "没有掩码时是对的；有掩码时你的数没有变化。（masked_fill 返回新的张量：scores = scores.masked_fill(…)。）",
+            ),
+        ),
+        Wrong(
+            "mask inverted",
+            _mha(mask="inverted"),
+            Both(
+                "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs ~mask (or mask == 0).",
+                "没有掩码时是对的；有掩码时你遮住了可以看的。True = 可以看，所以 masked_fill 要用 ~mask（或 mask == 0）。",
+            ),
+        ),
+        Wrong(
+            "mask zero",
+            _mha(mask="zero"),
+            Both(
+                "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.",
+                "被遮的分数成了 0，而 e⁰ = 1 也是份额。请填 −inf。",
+            ),
+        ),
+        Wrong(
+            "mask added",
+            _mha(mask="added"),
+            Both(
+                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden.",
+                "把 True/False 的掩码加到了分数上：只是给可以看的加了 1，什么也没遮住。",
+            ),
+        ),
+        Wrong(
+            "residual",
+            _mha(residual=True),
+            Both(
+                "x is added at the end. That belongs to the layer around attention, not here.",
+                "最后加上了 x。那是外面的层做的事，不在这里。",
+            ),
+        ),
+    ],
+    hints=[
+        Both(
+            "merge undoes split: what came last there comes first here.",
+            "merge 与 split 相反：那里最后做的，这里先做。",
+        ),
+        Both("`heads.transpose(1, 2).flatten(2)`", "`heads.transpose(1, 2).flatten(2)`"),
+        Both(
+            "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, −inf) if there is a mask; softmax; @ v; "
+            "merge; self.out.",
+            "forward：q, k, v = split(self.q(x), self.n_head) 等；分数除以 √q.shape[-1]；有掩码则 masked_fill(~mask, −inf)；softmax；@ v；merge；self.out。",
+        ),
+    ],
+    after=Both(
+        "This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you meet.",
+        "真实代码里的 MultiHeadAttention 就是这个模块。遇到别人写的，可以用 `qkv check 文件.py` 检查。",
+    ),
+    doctor=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
+    seconds=30.0,  # of which the doctor may take 8
+)

@@ -1,0 +1,178 @@
+"""What a lesson is, the order of lessons, and how an exercise is written out in one language.
+
+An exercise is one Python file for both languages, told apart by small marks:
+
+    a docstring     English, a line of ----, 中文, and if anything is for both, another ---- and that
+    a comment       # English | 中文
+    a hole          # hole … # end: left out of what people get; `# hole: x = [...]` says what they get instead
+"""
+
+import importlib
+import io
+import re
+import tokenize
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from ..words import Both, Problem, all_of, language, nearest, say
+
+RULE = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
+HOLE = re.compile(r"^([ \t]*)# hole(?:: (.*))?\n((?:.*\n)*?)[ \t]*# end\n", re.MULTILINE)
+HAN = re.compile("[\u4e00-\u9fff]")
+
+
+class Title(NamedTuple):
+    """A lesson in the list."""
+
+    name: str  # of its files
+    title: Both
+    library: str | Both  # what it is done with
+
+
+COURSE = (
+    Title("by_hand", Both("attention by hand", "手算注意力"), Both("a calculator", "计算器")),
+    Title("scores", Both("dot products, and the angle", "点积与夹角"), "NumPy"),
+    Title("scaling", Both("why the scores are divided by √d", "分数为什么要除以 √d"), "NumPy"),
+    Title("softmax", Both("softmax that doesn't overflow", "不会溢出的 softmax"), "NumPy"),
+    Title("weighted_sum", Both("the weighted sum: attention whole", "加权和：完整的注意力"), "NumPy"),
+    Title("projections", Both("queries, keys and values", "查询、键和值的投影"), "NumPy"),
+    Title("causal_mask", Both("a mask that hides the future", "因果掩码：看不见后文"), "NumPy"),
+    Title("padding_mask", Both("a mask that hides padding", "填充掩码"), "NumPy"),
+    Title("both_masks", Both("both masks, and rows that see nothing", "两种掩码合用，以及什么都看不到的行"), "NumPy"),
+    Title("cross_attention", Both("cross-attention", "交叉注意力"), "NumPy"),
+    Title("split_heads", Both("many heads: splitting", "多头：拆分"), "PyTorch"),
+    Title("merge_heads", Both("many heads: merging", "多头：合并"), "PyTorch"),
+    Title("sinusoidal", Both("sinusoidal positions", "正弦位置编码"), "PyTorch"),
+    Title("rotary", Both("rotary positions", "旋转位置编码"), "PyTorch"),
+    Title("grouped_heads", Both("grouped heads (GQA)", "分组查询注意力（GQA）"), "PyTorch"),
+    Title("kv_cache", Both("the KV cache", "KV 缓存"), "PyTorch"),
+    Title("encoder_layer", Both("an encoder layer", "编码器层"), "PyTorch"),
+    Title("tiny_gpt", Both("a whole GPT that trains", "完整的、能训练的小 GPT"), "PyTorch"),
+)
+NAMES = tuple(title.name for title in COURSE)
+
+
+def number(name: str) -> int:
+    """Where in the course a lesson stands, from 1."""
+    return NAMES.index(name) + 1
+
+
+def filename(name: str) -> str:
+    """
+    >>> filename("scaling")
+    '03_scaling.py'
+    """
+    return f"{number(name):02}_{name}.py"
+
+
+def find(word: str) -> str:
+    """The lesson somebody means by a number, a name or a file.
+
+    >>> find("3"), find("scaling"), find("learn/03_scaling.py")
+    ('scaling', 'scaling', 'scaling')
+    """
+    bare = re.split(r"[/\\]", word)[-1].removesuffix(".py")
+    plain = re.sub(r"^\d+_", "", bare).replace("-", "_").lower()
+    if plain in NAMES:
+        return plain
+    if plain.isdecimal():
+        if 1 <= int(plain) <= len(NAMES):
+            return NAMES[int(plain) - 1]
+        raise Problem("learn.number", number=int(plain), last=len(NAMES))
+    near = nearest(plain, NAMES)
+    raise Problem("learn.name.near" if near else "learn.name", word=word, names=all_of(NAMES), near=near)
+
+
+def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
+    """The exercise in one language, with its hole or solved, as a file of its own."""
+    lang = language(lang)
+    text = files("qkv.lessons").joinpath("exercises", f"{name}.py").read_text(encoding="utf-8")
+    text = HOLE.sub(r"\3" if solved else lambda hole: _hole(hole, lang), text)
+    title = COURSE[number(name) - 1]
+    head = say(
+        "learn.head.solved" if solved else "learn.head",
+        lang,
+        number=number(name),
+        last=len(COURSE),
+        title=title.title,
+        library=title.library,
+    )
+    return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + _in_one_language(text, lang)
+
+
+def _hole(hole: re.Match[str], lang: str) -> str:
+    indent, instead, _ = hole.groups()
+    if instead:
+        return f"{indent}{instead}  # {say('learn.hole.numbers', lang)}\n"
+    return f"{indent}...  # {say('learn.hole', lang)}\n{indent}raise NotImplementedError\n"
+
+
+def _in_one_language(text: str, lang: str) -> str:
+    """Docstrings and comments cut down to one language; the code isn't touched."""
+    lines = text.splitlines(keepends=True)
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
+        (row, start), (last, end) = token.start, token.end
+        if token.type == tokenize.COMMENT and " | " in token.string and HAN.search(token.string):
+            english, chinese = token.string.removeprefix("# ").split(" | ")
+            lines[row - 1] = lines[row - 1][:start] + "# " + (chinese if lang == "zh" else english) + "\n"
+        elif token.type == tokenize.STRING and RULE.search(token.string):
+            english, chinese, *common = RULE.split(token.string.strip('"'))
+            kept = "\n\n".join(part.rstrip().lstrip("\n") for part in [chinese if lang == "zh" else english, *common])
+            body = f'"""{kept.lstrip()}'
+            body += ("\n" + " " * start if "\n" in body else "") + '"""'
+            lines[row - 1 : last] = [lines[row - 1][:start] + body + lines[last - 1][end:]]
+    return "".join(lines)
+
+
+def nothing(got: Any, want: Any) -> dict[str, object]:
+    """A hint that needs no numbers."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An answer people give: the functions, classes or numbers it puts in place of the right ones, and what to say to it."""
+
+    id: str
+    code: dict[str, Any]
+    hint: Both
+    shows: Callable[[Any, Any], dict[str, object]] = nothing  # (theirs, the right ones) → numbers that the hint names
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing asked of an answer: what is called, how it is shown to people, and what is right."""
+
+    function: str
+    shown: str
+    ask: Callable[[Any], Any]  # gets the answer's names as attributes
+    right: Callable[[], Any]
+    tolerance: float = 1e-5  # a root in float32 is no mistake
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What grading needs to know."""
+
+    questions: Sequence[Question]
+    wrongs: Sequence[Wrong]
+    hints: Sequence[Both]  # weakest first
+    after: Both  # what one knows now
+    doctor: Callable[[Any], tuple[Any, dict[str, Any]]] | None = (
+        None  # answer → what qkv.check looks at, and its options
+    )
+    seconds: float = 10.0
+    given: tuple[str, ...] = field(default=())  # further names that must be there
+
+
+def load(name: str) -> Lesson:
+    """The lesson with its questions; this imports NumPy or PyTorch."""
+    lesson: Lesson = importlib.import_module(f"qkv.lessons.graders.{name}").LESSON
+    return lesson
+
+
+def solution(name: str) -> Any:
+    """The solved exercise, as a module."""
+    return importlib.import_module(f"qkv.lessons.exercises.{name}")

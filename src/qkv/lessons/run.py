@@ -1,0 +1,106 @@
+"""Grading in a process of its own: `python -m qkv.lessons.run LESSON FILE RESULT`.
+
+A person's code may run for ever, eat the memory or end the process; here it harms nobody. The grade comes back as JSON in a file.
+"""
+
+import faulthandler
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .grade import Grade, grade, line_of, told
+from .lesson import filename, load
+
+MEMORY = 2 << 30  # bytes, on top of what Python and the libraries take
+
+
+def run(name: str, path: Path, seconds: float | None = None) -> Grade:
+    """Grade that file elsewhere and wait for it; `seconds` is for the person's code, not for imports."""
+    with tempfile.TemporaryDirectory(prefix="qkv-learn-") as folder:
+        result = Path(folder) / "grade.json"
+        command = [sys.executable, "-m", "qkv.lessons.run", name, str(path), str(result), str(seconds or 0)]
+        # One thread: the matrices are small, and threads that wait for each other on a busy machine take minutes.
+        environment = {**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            child.wait(timeout=180)  # it ends itself much sooner; this is for a process that cannot any more
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            _end(child)
+        try:
+            return Grade.from_dict(json.loads(result.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError):
+            return _without_result(child.returncode, Path(f"{result}.late"), path, filename(name))
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """It and whatever it started."""
+    try:
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    except (ProcessLookupError, PermissionError):
+        pass
+    child.wait()
+
+
+def _without_result(code: int, late: Path, path: Path, called: str) -> Grade:
+    """The process ended before it had an answer: too slow (then it left word where it was), or killed."""
+    seen = late.read_text(encoding="utf-8", errors="replace") if late.exists() else ""
+    if not seen.startswith("Timeout"):
+        return Grade("unknown", [told("learn.died", code=code)])
+    if at := re.search(rf'File "{re.escape(called)}", line (\d+)', seen):
+        shown = line_of(path.read_text(encoding="utf-8", errors="replace"), int(at[1]))
+        return Grade("unknown", [told("learn.slow", line=int(at[1]), shown=shown)])
+    return Grade("unknown", [told("learn.slow.nowhere")])
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, OSError, ValueError):  # not every system can
+        pass
+
+
+def main(name: str, path: str, result: str, seconds: str) -> None:
+    """The child: import first, then limits, then the person's code."""
+    lesson = load(name)
+    if lesson.doctor is not None:
+        try:
+            import qkv.check.doctor  # noqa: F401  not to be counted as the person's time
+        except ImportError:
+            pass
+    _limit_memory()
+    late = open(f"{result}.late", "w", encoding="utf-8")  # faulthandler writes to it as the process dies
+    faulthandler.enable(late)
+    faulthandler.dump_traceback_later(float(seconds) or lesson.seconds, exit=True, file=late)
+    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
+    made = grade(name, text, filename(name))  # an ASCII name, which faulthandler writes as it is
+    faulthandler.cancel_dump_traceback_later()
+    beside = Path(f"{result}.new")
+    beside.write_text(json.dumps(made.to_dict(), ensure_ascii=False), encoding="utf-8")
+    beside.replace(result)
+    os._exit(0)  # threads of the person's code, and what they do at exit, are not waited for
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,153 @@
+"""What `qkv check` says around the mistakes themselves (those are in mistakes.py)."""
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "check.right": (
+        "{target} is right: {probes} checks found no mistake",
+        "{target} 正确：{probes} 项检查都没有发现错误",
+    ),
+    "check.right.plain": ("{target} is right", "{target} 正确"),
+    "check.wrong": ("{target} has a mistake", "{target} 有一处错误"),
+    "check.wrong.many": ("{target} has {n} mistakes", "{target} 有 {n} 处错误"),
+    "check.suspect": ("{target} probably has a mistake", "{target} 很可能有一处错误"),
+    "check.suspect.many": ("{target} probably has {n} mistakes", "{target} 很可能有 {n} 处错误"),
+    "check.unknown": ("{target} could not be checked", "{target} 无法检查"),
+    "check.suspected": (" (suspected, not proved)", "（疑似，未证实）"),
+    "check.does": ("What it does:", "后果："),
+    "check.fix": ("Fix:", "改法："),
+    "check.remarks": ("Remarks, no mistakes", "附注（不是错误）"),
+    "check.line": ("line {line}", "第 {line} 行"),
+    "check.cell": ("{file} cell {cell}, line {line}", "{file} 第 {cell} 个单元格第 {line} 行"),
+    "check.how": ("How it was run: {parts}", "如何运行：{parts}"),
+    "check.how.built": ("built as {value}", "构造 {value}"),
+    "check.how.called": ("called as {value}", "调用 {value}"),
+    "check.how.heads": ("{value} heads", "{value} 个头"),
+    "check.how.heads.one": ("one head", "单头"),
+    "check.how.mask": ("mask: {value}", "掩码：{value}"),
+    "check.how.tried": ("tried {value}", "试过 {value}"),
+    "check.how.checked": ("{n} checks", "检查 {n} 项"),
+    "check.how.checked.some": ("{n} checks, {skipped} more do not apply", "检查 {n} 项，另有 {skipped} 项不适用"),
+    "check.aside": (" ({text})", "（{text}）"),
+    "check.semicolon": ("; ", "；"),
+    # What keeps a file from being read.
+    "check.file": ("there is no file {file}", "没有 {file} 这个文件"),
+    "check.file.odd": ("{file} is not a file that can be read", "{file} 不是可以读取的文件"),
+    "check.file.large": (
+        "{file} is larger than {most} MB: put the attention into a file of its own",
+        "{file} 超过 {most} MB：请把注意力的代码单独放进一个文件",
+    ),
+    "check.file.binary": (
+        "{file} is not text: give a .py file or a notebook (.ipynb)",
+        "{file} 不是文本：请给 .py 文件或笔记本（.ipynb）",
+    ),
+    "check.folder": (
+        "{file} is a folder: name one of its files, such as {inside}",
+        "{file} 是文件夹：请指定其中一个文件，例如 {inside}",
+    ),
+    "check.notebook": (
+        "{file} is not a notebook: it should be JSON with `cells`; save it again in Jupyter",
+        "{file} 不是笔记本：内容应是带 `cells` 的 JSON；请在 Jupyter 里重新保存",
+    ),
+    "check.syntax": (
+        "{file}:{line} is not Python, so nothing in it can be run ({error}):\n  {code}",
+        "{file}:{line} 不是合法的 Python，整个文件都无法运行（{error}）：\n  {code}",
+    ),
+    "check.none": (
+        "{file} holds nothing that looks like attention (a softmax beside a product of matrices); "
+        "to check a class or function anyway, name it: qkv check {file}:NAME",
+        "{file} 里没有看起来像注意力的代码（softmax 加矩阵乘法）；如果仍要检查某个类或函数，请写出名字：qkv check {file}:名字",
+    ),
+    "check.name": ("{file} has no {name}; it has {there}", "{file} 里没有 {name}，有：{there}"),
+    "check.name.near": (
+        "{file} has no {name}; did you mean {near}? (it has {there})",
+        "{file} 里没有 {name}；是不是想写 {near}？（有：{there}）",
+    ),
+    "check.name.nothing": (
+        "{file} has no {name}, nor any other class or function",
+        "{file} 里没有 {name}，也没有任何类或函数",
+    ),
+    "check.args": (
+        "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
+        "--{option} 是 {text!r}：请写成 名字=值，例如 --{option} {example}",
+    ),
+    "check.names.none": ("name a file, as in  qkv check mymodel.py", "请给一个文件，例如  qkv check mymodel.py"),
+    # Why a class or function could not be run.
+    "check.outside": (
+        "qkv does not run what calls {call}(), which reaches outside the file",
+        "qkv 不运行调用 {call}() 的语句，因为它会访问文件以外的东西",
+    ),
+    "check.load": (
+        "{name} could not be loaded ({place}):\n  {code}\n{error}",
+        "无法加载 {name}（{place}）：\n  {code}\n{error}",
+    ),
+    "check.package": (
+        "It needs the package {package}, which is not installed here. Install it (pip install {package}) and check again.",
+        "它需要 {package} 包，而这里没有安装。安装后（pip install {package}）再检查。",
+    ),
+    "check.framework": (
+        "It is written for {package}; qkv checks PyTorch and NumPy code.",
+        "它是用 {package} 写的；qkv 检查 PyTorch 和 NumPy 的代码。",
+    ),
+    "check.raised": (
+        "It stopped with an error ({place}):\n  {code}\n{error}\n{advice}",
+        "它出错停止了（{place}）：\n  {code}\n{error}\n{advice}",
+    ),
+    "check.raised.advice": (
+        "If it was built or called in a way you did not mean, say how: "
+        '--args "dim=64,heads=8" for the constructor, --call "q=first,k=second" for which argument is which, --heads 8.',
+        '如果构造或调用的方式不对，请说明：构造参数用 --args "dim=64,heads=8"，哪个参数是什么用 --call "q=first,k=second"，头数用 --heads 8。',
+    ),
+    "check.bug": (
+        "The check itself failed, which is a mistake of qkv's: {error}",
+        "检查程序自身出错，这是 qkv 的问题：{error}",
+    ),
+    "check.exit": (
+        "It ended the program by itself (exit code {code}) while it was {phase}. Take sys.exit and os._exit out of what it runs.",
+        "它在{phase}时自己结束了程序（退出码 {code}）。请去掉其中的 sys.exit 和 os._exit。",
+    ),
+    "check.exit.raised": (
+        "It calls sys.exit ({place}):\n  {code}\nTake that out of what it runs, and check again.",
+        "它调用了 sys.exit（{place}）：\n  {code}\n请去掉后再检查。",
+    ),
+    "check.time": (
+        "It did not finish within {seconds} s while it was {phase}.{at}\n"
+        "If it is only slow, make it smaller (--args) or give it longer: --seconds {more}.",
+        "它在{phase}时没有在 {seconds} 秒内完成。{at}\n如果只是慢，请把它改小（--args）或给更多时间：--seconds {more}。",
+    ),
+    "check.crash": (
+        "It crashed the interpreter ({signal}) while it was {phase}.{at}",
+        "它在{phase}时使解释器崩溃（{signal}）。{at}",
+    ),
+    "check.memory": (
+        "It took more than {gigabytes} GB of memory while it was {phase}.{at}\nMake it smaller: --args.",
+        "它在{phase}时占用的内存超过 {gigabytes} GB。{at}\n请用 --args 把它改小。",
+    ),
+    "check.memory.raised": (
+        "It asked for more memory than a check may take ({place}):\n  {code}\n{error}\nMake it smaller: --args.",
+        "它要的内存超过检查的限度（{place}）：\n  {code}\n{error}\n请用 --args 把它改小。",
+    ),
+    "check.at": ("\nIt was at {place}:\n  {code}", "\n当时在 {place}：\n  {code}"),
+    "check.phase.start": ("starting", "启动"),
+    "check.phase.load": ("loading", "加载"),
+    "check.phase.check": ("running", "运行"),
+    "check.start": (
+        "The process that runs your code could not start: {error}",
+        "运行你的代码的进程无法启动：{error}",
+    ),
+    "check.patched.remark": (
+        "The file replaces {names}. It ran with its own torch, and was judged with the original numbers.",
+        "文件替换了 {names}。运行时用的是它自己的 torch，判断时用的是原来的函数。",
+    ),
+    "check.silent": (
+        "Its process ended without an answer while it was {phase}.",
+        "它的进程在{phase}时没有给出结果就结束了。",
+    ),
+    "check.guessed": (
+        "{names}: not known without running the rest of the file, so a small number was taken.",
+        "{names}：不运行文件的其余部分就不知道，因此取了一个小的数。",
+    ),
+    "check.running": ("checking {target}", "正在检查 {target}"),
+    "check.assert.unknown": (
+        "assert_correct could not check it: pass what is missing, as in assert_correct(target, heads=8, args={{...}})",
+        "assert_correct 无法检查：请补上缺少的信息，例如 assert_correct(target, heads=8, args={{...}})",
+    ),
+}

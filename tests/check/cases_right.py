@@ -1,0 +1,241 @@
+"""Attention that is right, however it is written: nothing here may be called a mistake.
+
+`also` holds what would be true as well: a fill such as -1e9 that half precision can't hold (N1), weights kept or given
+back after dropout (X8), code for one sentence without a batch (S7). "Could not run" is a fair answer to ODD alone:
+constructors that want other modules, whole models, images, additive attention.
+"""
+
+from .case import Case
+
+HALF = ("N1",)  # the fill overflows in half precision
+DROPPED = ("X8",)  # weights are handed out after dropout, which shows in training alone
+FLAT = ("S7",)  # one sentence at a time
+
+
+def of(file: str, *names: str, also: tuple[str, ...] = (), **options: object) -> list[Case]:
+    """One case per name in a file."""
+    file = file if file.endswith(".ipynb") else f"{file}.py"
+    return [Case(file, name, also=also, options=dict(options)) for name in names]
+
+
+FUNCTIONS = [
+    *of("fn_sdpa_pair", "scaled_dot_product", also=HALF),
+    *of("annotated", "attention", also=HALF + DROPPED),
+    *of("einsum_fn", "attn4d", also=HALF),
+    *of("einsum_fn", "attn3d", "causal_attention", "attention_blhd", "attention_with_scale"),
+    *of("own_softmax", "log_softmax_attention", also=HALF),
+    *of("own_softmax", "scaled_dot_product_attention"),
+    *of("flash_tiles", "flash_attention"),
+    *of("sdpa_wrappers", "attention"),
+    *of("modulelist_heads", "scaled_dot_product_attention"),
+    *of("rope_half_functions", "rotary_attention"),
+    *of("simple_2d_torch", "attention_2d", also=FLAT),
+    *of("numpy_2d", "self_attention", "attention", also=FLAT),
+    *of("numpy_batched", "scaled_dot_product_attention"),
+    *of("pico_numpy", "attention", also=FLAT),
+]
+
+ATTENTION = [
+    *of("fn_sdpa_pair", "MultiheadAttention", also=HALF),
+    *of("numpy_class", "MultiHeadAttention"),
+    *of("numpy_autograd", "SelfAttention"),
+    *of("annotated", "MultiHeadedAttention", also=HALF + DROPPED),
+    *of("lecture_gpt", "Head", "MultiHeadAttention"),
+    *of("nano_gpt", "CausalSelfAttention"),
+    *of("min_gpt_past", "CausalSelfAttention"),
+    *of("book_chapter", "SelfAttention_v1", also=FLAT),
+    *of("book_chapter", "CausalAttention", "MultiHeadAttention"),
+    *of("values_keys_query", "SelfAttention", also=HALF),
+    *of("blog_former", "SelfAttention", "SelfAttentionWide"),
+    *of("vit_timm_like", "Attention", also=DROPPED),
+    *of("fused_heads_first", "ParallelSelfAttention"),
+    *of("fused_dims_first", "MHSA"),
+    *of("fused_kv_other_order", "CrossAttention"),
+    *of("llama_meta", "Attention"),
+    *of("llama_hf_like", "LlamaAttention"),
+    *of("rope_interleaved", "RoPEAttention"),
+    *of("mqa", "MultiQueryAttention"),
+    *of("gqa_grouped", "GroupedQueryAttention"),
+    *of("dict_cfg_gqa", "GroupedQueryAttention"),
+    *of("cache_past_kv", "CachedMultiHeadAttention"),
+    *of("cache_class", "Attention"),
+    *of("cache_static", "StaticCacheAttention"),
+    *of("gpt2_conv1d", "GPT2Attention"),
+    *of("fairseq_like", "MultiheadAttention", also=DROPPED),
+    *of("seq_first_simple", "SeqFirstAttention"),
+    *of("padding_bn", "MultiHeadSelfAttention"),
+    # -1e6 is enough for any logit of a real model, but not for every logit there is.
+    *of("lengths_d2l", "DotProductAttention", "MultiHeadAttention", also=("M19",)),
+    *of("additive_mask", "MHA"),
+    *of("block_convention", "MultiHeadAttention"),
+    *of("both_masks", "DecoderSelfAttention"),
+    *of("mask_before_scale", "MaskedMultiHeadAttention"),
+    *of("bert_self_attention", "BertSelfAttention", "BertAttention", also=DROPPED),
+    *of("globals_no_args", "MultiHeadAttention", also=HALF),
+    *of("heads_first_ctor", "ScaledDotProductAttention", "MultiHeadAttention", also=HALF + DROPPED),
+    *of("split_concat", "ScaleDotProductAttention", "MultiHeadAttention", also=HALF),
+    *of("translation_model", "MultiHeadAttentionBlock", also=HALF + DROPPED),
+    *of("course_transformer", "MultiHeadAttention", also=HALF),
+    *of("zh_comments", "MultiHeadAttention"),
+    *of("diffusion_cross", "SelfAttention", "CrossAttention"),
+    *of("perceiver_like", "Attention"),
+    *of("residual_inside", "SelfAttentionLayer", "PostNormCross"),
+    *of("lying_names", "Attention", also=HALF),
+    *of("lying_names", "Memory"),
+    *of("modulelist_heads", "AttentionHead", "MultiHeadAttention"),
+    *of("wide_heads", "SingleHead", "MultiHeadAttention"),
+    *of("per_head_loop", "MHSA"),
+    *of("interp_params", "Attention"),
+    *of("simple_2d_torch", "SelfAttention", also=FLAT),
+    *of("whisper_like", "MultiHeadAttention"),
+    # Scales of other kinds, all on purpose. T5's is no scale at all: right, or a remark.
+    *of("t5_style", "T5SelfAttention"),
+    *of("scale_in_weights", "PreScaledAttention", also=("S2",)),
+    *of("learned_temperature", "TemperatureAttention", "CosineAttention"),
+    *of("mup_attention", "MuPSelfAttention"),
+    *of("alibi", "ALiBiMultiHeadAttention"),
+    *of("relative_shaw", "RelativeAttention"),
+    *of("own_softmax", "CausalMultiHeadSelfAttention"),
+    *of("chunked", "ChunkedAttention"),
+    *of("sliding_window", "SlidingWindowAttention", "LocalAttention"),
+    *of("qk_norm", "QKNormAttention"),
+    *of("softcap", "GemmaAttention"),
+    *of("relu_qkv", "ScaledDotProductAttention", "MultiHeadAttention", also=HALF),
+    *of("sdpa_wrappers", "MHACausal", "PaddedCausalAttention"),
+    *of("torch_wrappers", "SelfAttention"),
+    # A window has one size, and its table of distances fits that size alone.
+    *of("swin_window", "WindowAttention", also=("M20",), args={"dim": 24, "window_size": (2, 3), "num_heads": 4}),
+    *of("returns_dict", "DictAttention", "DataclassAttention"),
+    *of("return_flags", "MultiHeadAttention"),
+    *of("scripted_typed", "ScriptAttention"),
+    *of("tiny_gpt_simple", "SelfAttn"),
+    *of("mla_deepseek", "MLA"),
+    *of("vit_einops", "Attention"),
+    *of("notebook_attention.ipynb", "SelfAttention"),
+]
+
+BLOCKS = [
+    *of("fn_sdpa_pair", "EncoderBlock", also=HALF),
+    *of("lecture_gpt", "Block"),
+    *of("nano_gpt", "Block"),
+    *of("min_gpt_past", "Block"),
+    *of("book_chapter", "TransformerBlock"),
+    *of("values_keys_query", "TransformerBlock", "DecoderBlock", also=HALF),
+    *of("blog_former", "TransformerBlock"),
+    *of("vit_timm_like", "Block"),
+    *of("llama_meta", "TransformerBlock"),
+    *of("dict_cfg_gqa", "TransformerBlock"),
+    *of("fairseq_like", "TransformerEncoderLayer"),
+    *of("lengths_d2l", "TransformerEncoderBlock", also=("M19",)),
+    *of("bert_self_attention", "BertLayer"),
+    *of("globals_no_args", "EncoderLayer", "DecoderLayer", also=HALF),
+    *of("heads_first_ctor", "DecoderLayer", also=HALF + DROPPED),
+    *of("split_concat", "EncoderLayer", "DecoderLayer", also=HALF),
+    *of("course_transformer", "EncoderLayer", "DecoderLayer", also=HALF),
+    *of("zh_comments", "EncoderLayer"),
+    *of("modulelist_heads", "TransformerEncoderLayer"),
+    *of("per_head_loop", "ViTBlock"),
+    *of("interp_params", "TransformerBlock"),
+    *of("whisper_like", "ResidualAttentionBlock"),
+    *of("torch_wrappers", "Block", "EncoderLayerWrapper"),
+    *of("tiny_gpt_simple", "Layer"),
+    *of("parallel_block", "ParallelBlock"),
+]
+
+POSITIONS = [
+    *of("annotated", "PositionalEncoding"),
+    *of("globals_no_args", "PositionalEncoding"),
+    *of("heads_first_ctor", "PositionalEncoding"),
+    *of("lengths_d2l", "PositionalEncoding"),
+    *of("split_concat", "PositionalEncoding"),
+    *of("translation_model", "PositionalEncoding"),
+    *of("course_transformer", "PositionalEncoding"),
+    *of("zh_comments", "PositionalEncoding"),
+    *of("torch_wrappers", "PositionalEncoding"),
+    *of("positions", "sinusoidal_table", "SinusoidalPositionalEmbedding"),
+    *of("positions", "SeqFirstPositionalEncoding", "LearnedPositionalEncoding"),
+    # The frequencies of tensor2tensor: the last is exactly 1/10000, so the exponent's step is a little longer.
+    *of("positions", "get_timing_signal", also=("R1",)),
+    *of("numpy_batched", "positional_encoding"),
+    *of("per_head_loop", "get_positional_embeddings"),
+    *of("notebook_attention.ipynb", "positional_encoding"),
+    *of("rope_interleaved", "RotaryEmbedding"),
+    *of("rope_half_functions", "apply_rope", "rope"),
+    *of("dict_cfg_gqa", "apply_rope"),
+    *of("llama_meta", "apply_rotary_emb"),
+]
+
+# From modules_right.py: no file, the name is the function that makes the object.
+MODULES = [
+    Case("", name)
+    for name in (
+        "torch_mha",
+        "torch_mha_sequence_first",
+        "torch_mha_other_widths",
+        "torch_mha_class",
+        "torch_sdpa",
+        "torch_encoder_layer",
+        "torch_encoder_layer_sequence_first",
+        "torch_encoder_layer_pre_norm",
+        "torch_decoder_layer",
+        "bert_self_attention",
+        "bert_attention",
+        "bert_layer",
+        "gpt2_attention",
+        "gpt2_attention_fused",
+        "gpt2_block",
+        "llama_attention",
+        "llama_layer",
+        "llama_attention_with_tables",
+        "t5_attention",
+        "t5_attention_with_distances",
+        "x_transformers_attention",
+        "x_transformers_causal",
+        "x_transformers_fused",
+        "qkv_self_attention",
+        "qkv_self_attention_class",
+        "qkv_mha",
+        "qkv_mha_class",
+        "qkv_rotary_few_keys",
+        "qkv_alibi",
+        "qkv_relative",
+        "qkv_window",
+        "qkv_normed",
+        "qkv_cross",
+        "qkv_latent",
+        "qkv_attend",
+        "qkv_block",
+        "qkv_block_post_norm",
+        "qkv_block_with_memory",
+        "qkv_sinusoidal",
+        "qkv_sinusoidal_halves",
+        "qkv_learned",
+        "qkv_rotary",
+        "qkv_rotary_interleaved",
+    )
+]
+# Query heads share keys in turn (0, 1, 0, 1): a model trained so is right, weights from elsewhere wouldn't fit.
+MODULES.append(Case("", "x_transformers_few_keys", also=("H8",)))
+
+RIGHT = FUNCTIONS + ATTENTION + BLOCKS + POSITIONS + MODULES
+
+# As right as the others, but an adapter may give up on them: that is "unknown", never "wrong".
+ODD = [
+    *of("positions", "ViTPositions"),
+    *of("annotated", "EncoderLayer", "DecoderLayer", also=HALF + DROPPED),
+    *of("translation_model", "EncoderBlock", "DecoderBlock", also=HALF + DROPPED),
+    *of("values_keys_query", "Encoder", also=HALF),
+    *of("course_transformer", "Transformer", also=HALF),
+    *of("lecture_gpt", "GPTLanguageModel"),
+    *of("nano_gpt", "GPT"),
+    *of("book_chapter", "GPTModel"),
+    *of("tiny_gpt_simple", "TinyGPT"),
+    *of("llama_meta", "Transformer"),
+    *of("vit_einops", "Transformer"),
+    *of("torch_wrappers", "TransformerClassifier"),
+    *of("bert_self_attention", "BertEmbeddings"),
+    *of("diffusion_cross", "SpatialSelfAttention"),
+    *of("bahdanau", "BahdanauAttention", "LuongAttention"),
+    *of("pico_numpy", "mha", "transformer_block", also=FLAT),
+    *of("simple_2d_torch", "attention_single", also=FLAT),
+]

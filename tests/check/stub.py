@@ -1,0 +1,27 @@
+"""A doctor that only builds and calls what it is given, to test what surrounds the real one."""
+
+import inspect
+
+import torch
+
+from qkv.check.report import Finding, Report
+from qkv.words import Both
+
+
+def check(
+    target, *, source=None, name="", heads=None, causal=None, mask_true_means=None, args=None, call=None, seconds=20
+):
+    """Right where the weights of each row add up to 1 on equal values; wrong elsewhere."""
+    built = target(**(args or {})) if inspect.isclass(target) else target
+    x = torch.randn(2, 5, 16)
+    parameters = inspect.signature(built.forward if isinstance(built, torch.nn.Module) else built).parameters
+    given = [x for parameter in parameters.values() if parameter.default is inspect.Parameter.empty]
+    output = built(*given)
+    sane = torch.isfinite(output).all() and torch.softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
+    adapted = {"called": f"{name}({len(given)})", "heads": heads, "args": args or {}, "seconds": seconds}
+    if sane:
+        return Report(name, "right", adapted=adapted)
+    line = source.segment(name)[0] if source is not None else 1
+    return Report(
+        name, "wrong", [Finding("X5", Both("the output is not finite", "输出不是有限的数"), line)], adapted=adapted
+    )

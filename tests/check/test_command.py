@@ -1,0 +1,287 @@
+"""qkv check, as people type it; and assert_correct, as pytest shows it."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from qkv.check import assert_correct
+from qkv.check.plugin import undisturbed
+from qkv.check.report import Finding, Report
+from qkv.cli import main
+from qkv.commands.check import _pairs, _wanted
+from qkv.words import Both, Problem
+
+RIGHT = """
+import torch
+
+def attend(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, float("-inf"))
+    return torch.softmax(scores, -1) @ v
+"""
+WRONG = RIGHT.replace("/ q.shape[-1] ** 0.5", "* q.shape[-1] ** 0.5").replace("attend", "blow_up_attention")
+
+
+@pytest.fixture
+def typed(capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QKV_LANG", "en")
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "both.py").write_text(RIGHT + WRONG)
+
+    def ask(*arguments):
+        capfd.readouterr()
+        try:
+            code = main(["check", *arguments])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capfd.readouterr()
+
+    return ask
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Verdicts by name instead of a doctor; what it was asked is kept."""
+    asked = []
+
+    def examine(path, names, options, *, seconds, progress):
+        asked.append((str(path), names, options, seconds))
+        found = []
+        for name in names or ["attend"]:
+            verdict = next((one for one in ("wrong", "unknown") if one in name), "right")
+            finding = [Finding("S1", Both("evidence", "证据"), 3)] if verdict == "wrong" else []
+            found.append(Report(f"{path}:{name}", verdict, finding))
+        return found
+
+    monkeypatch.setattr("qkv.check.sandbox.examine", examine)
+    return asked
+
+
+def test_a_right_one_and_a_wrong_one(typed):
+    code, out, err = typed("right.py:attend")
+    assert code == 0 and out.startswith("✓ right.py:attend is right") and err == ""
+    code, out, err = typed("wrong.py")
+    assert code == 1 and out.startswith("✗ wrong.py:blow_up_attention") and err == ""
+    assert "\n  S1  " in out and "wrong.py:5" in out and "How it was run: called as" in out
+    code, out, _ = typed("wrong.py", "--lang", "zh")
+    assert code == 1 and re.search("[\u4e00-\u9fff]", out.split("\n")[0])
+
+
+def test_json_is_one_object_or_several(typed):
+    code, out, _ = typed("wrong.py", "--json")
+    plain = json.loads(out)
+    assert code == 1 and plain["verdict"] == "wrong" and plain["target"] == "wrong.py:blow_up_attention"
+    assert plain["findings"][0]["id"] == "S1" and plain["findings"][0]["line"] == 5
+    code, out, _ = typed("both.py", "--json")
+    several = json.loads(out)
+    assert (
+        code == 1
+        and several["verdict"] == "wrong"
+        and [one["verdict"] for one in several["reports"]] == ["right", "wrong"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "code"),
+    [
+        (["a.py:x"], 0),
+        (["a.py:x", "b.py:wrong"], 1),
+        (["a.py:wrong,unknown"], 1),
+        (["a.py:unknown"], 2),
+        (["a.py:x,unknown"], 2),
+        (["a.py"], 0),
+    ],
+)
+def test_exit_codes(typed, answers, targets, code):
+    assert typed(*targets)[0] == code
+    plain = json.loads(typed(*targets, "--json")[1])
+    assert ["right", "wrong", "unknown"].index(plain["verdict"]) == code
+
+
+def test_options_reach_the_doctor(typed, answers):
+    args = ["--heads", "4", "--causal", "--mask-true-means", "block", "--seconds", "5"]
+    typed("a.py:x", "a.py:y", *args, "--args", "dim=64, p=0.5, sizes=[1, 2], norm=rms", "--call", "q=first,mask=m")
+    assert answers == [
+        (
+            "a.py",
+            ["x", "y"],
+            {
+                "heads": 4,
+                "causal": True,
+                "mask_true_means": "block",
+                "args": {"dim": 64, "p": 0.5, "sizes": [1, 2], "norm": "rms"},
+                "call": {"q": "first", "mask": "m"},
+            },
+            5.0,
+        )
+    ]
+    typed("a.py", "--not-causal")
+    assert answers[-1] == ("a.py", None, {"causal": False}, 60.0)
+
+
+def test_markdown(typed, answers):
+    _, out, _ = typed("a.py:wrong", "--markdown")
+    assert out.startswith("## ❌ a.py:wrong has a mistake\n\n### S1")
+
+
+def test_targets():
+    wanted = {
+        str(file): names
+        for file, names in _wanted(["a.py:X", "b.ipynb", "a.py:Y,Z", "b.ipynb:Q", "C:\\x\\m.py:A.b"]).items()
+    }
+    assert wanted == {"a.py": ["X", "Y", "Z"], "b.ipynb": [], "C:\\x\\m.py": ["A.b"]}
+
+
+@pytest.mark.parametrize(
+    "text", ["64", "dim", "dim=", "dim=f(3)", "**x", "dim=1 for", "a=1)(b=2", "x=__import__('os').system('true')", ""]
+)
+def test_pairs_are_never_evaluated(text):
+    with pytest.raises(Problem, match="name=value"):
+        _pairs("args", text, "dim=64")
+
+
+def test_the_list(typed):
+    code, out, _ = typed("both.py", "--list")
+    assert code == 0 and out == "both.py:attend  (line 4)\nboth.py:blow_up_attention  (line 12)\n"
+    assert json.loads(typed("both.py", "--list", "--json")[1])[0] == {
+        "target": "both.py:attend",
+        "line": 4,
+        "cell": None,
+    }
+
+
+MISTAKES = {
+    ("none.py",): "there is no file none.py",
+    ("right.py:atend",): "did you mean attend",
+    ("right.py", "--args", "64"): "name=value",
+    ("right.py", "--seconds", "0"): "--seconds is 0",
+    ("right.py", "--heads", "0"): "--heads is 0",
+    ("empty.py",): "nothing that looks like attention",
+    ("broken.py",): "broken.py:1 is not Python",
+    (".",): "is a folder",
+    ("right.py", "--mask-true-means", "yes"): "yes",
+    ("right.py", "--causal", "--not-causal"): "not allowed",
+    (): "required",
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
+def test_a_mistake_is_told_in_both_languages(typed, tmp_path, arguments):
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    code, out, err = typed(*arguments)
+    assert code == 2 and MISTAKES[arguments] in err and out == "" and "Traceback" not in err, err
+    code, _, err = typed(*arguments, "--lang", "zh")
+    assert code == 2 and re.search("[\u4e00-\u9fff]", err) and "此说明只有英文" not in err, err
+
+
+def test_the_users_code_and_torch_stay_out_of_this_process(typed):
+    code = "import sys; from qkv.cli import main; c = main(['check', 'right.py']); assert 'torch' not in sys.modules; sys.exit(c)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Scaled(nn.Module):
+    """Right, and careless with everything around it."""
+
+    def __init__(self, width=24, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def power(self):
+        return 0.5
+
+    def forward(self, x):
+        self.calls += 1
+        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        weights = torch.softmax(q @ k.mT / q.shape[-1] ** self.power(), -1)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Unscaled(Scaled):
+    def power(self):
+        return 0.0
+
+
+def test_assert_correct_leaves_everything_as_it_was():
+    module = Scaled().train()
+    module.q.eval()
+    module.k.weight.requires_grad_(False)
+    module.o.weight.grad = torch.ones(24, 24)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    identities = {name: id(value) for name, value in module.named_parameters()}
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        assert_correct(module, heads=4)
+        assert not torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), state) and torch.get_default_dtype() == torch.float32
+    assert module.training and not module.q.training
+    assert not module.k.weight.requires_grad and torch.equal(module.o.weight.grad, torch.ones(24, 24))
+    for name, value in module.state_dict().items():
+        assert value.dtype == torch.float32 and torch.equal(value, before[name]), name
+    assert identities == {name: id(value) for name, value in module.named_parameters()}
+
+
+def test_undisturbed_puts_back_what_a_check_may_change():
+    module = Scaled()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    with undisturbed(module):
+        torch.manual_seed(5)
+        np.random.seed(5)
+        random.seed(5)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+        module.double().eval()
+        for value in module.state_dict().values():
+            value.fill_(7)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]
+    assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled() and module.training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_assert_correct_raises_the_diagnosis():
+    with pytest.raises(AssertionError) as raised:
+        assert_correct(Unscaled(), heads=4)
+    text = str(raised.value)
+    assert text.startswith("✗ ") and "S2" in text and "How it was run" in text
+    with pytest.raises(AssertionError, match="could not check"):
+        assert_correct(3)
+
+
+def test_pytest_shows_the_report_and_not_our_frames(tmp_path):
+    (tmp_path / "test_mine.py").write_text(
+        textwrap.dedent(
+            """
+            import torch
+            from qkv.check import assert_correct
+            def attend(q, k, v):
+                return torch.softmax(q @ k.mT, -1) @ v
+            def test_my_attention():
+                assert_correct(attend)
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "S2" in done.stdout and "How it was run" in done.stdout and ">       assert_correct(attend)" in done.stdout
+    assert "raise AssertionError" not in done.stdout and "undisturbed" not in done.stdout, done.stdout

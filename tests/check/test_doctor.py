@@ -1,0 +1,136 @@
+"""The laws of the doctor: every mistake is named rightly, nothing right is called wrong, nothing can stop it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from qkv.check import assert_correct, check, doctor, sandbox, source
+from tests.check import modules_right
+from tests.check.case import Case
+from tests.check.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
+from tests.check.cases_right import ODD, RIGHT
+
+HERE = Path(__file__).parent
+
+
+def examined(folder: str, case: Case):
+    if not case.file:
+        target, options = getattr(modules_right, case.name)()
+        return doctor.check(target, **{**options, **case.options})
+    file = source.read(HERE / folder / case.file)
+    return doctor.check(file.load(case.name), source=file, name=case.name, **case.options)
+
+
+def ids(report) -> list[str]:
+    return [finding.id for finding in report.findings]
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_a_mistake_is_named(case):
+    report = examined("faulty", case)
+    assert ids(report)[:1] == [case.expects[0]], report
+    assert set(ids(report)) <= {*case.expects, *case.also}, report
+    found = report.findings[0]
+    assert found.code in LINES[case.file], report  # the line it sits on
+    assert found.evidence.english and found.evidence.chinese and found.fix.english and found.consequence.chinese
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=str)
+def test_two_mistakes_are_both_named(case):
+    report = examined("faulty", case)
+    assert set(ids(report)[:2]) == set(case.expects), report
+    assert set(ids(report)) <= {*case.expects, *case.also}, report
+
+
+@pytest.mark.parametrize("case", REMARKS, ids=str)
+def test_what_is_no_mistake_is_a_remark(case):
+    report = examined("faulty", case)
+    assert report.ok and case.expects[0] in [remark.id for remark in report.remarks], report
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=str)
+def test_no_false_alarm(case):
+    report = examined("right", case)
+    assert report.verdict == "right", report
+
+
+@pytest.mark.parametrize("case", ODD, ids=str)
+def test_odd_ones_are_never_called_wrong(case):
+    report = examined("right", case)
+    assert report.verdict != "wrong", report
+
+
+def test_the_corpus_of_right_ones_is_large_and_its_files_are_all_used():
+    assert len(RIGHT) >= 40
+    assert {case.file for case in RIGHT + ODD if case.file} == {
+        p.name for p in (HERE / "right").iterdir() if p.is_file()
+    }
+
+
+@pytest.mark.parametrize("file, name, verdict", HOSTILE, ids=[file for file, *_ in HOSTILE])
+def test_nothing_stops_or_fools_it(file, name, verdict):
+    seconds = 6 if verdict == "unknown" else 40
+    [report] = sandbox.examine(HERE / "hostile" / file, name, {}, seconds=seconds, gigabytes=2)
+    assert report.verdict == verdict, report
+    if verdict == "unknown":
+        assert report.problem is not None and report.problem.chinese != report.problem.english
+
+
+class Mine(nn.Module):
+    def __init__(self, width, heads, scale=None):
+        super().__init__()
+        self.heads, self.scale = heads, scale or (width // heads) ** -0.5
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        return self.out(((q @ k.mT * self.scale).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_from_python_an_object_is_checked_and_left_as_it_was():
+    mine = Mine(64, 8).train()
+    before = {name: p.clone() for name, p in mine.named_parameters()}
+    torch.manual_seed(3)
+    expected = torch.randn(2)
+    torch.manual_seed(3)
+    report = check(mine, heads=8)
+    assert report.ok, report
+    assert torch.equal(torch.randn(2), expected)
+    assert mine.training and all(
+        torch.equal(p, before[n]) and p.dtype == torch.float32 for n, p in mine.named_parameters()
+    )
+
+
+def test_evidence_carries_the_numbers():
+    [finding] = check(Mine(64, 8, scale=64**-0.5)).findings
+    assert finding.id == "S3"
+    assert "√64 = 8" in finding.evidence.english and "√8 = 2.828" in finding.evidence.english
+    assert "√64 = 8" in finding.evidence.chinese
+
+
+def test_assert_correct_raises_the_diagnosis():
+    assert_correct(Mine(64, 8))
+    with pytest.raises(AssertionError, match="scores not scaled"):
+        assert_correct(Mine(64, 8, scale=1.0))
+
+
+def test_what_is_no_attention_is_said_to_be_none():
+    report = check(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
+    assert report.verdict == "unknown" and "no token" in report.problem.english
+
+
+def test_the_command_line_in_json(tmp_path):
+    file = HERE / "faulty" / "s3_classic.py"
+    run = subprocess.run(
+        [sys.executable, "-m", "qkv", "check", f"{file}:MultiHeadAttention", "--json"], capture_output=True, text=True
+    )
+    found = json.loads(run.stdout)
+    assert run.returncode == 1 and found["verdict"] == "wrong"
+    assert found["findings"][0]["id"] == "S3"
+    assert {"id", "name", "evidence", "line", "fix"} <= found["findings"][0].keys()
+    assert {"verdict", "findings", "remarks", "adapted"} <= found.keys()

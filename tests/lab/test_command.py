@@ -1,0 +1,154 @@
+"""`qkv lab` as a person meets it: tables, figures and paragraphs in both languages, and what it says to nonsense."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from qkv.cli import main
+from qkv.lab import EXPERIMENTS, report
+
+HAN = re.compile("[\u4e00-\u9fff]")
+QUICK = {
+    "scaling": "--numbers 500 --widths 4,64 --keys 16 --queries 32",
+    "complexity": "--lengths 64,128,256 --window 8 --width 8 --context 8 --compile 0 --to 1000",
+    "memory": "--model gpt2 --length 1024",
+    "distance": "--gaps 2,4 --symbols 3 --steps 3 --width 8 --batch 4",
+    "heads": "--heads 1,2 --length 4 --symbols 8 --steps 3 --width 8 --batch 4",
+    "seq2seq": "--steps 2 --width 8 --batch 4 --tests 3",
+    "masks": "--text we|go --source a|b|c",
+}
+
+
+@pytest.fixture
+def call(capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("QKV_LANG", "en")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
+
+    def ask(*arguments):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capfd.readouterr()
+
+    return ask
+
+
+def quick(name):
+    return [word.replace("|", " ") for word in QUICK[name].split()]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_prints_a_table_a_paragraph_and_a_figure(call, tmp_path, name, lang):
+    code, out, err = call("lab", name, *quick(name), "--lang", lang)
+    assert code == 0, err
+    assert "───" in out and ("wrote" if lang == "en" else "已写入") in out
+    paragraph = out.strip().split("\n\n")[-2]
+    assert len(paragraph) > 100 and bool(HAN.search(paragraph)) == (lang == "zh")
+    assert not re.search(r"\{\w+\}|nan|None|_first|Traceback", out)
+    picture = tmp_path / "out" / f"lab-{name}.png"
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_json_has_the_numbers_and_nothing_else_is_printed(call, tmp_path, name):
+    code, out, err = call("lab", name, *quick(name), "--json", "-o", tmp_path / "x.svg")
+    assert code == 0, err
+    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert found["experiment"] == name and found["shows"] and found["figure"].endswith("x.svg")
+    assert "<svg" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+def test_the_list_has_a_line_for_each(call):
+    for lang, at in (("en", 0), ("zh", 1)):
+        code, out, _ = call("lab", "--lang", lang)
+        assert code == 0
+        for name, experiment in EXPERIMENTS.items():
+            assert name in out and experiment.line[at] in out and experiment.example in out
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_help_names_every_size_in_both_languages(call, name):
+    for lang, at in (("en", 0), ("zh", 1)):
+        code, out, _ = call("lab", name, "--help", "--lang", lang)
+        assert code == 0
+        for size in EXPERIMENTS[name].sizes:
+            assert size.option in out
+            assert size.means[at].replace(" ", "")[:20] in re.sub(r"\s", "", out)
+        assert lang == "en" or "选项：" in out
+
+
+def test_looking_at_the_help_needs_no_torch():
+    script = "import sys; sys.argv = ['qkv', 'lab']; from qkv.cli import main; main(); print('', *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert not {"torch", "matplotlib"} & set(out.splitlines()[-1].split())
+
+
+MISTAKES = {
+    "scalin": ("invalid choice: 'scalin'", "不能是 'scalin'"),
+    "scaling --widths 4,x": ("separated by commas", "用逗号隔开的整数"),
+    "scaling --widths 0": ("--widths is 0", "--widths 是 0"),
+    "scaling --widths ,": ("separated by commas", "用逗号隔开的整数"),
+    "scaling --std nan": ("--std is nan", "--std 是 nan"),
+    "scaling --std -1": ("--std is -1", "--std 是 -1"),
+    "scaling --numbers many": ("--numbers is many", "--numbers 是 many"),
+    "scaling --seed -1": ("--seed is -1", "--seed 是 -1"),
+    "scaling -o picture.gif": (".png or .svg or .pdf", ".png 或 .svg 或 .pdf"),
+    "complexity --lengths 64,128": ("2 lengths are too few", "2 个长度太少"),
+    "complexity --lengths 64,128,256 --heads 64 --width 0": ("--width is 0", "--width 是 0"),
+    "complexity --lengths 20000,30000,40000": ("plain attention can be measured up to", "最多只能测到"),
+    "memory --model lama-3-8b": ("did you mean 'llama-3-8b'", "是不是想写 llama-3-8b"),
+    "memory --model bert": ("is an encoder", "是编码器"),
+    "memory --kv-heads 5": ("5", "5"),
+    "memory --bytes 3": ("--bytes is 3", "--bytes 是 3"),
+    "memory --length 1.5": ("--length is 1.5", "--length 是 1.5"),
+    "distance --gaps 0,4": ("--gaps is 0,4", "--gaps 是 0,4"),
+    "distance --width 10": ("10", "10"),
+    "heads --heads 3": ("3 heads of an even width", "3 个偶数宽的头"),
+    "heads --steps 0": ("--steps is 0", "--steps 是 0"),
+    "seq2seq --text ''": ("--text is empty", "--text 是空的"),
+    "seq2seq --width 20": ("20", "20"),
+    "masks --text hello": ("give both --text", "要么都给"),
+    "masks --widht 3": ("--widht", "--widht"),
+}
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("typed", MISTAKES)
+def test_nonsense_is_told_in_a_sentence(call, tmp_path, typed, lang):
+    words = [word.strip("'") for word in re.findall(r"'.*?'|\S+", typed)]
+    code, out, err = call("lab", *words, "--lang", lang)
+    assert code == 2 and not out, out + err
+    assert MISTAKES[typed][lang == "zh"] in err, err
+    assert "Traceback" not in err and "此说明只有英文" not in err
+    assert lang == "en" or HAN.search(err), err
+
+
+def test_a_figure_that_cannot_be_written_is_told_before_the_work(call, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = call("lab", "distance", "-o", tmp_path / "file" / "x.png")
+    assert code == 2 and "file" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_ends_it_in_a_word(tmp_path):
+    script = "import torch; print('ready', flush=True); from qkv.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", script, "lab", "distance", "--gaps", "512", "--steps", "100000"]
+    environment = os.environ | {"QKV_LANG": "en", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.strip() == "stopped" and not out

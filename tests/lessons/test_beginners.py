@@ -1,0 +1,83 @@
+"""Answers as people write them, not as the known wrong answers are written: what is wrong with each is named all the same."""
+
+import pytest
+
+from qkv.lessons.grade import grade
+from qkv.lessons.lesson import write
+
+ROTATED = """half = x.shape[-1] // 2
+freq = 1.0 / 10000 ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+angles = torch.outer(places, freq)
+a, b = {pairs}
+return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)"""
+CACHED = """past = 0 if cache is None else cache[0].shape[2]
+p = torch.arange({places})
+q, k = rotate(q, p), rotate(k, p)
+if cache is not None:
+    k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+y = torch.nn.functional.scaled_dot_product_attention(q, k, v, {mask})
+return self.out(y.transpose(1, 2).flatten(2)), (k, v)"""
+LOWER = "attn_mask=torch.ones(x.shape[1], k.shape[2]).tril(k.shape[2] - x.shape[1]).bool()"
+
+# exercise, what is put into its holes in turn, the wrong answer it is ("" where it is right so far)
+ANSWERS = [
+    ("scores", ["return np.dot(q, k)"], "untransposed dot"),
+    ("scores", ["return np.array([[sum(a * b) for a in q] for b in k])"], "other way"),
+    ("scores", ["return np.inner(q, k)", "return q @ k.T / np.linalg.norm(q) / np.linalg.norm(k)"], "whole norms"),
+    ("scaling", ["d = len(q)\nreturn q @ k.T / np.sqrt(d)"], "by queries"),
+    ("scaling", ["return q @ k.T / (1 / np.sqrt(q.shape[1]))"], "times root"),
+    ("softmax", ["return np.exp(x) / np.sum(np.exp(x))"], "over all"),
+    ("softmax", ["return np.exp(x) / np.exp(x).sum(axis=1)"], "no keepdims"),
+    ("softmax", ["e = np.exp(x - np.max(x))\nreturn e / e.sum(axis=-1, keepdims=True)"], "one maximum"),
+    ("softmax", ["return np.apply_along_axis(lambda r: np.exp(r) / sum(np.exp(r)), -1, x)"], "unstable"),
+    ("weighted_sum", ["return sum(weights * v)"], "elementwise"),
+    ("weighted_sum", ["return np.einsum('nm,me->ne', weights, v)", "return softmax(q @ k.T) @ v"], "unscaled"),
+    ("projections", ["return attention(w_q @ x, w_k @ x, w_v @ x)"], "in front"),
+    ("projections", ["k = x @ w_k\nreturn attention(x @ w_q, k, x @ w_k)"], "values by w_k"),
+    ("causal_mask", ["return np.tril(np.ones((n, m)))"], "corner"),
+    ("causal_mask", ["return np.array([[j < i + m - n for j in range(m)] for i in range(n)])"], "strict"),
+    ("padding_mask", ["return np.array([[i < l for i in range(m)] for l in lengths])"], "flat"),
+    ("both_masks", ["return np.maximum(causal, padding)"], "either"),
+    ("cross_attention", ["return attention(x @ w_q, memory @ w_k, memory @ w_v, True)"], "no mask"),
+    ("split_heads", ["return x.view(x.shape[0], n_head, x.shape[1], -1)"], "view only"),
+    ("split_heads", ["return torch.stack(x.chunk(n_head, -1), 1)"], ""),
+    ("merge_heads", ["b, h, n, d = heads.shape\nreturn heads.transpose(1, 2).view(b, n, h * d)"], "view"),
+    ("merge_heads", ["return torch.cat(list(heads.unbind(1)), -1)"], ""),
+    ("rotary", [ROTATED.format(pairs="x[..., :half], x[..., half:]")], ""),
+    ("rotary", [ROTATED.format(pairs="x[..., ::2], x[..., 1::2]")], "neighbours to halves"),
+    ("grouped_heads", ["return torch.cat([x] * (n_head // x.shape[1]), 1)"], "tiled"),
+    ("grouped_heads", ["return x[:, torch.arange(n_head) // (n_head // x.shape[1])]"], ""),
+    ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask=LOWER)], ""),
+    ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask="is_causal=True")], "corner"),
+    ("kv_cache", [CACHED.format(places="x.shape[1]", mask=LOWER)], "from 0"),
+    ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask="is_causal=cache is None")], "masked at first"),
+    ("kv_cache", ["return self.out(v.transpose(1, 2).flatten(2))"], "learn.pair"),
+    ("encoder_layer", ["x = x + self.attention(self.norm1(x), mask)\nreturn x"], "only attention"),
+    (
+        "encoder_layer",
+        [
+            "y = self.norm1(x)\nx = x + self.attention(y, mask)\ny = self.norm2(x)\nreturn y + self.down(self.up(y).relu())"
+        ],
+        "second from normed",
+    ),
+]
+
+
+def fill(name, bodies):
+    """The exercise with these in place of its first holes."""
+    text = write(name, "zh")
+    for body in bodies:
+        hole = text.index("...  # 在这里写你的代码")
+        indent = text[text.rindex("\n", 0, hole) + 1 : hole]
+        end = text.index("raise NotImplementedError\n", hole) + len("raise NotImplementedError\n")
+        text = text[:hole] + body.replace("\n", f"\n{indent}") + "\n" + text[end:]
+    return text
+
+
+@pytest.mark.parametrize(("name", "bodies", "wrong"), ANSWERS, ids=[f"{a[0]}-{a[2] or 'right'}" for a in ANSWERS])
+def test_what_a_beginner_wrote_is_named(name, bodies, wrong):
+    made = grade(name, fill(name, bodies), f"{name}.py")
+    if wrong:
+        assert made.verdict == "wrong" and made.wrong == wrong, made.says
+    else:
+        assert made.verdict == "right" or (made.wrong == "hole" and made.passed), made.says

@@ -1,0 +1,179 @@
+"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/sentences/mistakes.py).
+
+    .venv/bin/python tools/make_check_docs.py
+
+A test compares the pages with what this makes, so a mistake that is added or reworded can't be forgotten here.
+"""
+
+from pathlib import Path
+
+from qkv.sentences.mistakes import GROUPS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+FILES = {"en": DOCS / "check.md", "zh": DOCS / "check.zh-CN.md"}
+
+BEFORE = {
+    "en": """# Check: which mistake is in this attention?
+
+[简体中文](check.zh-CN.md)
+
+    qkv check mymodel.py:MultiHeadAttention            # a class, or a function f(q, k, v, mask)
+    qkv check mymodel.py                               # all that looks like attention in it
+    qkv check notebook.ipynb:SelfAttention             # notebooks too
+    qkv check mymodel.py --list                        # only show what it would look at
+
+    from qkv.check import check, assert_correct
+    print(check(MyAttention(64, 8), heads=8))          # the report; .ok, .findings, .remarks, .json()
+    def test_my_attention():
+        assert_correct(MyAttention(64, 8))             # pytest prints the diagnosis
+
+The report says right or wrong first. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
+model, the line it most likely sits on, and the fix as a small patch. `--json` and `--markdown` print the same for programs and
+pages, `--lang zh` in Chinese. Exit code 0: right, 1: wrong, 2: it could not be run, and the report says what to pass.
+
+| when it can't guess | say |
+|---|---|
+| how many heads there are | `--heads 8` |
+| what the constructor wants | `--args "dim=64, heads=8"` |
+| which argument is which | `--call "q=a, k=b, v=c, mask=m"` |
+| whether it is meant to be causal | `--causal` or `--not-causal` |
+| what True in its mask means | `--mask-true-means keep` or `block` |
+
+## How it knows
+
+In a survey of 106 public attention implementations written from scratch, 30 silently computed wrong numbers: right shape, no
+error, and they train. So nothing here goes by whether code runs, or by how it looks. Two things are done instead, in float64 with
+all sizes different:
+
+- **The right answer with the mistake put in.** Attention is computed from your weights once as it should be, then once with each mistake
+  of this list, and with pairs of them. Where your output equals one of these to rounding, that is the mistake.
+- **Probes that need no weights.** Shuffle the tokens, cut the batch, hide keys and change what was hidden, set all values equal, follow
+  gradients from each output to each input: correct attention has to behave in a certain way each time.
+
+The line and the patch are found by reading the source. They are the likeliest place, not evidence; the numbers are.
+
+## What is not a mistake
+
+Code may differ from the textbook and be right. None of these is reported:
+
+- q and k each divided by the fourth root of d_k, which is the same as dividing the scores by √d_k
+- a scale of 1/d on purpose (as in μP), or one that the caller passes
+- hiding before scaling: with −inf either order gives the same
+- rotary positions by halves or by neighbours, as long as table and rotation agree
+- q, k and v taken out of a fused projection in any order that is kept throughout
+- heads as wide as the model, or any other d_k: it is read from the weights
+- cached keys put in front of the new ones
+- rows of padding *queries* left unmasked: nobody reads them
+- rows that don't add up to 1 in training mode, because dropout took some
+- a LayerNorm with the unbiased deviation, or with ε outside the root
+- an activation on q, k and v; a single head; a residual and a norm inside the class
+- tables in float32 (differences near 5e-9)
+
+## Limits
+
+- A scale that W_q can absorb shows only where the weights or q, k and v can be got at. A module that hides them gets the probes alone.
+- Causality is checked where a name or a mask says that it is wanted, or `--causal` does.
+- Windows, caches and cross-attention are checked where the code has them; C4 needs the whole model.
+- What no mistake of this list explains is reported as W0: it differs from attention, and why is left to you.
+- Your code runs in a process of its own with limits on time and memory. That protects against loops and crashes; it is no jail for
+  code you don't trust.
+
+# The mistakes
+
+""",
+    "zh": """# 检查：这段注意力错在哪里？
+
+[English](check.md)
+
+    qkv check mymodel.py:MultiHeadAttention            # 一个类，或函数 f(q, k, v, mask)
+    qkv check mymodel.py                               # 文件里所有看起来像注意力的代码
+    qkv check notebook.ipynb:SelfAttention             # 笔记本也可以
+    qkv check mymodel.py --list                        # 只列出会检查什么
+
+    from qkv.check import check, assert_correct
+    print(check(MyAttention(64, 8), heads=8))          # 报告；还有 .ok、.findings、.remarks、.json()
+    def test_my_attention():
+        assert_correct(MyAttention(64, 8))             # 由 pytest 打印诊断
+
+报告先说对还是错。每个错误都给出名称、数字证据、对模型的影响、最可能所在的行，以及一小段改法。`--json` 和 `--markdown` 供程序和
+网页使用，`--lang zh` 用中文。退出码 0：正确；1：有错；2：无法运行，报告会说明需要传什么。
+
+| 猜不出来时 | 这样说明 |
+|---|---|
+| 有几个头 | `--heads 8` |
+| 构造函数要什么参数 | `--args "dim=64, heads=8"` |
+| 哪个参数是什么 | `--call "q=a, k=b, v=c, mask=m"` |
+| 是否应当是因果的 | `--causal` 或 `--not-causal` |
+| 掩码里的 True 是什么意思 | `--mask-true-means keep`（保留）或 `block`（遮住） |
+
+## 凭什么下结论
+
+在一次对 106 个公开的“从零实现注意力”的调查中，有 30 个悄悄算错：形状对，不报错，也能训练。所以这里不看代码能不能跑，也不看它
+像不像，而是用 float64、各个尺寸互不相同，做两件事：
+
+- **把错误放进正确答案里。** 用你的权重，先按正确的方式算一遍注意力，再分别带上本表的每一个错误（以及两个错误的组合）各算一遍。你的
+  输出与其中哪一个只差舍入误差，就是哪个错误。
+- **不需要权重的试探。** 打乱词元、拆开一批、遮住一些键再改动它们、让所有 value 相同、追踪每个输出对每个输入的梯度：正确的注意力
+  每次都必须有确定的表现。
+
+行号和改法是读源代码找出来的，只是最可能的位置，不是证据；证据是数字。
+
+## 哪些不算错误
+
+代码可以和教科书不同而仍然正确。以下情形都不会报告：
+
+- q 和 k 各除以 d_k 的四次方根，这等于把分数除以 √d_k
+- 有意用 1/d 缩放（如 μP），或者缩放系数由调用者传入
+- 先遮后缩放：填 −inf 时先后都一样
+- 旋转位置编码按前后两半或按相邻两个配对，只要表和旋转一致
+- 从合在一起的投影中取 q、k、v，顺序不限，前后一致就行
+- 头和模型一样宽，或者任何别的 d_k：以权重的形状为准
+- 把缓存的键放在新键的前面
+- 填充*查询*的行没有遮：反正没人看
+- 训练模式下每行之和不为 1：被 dropout 去掉了一些
+- LayerNorm 用无偏标准差，或者把 ε 放在根号外面
+- q、k、v 经过激活函数；只有一个头；类里自带残差和归一化
+- 表用 float32 保存（相差约 5e-9）
+
+## 局限
+
+- 缩放系数可以被 W_q 吸收，只有拿得到权重或 q、k、v 时才看得出来。藏起权重的模块只能做试探。
+- 只有名称或掩码表明应当是因果的，或者给了 `--causal`，才检查因果性。
+- 窗口、缓存和交叉注意力，代码里有才检查；C4 需要整个模型。
+- 本表的错误都解释不了的，报告为 W0：它确实与注意力不符，原因要你自己找。
+- 你的代码在单独的进程里运行，时间和内存有限制。这能防住死循环和崩溃，但关不住不可信的代码。
+
+# 错误一览
+
+""",
+}
+LABELS = {"en": ("How it shows", "What it does", "Fix"), "zh": ("如何看出", "后果", "改法")}
+
+
+def page(lang: str) -> str:
+    """The whole page in one language."""
+    chinese = 1 if lang == "zh" else 0
+    shows, does, fix = LABELS[lang]
+    colon = "：" if chinese else ":"
+    text = [BEFORE[lang]]
+    for title, group in GROUPS.items():
+        text.append(f"## {title[chinese]}\n\n")
+        for name, words in group.items():
+            said = words[chinese::2]  # name, does, fix, shows
+            text.append(f"### {name} · {said[0]}\n\n")
+            text += [
+                f"- **{shows}**{colon} {said[3]}\n",
+                f"- **{does}**{colon} {said[1]}\n",
+                f"- **{fix}**{colon} {said[2]}\n\n",
+            ]
+    return "".join(text).replace("： ", "：").rstrip() + "\n"
+
+
+def main() -> None:
+    for lang, file in FILES.items():
+        file.write_text(page(lang), encoding="utf-8")
+        print(f"{file.name}: {len(page(lang).splitlines())} lines")
+
+
+if __name__ == "__main__":
+    main()
