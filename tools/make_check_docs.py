@@ -74,7 +74,8 @@ Code may differ from the textbook and be right. None of these is reported:
 - A scale that W_q can absorb shows only where the weights or q, k and v can be got at. A module that hides them gets the probes alone.
 - Causality is checked where a name or a mask says that it is wanted, or `--causal` does.
 - Windows, caches and cross-attention are checked where the code has them; C4 needs the whole model.
-- What no mistake of this list explains is reported as W0: it differs from attention, and why is left to you.
+- Where something else happens to q, k or v (a gate, a learned bias), the numbers can't be compared: the probes alone decide, and
+  the report says so. Other kinds of attention (additive, linear) are taken so too.
 - Your code runs in a process of its own with limits on time and memory. That protects against loops and crashes; it is no jail for
   code you don't trust.
 
@@ -140,7 +141,7 @@ Code may differ from the textbook and be right. None of these is reported:
 - 缩放系数可以被 W_q 吸收，只有拿得到权重或 q、k、v 时才看得出来。藏起权重的模块只能做试探。
 - 只有名称或掩码表明应当是因果的，或者给了 `--causal`，才检查因果性。
 - 窗口、缓存和交叉注意力，代码里有才检查；C4 需要整个模型。
-- 本表的错误都解释不了的，报告为 W0：它确实与注意力不符，原因要你自己找。
+- 如果 q、k 或 v 还经过了别的处理（门控、可学习的偏置），就无法逐个数字比较：只凭探测下结论，报告里会说明。别的注意力（加性、线性）也是如此。
 - 你的代码在单独的进程里运行，时间和内存有限制。这能防住死循环和崩溃，但关不住不可信的代码。
 
 # 错误一览

@@ -1332,7 +1332,7 @@ def helper(s):
 def test_a_traceback_s_line_is_believed():
     assert locate("W1", SimpleNamespace(text="x = 1"), "x", {"line": 1}) == (1, "")
     assert locate("W1", SimpleNamespace(text="x = 1"), "x") is None
-    assert locate("W0", SimpleNamespace(text="x = 1"), "x") is None
+    assert locate("W1", SimpleNamespace(text="x = 1"), "x") is None
 
 
 def test_columns_count_characters_not_bytes():

@@ -61,8 +61,8 @@ def test_the_same_in_chinese():
     parts = [
         "✗ my/model.py:MHA 有一处错误",
         "除以了 √width",
-        "后果： 太平。",
-        "改法： 除以 √d_k。",
+        "后果：太平。",
+        "改法：除以 √d_k。",
         "附注",
         "如何运行：构造 MHA",
     ]

@@ -520,7 +520,9 @@ def other_keys(case: Case) -> None:
         subject(subject.draw(2, n=n, m=m))
     except UserError as error:
         text = str(error)
-        if re.search(r"shape|view|reshape|size|broadcast|mismatch|einsum|dimension", text) and not case.has(
+        if re.search(rf"gave Tensor\({subject.sizes.batch}, {m},", text) and not case.has("H1", "H2", "H3", "H9"):
+            case.add("C5", n=n, m=m)
+        elif re.search(r"shape|view|reshape|size|broadcast|mismatch|einsum|dimension", text) and not case.has(
             "H1", "H2", "H3", "H9", "P1", "P2"
         ):
             case.add("C3", n=n, m=m, error=text, line=error.line)

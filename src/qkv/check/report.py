@@ -23,6 +23,7 @@ VERDICTS = ("right", "wrong", "unknown")
 SIGNS = {"right": "✓", "wrong": "✗", "unknown": "?"}
 INK = {"right": "32", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
 MARGIN = 6
+MASKS = {"True = may attend": "True = 可以看", "True = blocked": "True = 屏蔽", "additive": "相加", "lengths": "长度"}
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,9 @@ class Report:
         parts: list[str] = []
         for key in ("built", "called", "heads", "mask", "tried"):
             value = _plain(self.adapted.get(key), lang)
+            if key == "mask" and value and language(lang) == "zh":
+                for english, chinese in MASKS.items():
+                    value = str(value).replace(english, chinese)
             if value not in (None, "", [], {}):
                 one = ".one" if key == "heads" and value == 1 else ""
                 listed = ", ".join(str(item) for item in value if item) if isinstance(value, list) else value
@@ -182,11 +186,11 @@ class Report:
         for finding in self.findings:
             blocks += [f"### {self._title(finding, lang)}", _in(finding.evidence, lang)]
             if any(finding.consequence):
-                blocks.append(f"**{say('check.does', lang)}** {_in(finding.consequence, lang)}")
+                blocks.append(f"**{say('check.does', lang).strip()}** {_in(finding.consequence, lang)}")
             if place := self._place(finding, lang):
                 blocks.append(f"`{place}`" + (f"\n\n{_fenced(finding.code.strip(), 'python')}" if finding.code else ""))
             if any(finding.fix):
-                blocks.append(f"**{say('check.fix', lang)}** {_in(finding.fix, lang)}")
+                blocks.append(f"**{say('check.fix', lang).strip()}** {_in(finding.fix, lang)}")
             if finding.diff:
                 blocks.append(_fenced(finding.diff.rstrip("\n"), "diff"))
         if self.remarks:
@@ -223,13 +227,13 @@ class Report:
 
         paragraph(_in(finding.evidence, lang))
         if any(finding.consequence):
-            paragraph(f"{say('check.does', lang)} {_in(finding.consequence, lang)}")
+            paragraph(f"{say('check.does', lang)}{_in(finding.consequence, lang)}")
         if place := self._place(finding, lang):
             lines.append(" " * MARGIN + paint(place, "bold"))
             if finding.code:
                 lines.append(" " * MARGIN + paint(f"{finding.line:>4} │ ", "dim") + _clean(finding.code.strip()))
         if any(finding.fix):
-            paragraph(f"{say('check.fix', lang)} {_in(finding.fix, lang)}")
+            paragraph(f"{say('check.fix', lang)}{_in(finding.fix, lang)}")
         for line in _clean(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
             lines.append(" " * (MARGIN + 2) + (paint(line, line[0]) if line[:1] in ("-", "+") else line))
         return lines

@@ -412,10 +412,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "attention gets norm(x) as its query but x itself as key and value",
         "注意力的查询是 norm(x)，键和值却是 x 本身",
     ),
-    "evidence.W0": (
-        "your numbers differ from attention by {change:.1%}, and no known mistake gives them",
-        "你的结果与注意力相差 {change:.1%}，已知的错误都不能解释",
-    ),
     "evidence.W1": ("it stops: {error}", "运行出错：{error}"),
     "remark.M18.nan": (
         "a row that may look at nothing gives NaN (−inf everywhere); make sure that no text is all padding",

@@ -762,16 +762,6 @@ MODULE = {
         "Found in the source. This is a remark, not a fault.",
         "从源代码里看出来的。这只是提醒，不算错误。",
     ),
-    "W0": Words(
-        "differs from attention, and no known mistake explains it",
-        "与注意力不符，但不是已知的错误",
-        "What it computes is not attention as asked for; what that does to training can't be said without knowing why.",
-        "它算的不是所要求的注意力；原因不明，也就说不出对训练有什么影响。",
-        "Compare step by step with `qkv steps`: scores, scale, mask, softmax, weighted sum. The first step that differs holds the mistake",
-        "用 `qkv steps` 一步一步对照：分数、缩放、掩码、softmax、加权和。最先不一样的那一步就有错",
-        "The output is neither that of correct attention nor that of any mistake in this list, alone or in pairs.",
-        "输出既不同于正确的注意力，也不同于本表里任何一个错误或两个错误的组合。",
-    ),
     "W1": Words(
         "crashes",
         "运行出错",
