@@ -48,7 +48,7 @@ def run_command(line: str) -> str:
     assert name == "qkv", f"only qkv is run here: {line}"
     chosen = ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE")
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
-    environment |= {"LANG": "C.UTF-8", "PYTHONUTF8": "1"}
+    environment |= {"LANG": "C.UTF-8", "PYTHONUTF8": "1", "COLUMNS": "100"}
     command = [sys.executable, "-c", "from qkv.cli import main; raise SystemExit(main())", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=120)
     found = 1 if arguments[0] == "check" else 0  # a check that finds a mistake says so by its exit code
