@@ -54,6 +54,7 @@ def test_bare_qkv_lists_the_verbs_with_an_example_each():
     assert code == 0
     for verb, (example, english, _) in VERBS.items():
         assert verb in out and example in out and english in out
+        assert f"  {verb} " in out, "a blank parts the verb from what it does"
     assert run("--help")[1] == out
 
 

@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _notice(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
     """What a user should know is said in a sentence of their language; other warnings come as Python shows them."""
     if isinstance(message, words.Notice):
-        _complain(message.say())
+        complain(message.say())
     else:
         otherwise(message, *where, **more)
 
@@ -121,7 +121,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()  # so that a full disk or a reader that left shows here, not after the last line
         return code
     except BrokenPipeError:  # `qkv … | head`: the reader has seen enough
-        _forget_output()
+        forget_output()
         return 0
     except KeyboardInterrupt:
         print(both("\nstopped", "\n已停止"), file=sys.stderr)
@@ -131,10 +131,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     except MemoryError:
         sentence = words.say("problem.memory.full")
     except OSError as error:
-        _forget_output()
+        forget_output()
         sentence = _refused(error)
     except ValueError as error:
-        _complain(words.say("problem.english", sentence=str(error) or type(error).__name__))
+        complain(words.say("problem.english", sentence=str(error) or type(error).__name__))
         return 2
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
@@ -142,11 +142,11 @@ def _main(arguments: Sequence[str] | None) -> int:
         told = f"{type(error).__name__}: {error}".split("\n")[0]
         print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
         return 1
-    _complain(words.say("problem", sentence=sentence))
+    complain(words.say("problem", sentence=sentence))
     return 2
 
 
-def _complain(sentence: str) -> None:
+def complain(sentence: str) -> None:
     """To stderr; of several processes that made the same mistake, the first speaks for all."""
     if os.environ.get("RANK", "0") == "0":
         print(sentence, file=sys.stderr)
@@ -220,8 +220,9 @@ def _overview() -> str:
         ),
         "",
     ]
+    column = max(map(len, VERBS)) + 2
     for verb, (example, english, chinese) in VERBS.items():
-        lines += [f"  {verb:10}{both(english, chinese)}", f"  {'':10}{example}", ""]
+        lines += [f"  {verb:{column}}{both(english, chinese)}", f"  {'':{column}}{example}", ""]
     lines.append(
         both(
             "In Python: from qkv import attend, masks, MultiHeadAttention",
@@ -244,7 +245,7 @@ def _print_unicode() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _forget_output() -> None:
+def forget_output() -> None:
     """If nothing can be written any more, drop what is left: else Python tries again at the end, and complains."""
     try:
         sys.stdout.flush()

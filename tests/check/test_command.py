@@ -1,6 +1,8 @@
 """qkv check, as people type it; and assert_correct, as pytest shows it."""
 
+import errno
 import json
+import os
 import random
 import re
 import subprocess
@@ -170,6 +172,14 @@ MISTAKES = {
     ("empty.py",): "nothing that looks like attention",
     ("broken.py",): "broken.py:1 is not Python",
     (".",): "is a folder",
+    (
+        "right.py",
+        "--call",
+        "zzz=q",
+    ): "zzz is none of q, k, v, x, memory, mask, lengths, cache, start, frequencies, positions",
+    ("right.py", "--call", "q=q,query=q"): "query is none of q, k",
+    ("right.py", "--call", "q=3"): "name=value",
+    ("none.py", "nor_this.py"): "there is no file nor_this.py",
     ("right.py", "--mask-true-means", "yes"): "yes",
     ("right.py", "--causal", "--not-causal"): "not allowed",
     (): "required",
@@ -184,6 +194,60 @@ def test_a_mistake_is_told_in_both_languages(typed, tmp_path, arguments):
     assert code == 2 and MISTAKES[arguments] in err and out == "" and "Traceback" not in err, err
     code, _, err = typed(*arguments, "--lang", "zh")
     assert code == 2 and re.search("[\u4e00-\u9fff]", err) and "此说明只有英文" not in err, err
+
+
+@pytest.mark.parametrize(
+    "arguments", [a for a in MISTAKES if a and MISTAKES[a] not in ("yes", "not allowed")], ids=" ".join
+)
+def test_a_mistake_is_json_too(typed, tmp_path, arguments):
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    code, out, err = typed(*arguments, "--json")
+    assert code == 2 and MISTAKES[arguments] in err, err
+    told = json.loads(out)
+    reports = told.get("reports", [told])
+    assert told["verdict"] == "unknown" and MISTAKES[arguments] in reports[-1]["problem"]
+    for report in reports:
+        assert (report["verdict"], report["findings"], report["remarks"], report["adapted"]) == ("unknown", [], [], {})
+    assert MISTAKES[arguments] not in typed(*arguments, "--json", "--lang", "zh")[1]
+
+
+def test_a_file_that_is_not_there_does_not_stop_the_others(typed):
+    code, out, err = typed("right.py", "none.py")
+    assert code == 2 and out.startswith("✓ right.py:attend is right") and err == ""
+    assert out.endswith("? none.py could not be checked\n\n  there is no file none.py\n")
+    code, out, err = typed("none.py", "wrong.py", "--json")
+    several = json.loads(out)
+    assert code == 1 and several["verdict"] == "wrong" and "there is no file none.py" in err
+    assert [(one["target"], one["verdict"]) for one in several["reports"]] == [
+        ("none.py", "unknown"),
+        ("wrong.py:blow_up_attention", "wrong"),
+    ]
+
+
+def test_a_file_that_may_not_be_read_does_not_stop_the_others(typed, monkeypatch):
+    from qkv.check import source
+
+    def refuse(path, text=source.Path.read_bytes):
+        if path.name == "wrong.py":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return text(path)
+
+    monkeypatch.setattr(source.Path, "read_bytes", refuse)
+    code, out, err = typed("wrong.py", "right.py", "--json")
+    assert code == 2 and [one["verdict"] for one in json.loads(out)["reports"]] == ["unknown", "right"]
+    assert "wrong.py can't be read: Permission denied" in err
+
+
+@pytest.mark.parametrize(("target", "code"), [("right.py", 0), ("wrong.py", 1), ("none.py", 2)])
+@pytest.mark.parametrize("shown", ["--json", "--markdown"])
+def test_the_exit_code_outlives_a_reader_that_leaves(typed, target, code, shown):
+    read, write = os.pipe()
+    os.close(read)  # nobody reads at all
+    asked = [sys.executable, "-m", "qkv", "check", target, shown]
+    done = subprocess.run(asked, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert done.returncode == code and "Broken" not in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_the_users_code_and_torch_stay_out_of_this_process(typed):

@@ -134,3 +134,39 @@ def test_the_command_line_in_json(tmp_path):
     assert found["findings"][0]["id"] == "S3"
     assert {"id", "name", "evidence", "line", "fix"} <= found["findings"][0].keys()
     assert {"verdict", "findings", "remarks", "adapted"} <= found.keys()
+
+
+class Normed(nn.Module):
+    """Norms and a gate between the projections and the scores: the whole can't be compared, the scores can."""
+
+    def __init__(self, width, heads, scale=None, axis=-1):
+        super().__init__()
+        self.heads, self.axis, self.scale = heads, axis, scale or (width // heads) ** -0.5
+        self.qkv, self.gate, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width // heads)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        scores = self.norm(q) @ self.norm(k).mT * self.scale
+        mixed = (torch.softmax(scores, self.axis) @ v).transpose(1, 2).flatten(2)
+        return self.out(mixed * torch.sigmoid(self.gate(x)))
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [({}, []), ({"scale": 24**-0.5}, ["S3"]), ({"scale": 6**0.5}, ["S1"]), ({"axis": -2}, ["X1"])],
+    ids=["right", "S3", "S1", "X1"],
+)
+def test_scores_are_compared_where_the_whole_cannot_be(options, expected):
+    report = check(Normed(24, 4, **options))
+    assert "compared" not in report.adapted
+    assert ids(report) == expected, report
+
+
+def test_classes_that_want_a_library_s_configuration():
+    from transformers.models.bert.modeling_bert import BertLayer
+    from transformers.models.gpt2.modeling_gpt2 import GPT2Attention, GPT2Block
+    from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
+
+    for target in (BertLayer, GPT2Attention, GPT2Block, LlamaAttention, LlamaDecoderLayer):
+        assert (report := check(target)).ok, report

@@ -672,6 +672,30 @@ SNIPPETS = [
         "k = k.repeat_interleave(rep, dim=1)",
     ),
     (
+        "H8",
+        "f",
+        "def f(q, k, v, rep):\n    kk, vv = k.repeat(1, rep, 1, 1), v.repeat(1, rep, 1, 1)  #!\n    return kk, vv\n",
+        "kk, vv = k.repeat_interleave(rep, dim=1), v.repeat_interleave(rep, dim=1)",
+    ),
+    (
+        "H8",
+        "f",
+        "def f(q, k, v, rep):\n    k, v = torch.cat([k] * rep, 1), torch.cat([v] * rep, 1)  #!\n    return k, v\n",
+        "k, v = k.repeat_interleave(rep, dim=1), v.repeat_interleave(rep, dim=1)",
+    ),
+    (
+        "H8",
+        "f",  # a half of the cure on the next line
+        "def f(q, k, v, rep):\n    k = k.repeat(1, rep, 1, 1)  #!\n    v = v.repeat(1, rep, 1, 1)\n    return k, v\n",
+        "v = v.repeat_interleave(rep, dim=1)",
+    ),
+    (
+        "H8",
+        "f",  # what is repeated otherwise is another thing
+        "def f(k, x, rep, n):\n    k = k.repeat(1, rep, 1, 1)  #!\n    x = x.repeat(n, 1)\n    return k, x\n",
+        "k = k.repeat_interleave(rep, dim=1)",
+    ),
+    (
         "H9",
         "A",
         "class A(nn.Module):\n    def __init__(self, d, h):\n        self.a = nn.MultiheadAttention(d, h)  #!\n",
@@ -843,6 +867,36 @@ SNIPPETS = [
     ),
     ("R7", "slopes", "def slopes(H):\n    return 2 ** (-8 * torch.arange(H) / H)  #!\n", ""),
     ("K1", "f", "def f(self, q, k, cache):\n    q = self.rope(q)  #!\n    return q\n", ""),
+    (
+        "K1",
+        "A",
+        """
+        class A(nn.Module):
+            def forward(self, x, past_kv=None):
+                T = x.size(1)
+                start = 0  #!
+                c, s = self.cos[start:start + T], self.sin[start:start + T]
+                q, k = apply_rope(self.q(x), c, s), apply_rope(self.k(x), c, s)
+                if past_kv is not None:
+                    k = torch.cat([past_kv[0], k], 2)
+                return q, k
+        """,
+        "start = 0 if past_kv is None else past_kv[0].size(2)",
+    ),
+    (
+        "K1",
+        "A",  # what is set again later is no mistake
+        """
+        class A(nn.Module):
+            def forward(self, x, past_kv=None):
+                start = 0
+                if past_kv is not None:
+                    start = past_kv[0].size(2)
+                q = apply_rope(self.q(x))  #!
+                return q
+        """,
+        "",
+    ),
     (
         "K2",
         "f",

@@ -409,6 +409,14 @@ def notebook(*cells):
     return json.dumps({"cells": kinds, "nbformat": 4})
 
 
+def test_a_folder_names_its_files(tmp_path):
+    with pytest.raises(Problem, match=r"is a folder without a \.py file or a notebook"):
+        read(tmp_path)
+    (tmp_path / "mine.py").write_text("x = 1")
+    with pytest.raises(Problem, match=r"such as mine\.py$"):
+        read(tmp_path)
+
+
 def test_a_notebook(tmp_path):
     path = tmp_path / "n.ipynb"
     path.write_text(
@@ -576,6 +584,12 @@ CANDIDATES = {
         "def sdpa(q, k, v):\n    return (q @ k).softmax(-1) @ v\n"
         "class MultiHead(nn.Module):\n    def forward(self, q, k, v):\n        return sdpa(q, k, v) @ q.softmax(-1)",
         ["MultiHead", "sdpa", "Layer", "Encoding"],
+    ),
+    "arguments by name only": (
+        "def attention(*, queries, keys, values):\n    return (queries @ keys.mT).softmax(-1) @ values\n"
+        "def attend(**given):\n    return (given['q'] @ given['k'].mT).softmax(-1) @ given['v']\n"
+        "def attention_of_a_sentence():\n    return (queries @ keys.mT).softmax(-1)",
+        ["attention"],
     ),
     "data and settings": (
         "@dataclass\nclass AttentionConfig:\n    x = softmax(q @ k)\nclass HeadDataset(Dataset):\n    y = softmax(q @ k)",

@@ -334,6 +334,21 @@ def test_masks_do_what_is_told(own):
     assert cross["keys"] == own_["keys"] and len(cross["queries"]) == len(causal["queries"])
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_the_rows_are_named_by_is_told(lang, monkeypatch):
+    """In the real translator's tables the same row has two names: the token read there, and the one written from it."""
+    monkeypatch.setenv("QKV_LANG", lang)
+    found = run("masks")
+    _, causal, cross = found["rows"]
+    assert cross["queries"] == [*causal["queries"][1:], "■"]  # what is told below
+    told = lab_masks.shows(found)
+    first, second = causal["queries"][:2]
+    assert "■" in told and first in told and f"{first} → {second}" in told
+    assert {"en": "is read", "zh": "读到"}[lang] in told and {"en": "is written", "zh": "写出"}[lang] in told
+    own = lab_masks.shows(run("masks", text="I love it", source="我 爱"))
+    assert "■" not in own  # one's own words aren't moved
+
+
 def test_own_words_are_attention_by_the_formula():
     made = lab_masks._own(["a", "b", "a"], ["x", "y"], 6, 1)
     call, _, _ = made["calls"]["cross"]

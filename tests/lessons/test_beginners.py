@@ -1,5 +1,7 @@
 """Answers as people write them, not as the known wrong answers are written: what is wrong with each is named all the same."""
 
+import re
+
 import pytest
 
 from qkv.lessons.grade import grade
@@ -17,6 +19,7 @@ if cache is not None:
     k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
 y = torch.nn.functional.scaled_dot_product_attention(q, k, v, {mask})
 return self.out(y.transpose(1, 2).flatten(2)), (k, v)"""
+MASKED = "return np.tril(np.ones((n, m), bool), m - n)"
 LOWER = "attn_mask=torch.ones(x.shape[1], k.shape[2]).tril(k.shape[2] - x.shape[1]).bool()"
 
 # exercise, what is put into its holes in turn, the wrong answer it is ("" where it is right so far)
@@ -26,16 +29,58 @@ ANSWERS = [
     ("scores", ["return np.inner(q, k)", "return q @ k.T / np.linalg.norm(q) / np.linalg.norm(k)"], "whole norms"),
     ("scaling", ["d = len(q)\nreturn q @ k.T / np.sqrt(d)"], "by queries"),
     ("scaling", ["return q @ k.T / (1 / np.sqrt(q.shape[1]))"], "times root"),
+    (
+        "scaling",
+        [
+            "return q @ k.T / q.shape[1] ** 0.5",
+            "s, d = scaled_scores(q, k), q.shape[1] ** 0.5\nreturn softmax(q @ k.T).max(1).mean(), softmax(s / d).max(1).mean()",
+        ],
+        "scaled twice",
+    ),
+    (
+        "scaling",
+        [
+            "return q @ k.T / q.shape[1] ** 0.5",
+            "s, d = scaled_scores(q, k), q.shape[1] ** 0.5\nreturn softmax(s).max(1).mean(), softmax(s / d).max(1).mean()",
+        ],
+        "one scale more",
+    ),
     ("softmax", ["return np.exp(x) / np.sum(np.exp(x))"], "over all"),
+    ("softmax", ["e = np.exp(x)\nreturn np.nan_to_num(e / e.sum(-1, keepdims=True))"], "NaN covered"),
     ("softmax", ["return np.exp(x) / np.exp(x).sum(axis=1)"], "no keepdims"),
     ("softmax", ["e = np.exp(x - np.max(x))\nreturn e / e.sum(axis=-1, keepdims=True)"], "one maximum"),
     ("softmax", ["return np.apply_along_axis(lambda r: np.exp(r) / sum(np.exp(r)), -1, x)"], "unstable"),
     ("weighted_sum", ["return sum(weights * v)"], "elementwise"),
     ("weighted_sum", ["return np.einsum('nm,me->ne', weights, v)", "return softmax(q @ k.T) @ v"], "unscaled"),
+    ("weighted_sum", ["return weights @ v", "return softmax(q @ k.T / len(k) ** 0.5) @ v"], "by keys"),
+    ("weighted_sum", ["return weights @ v", "d = len(q)\nreturn softmax(q @ k.T / np.sqrt(d)) @ v"], "by queries"),
     ("projections", ["return attention(w_q @ x, w_k @ x, w_v @ x)"], "in front"),
     ("projections", ["k = x @ w_k\nreturn attention(x @ w_q, k, x @ w_k)"], "values by w_k"),
     ("causal_mask", ["return np.tril(np.ones((n, m)))"], "corner"),
     ("causal_mask", ["return np.array([[j < i + m - n for j in range(m)] for i in range(n)])"], "strict"),
+    ("causal_mask", ["return np.tril(np.ones((n, m)), m - n)"], "numbers"),
+    ("causal_mask", ["return np.tril(np.ones((n, m), int), m - n)"], "numbers"),
+    ("causal_mask", ["return [[j <= i + m - n for j in range(m)] for i in range(n)]"], ""),
+    ("causal_mask", ["return np.tril(np.ones((n, m)), m - n + 1)"], "one further"),
+    ("causal_mask", ["return np.triu(np.ones((n, m)), m - n)"], "upper"),
+    (
+        "causal_mask",
+        [MASKED, "s = q @ k.T / q.shape[1] ** 0.5\nreturn softmax(np.where(mask, -np.inf, s)) @ v"],
+        "wrong way",
+    ),
+    (
+        "causal_mask",
+        [MASKED, "s = q @ k.T / q.shape[1] ** 0.5\ns[mask] = -1e9\nreturn softmax(s) @ v"],
+        "wrong way, finite",
+    ),
+    (
+        "padding_mask",
+        [
+            "return np.arange(m) < lengths[:, None, None]",
+            "s = q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5\nreturn softmax(np.where(mask, -np.inf, s)) @ v",
+        ],
+        "wrong way",
+    ),
     ("padding_mask", ["return np.array([[i < l for i in range(m)] for l in lengths])"], "flat"),
     ("both_masks", ["return np.maximum(causal, padding)"], "either"),
     ("cross_attention", ["return attention(x @ w_q, memory @ w_k, memory @ w_v, True)"], "no mask"),
@@ -81,3 +126,26 @@ def test_what_a_beginner_wrote_is_named(name, bodies, wrong):
         assert made.verdict == "wrong" and made.wrong == wrong, made.says
     else:
         assert made.verdict == "right" or (made.wrong == "hole" and made.passed), made.says
+
+
+def typed(**numbers):
+    """The exercise by hand with these numbers typed in; the others are right."""
+    text = write("by_hand", "en", solved=True)
+    for name, row in numbers.items():
+        text = re.sub(rf"^{name} = .*$", f"{name} = {row}", text, flags=re.MULTILINE)
+    return grade("by_hand", text, "by_hand.py")
+
+
+def test_two_decimals_are_not_called_different():
+    made = typed(powers=[7.39, 2.72, 5])
+    assert made.verdict == "wrong" and not made.wrong and made.passed == 2
+    assert "at [2] you have 5; 1 is right" in made.says[1].english and "1 of 3" in made.says[1].english
+    assert "[2]" in made.says[1].chinese and "3 个数里有 1 个" in made.says[1].chinese
+    made = typed(weights=[0.66, 0.3, 0.06])  # the second is furthest off
+    assert "at [1] you have 0.3; 0.2447 is right" in made.says[1].english and "2 of 3" in made.says[1].english
+
+
+@pytest.mark.parametrize("powers", [[7.39, 2.72, 0], [7.389, 2.718, 0.0]])
+def test_e_to_the_0_is_1(powers):
+    made = typed(powers=powers)
+    assert made.wrong == "e to the 0" and all("e⁰ = 1" in told for told in made.says[-1])

@@ -102,6 +102,14 @@ def test_the_difference_in_words():
     assert "transposed" in difference(table.T, table)[-1].english
     assert "order isn't" in difference(np.ones((2, 3)), np.ones((3, 2)))[-1].english
     assert "inf" in difference(np.array([1.0, np.inf]), np.array([1.0, 2.0]))[0].english
+    assert "times 3" in difference(table * 3, table)[-1].english
+    assert len(difference(table * 0, table)) == 1  # "times 0" would say nothing
+
+
+def test_the_difference_is_what_the_question_calls_one():
+    got, want = np.array([1.004, 2.0, 3.1, 9.0]), np.array([1.0, 2.0, 3.0, 7.0])
+    assert "at [3] you have 9; 7 is right. 3 of 4" in difference(got, want)[0].english
+    assert "at [3] you have 9; 7 is right. 2 of 4" in difference(got, want, 0.01)[0].english
 
 
 def test_a_grade_crosses_as_json():

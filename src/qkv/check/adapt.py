@@ -140,6 +140,8 @@ def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> 
             found = ""
         roles[parameter.name] = found
     for one, parameter_name in (call or {}).items():
+        if parameter_name not in roles:
+            raise CannotRun("names", ", ".join(roles), [])
         roles[parameter_name] = one
     names = [p.name for p in parameters]
     vectors = [p for p in names if roles[p] in ("x", "q", "k", "v", "memory")]
@@ -334,6 +336,8 @@ def _values(
     if one == "frequencies":
         return frequencies(name, sizes, space)
     word = meaning(name)
+    if word == "config":
+        return [None, {}]
     if word:
         return [value(word, sizes, name), None]
     return [None, 1, True, sizes.heads]

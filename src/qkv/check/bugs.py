@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..words import Both
 from .oracle import Form, Piece, changed
 
 
@@ -36,6 +37,14 @@ class Variant:
     ids: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
 
+
+LENGTH, BATCH = Both("the number of tokens", "词的个数"), Both("the batch", "批次")
+HEADS, KEY_HEADS = Both("the number of heads", "头的个数"), Both("the number of key heads", "键的头数")
+SLOPES = {
+    "late": Both("exponents begin at 0 instead of 1", "指数从 0 开始，应从 1 开始"),
+    "early": Both("exponents begin at 2 instead of 1", "指数从 2 开始，应从 1 开始"),
+    "grows": Both("far keys are favoured, not near ones", "偏向远处的键，而不是近处的"),
+}
 
 Maker = Callable[[Form, At], Iterator[tuple[Form, dict[str, Any]]]]
 BUGS: dict[str, Maker] = {}
@@ -79,7 +88,7 @@ def scaled_by_another_size(form: Form, at: At) -> Iterator[tuple[Form, dict[str,
     """The length, the number of heads, the batch."""
     if form.scale is not None:
         return
-    named = {at.n: "n", at.m: "m", at.heads: "H", at.batch: "B", at.kv_heads: "G"}
+    named = {at.n: LENGTH, at.m: LENGTH, at.batch: BATCH, at.kv_heads: KEY_HEADS, at.heads: HEADS}
     for size in dict.fromkeys([at.n, at.m, at.heads, at.declared, at.batch, *at.extra]):
         if size > 1 and size not in (at.head, at.width):
             yield (
@@ -87,7 +96,10 @@ def scaled_by_another_size(form: Form, at: At) -> Iterator[tuple[Form, dict[str,
                 {"used": f"1/√{size}", "value": size**-0.5, "size": named.get(size, "")},
             )
     if at.heads > 1:
-        yield changed(form, scale=float(at.heads) ** 0.5), {"used": f"√{at.heads}", "value": at.heads**0.5, "size": "H"}
+        yield (
+            changed(form, scale=float(at.heads) ** 0.5),
+            {"used": f"√{at.heads}", "value": at.heads**0.5, "size": HEADS},
+        )
 
 
 @bug("S6")
@@ -108,16 +120,16 @@ def over_queries(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
 def over_heads(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Softmax over the heads."""
     if at.heads > 1:
-        yield changed(form, softmax="heads"), {"axis": "H"}
-        yield changed(form, softmax="heads and keys"), {"axis": "H × m"}
+        yield changed(form, softmax="heads"), {"axis": HEADS}
+        yield changed(form, softmax="heads and keys"), {"axis": Both("heads and keys together", "头和键两个轴")}
 
 
 @bug("X2")
 def over_batch(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Softmax over the batch."""
-    yield changed(form, softmax="batch"), {"axis": "B"}
+    yield changed(form, softmax="batch"), {"axis": BATCH}
     if at.heads > 1:
-        yield changed(form, softmax="batch and heads"), {"axis": "B·H"}
+        yield changed(form, softmax="batch and heads"), {"axis": Both("batch and heads together", "批次和头两个轴")}
 
 
 @bug("X6")
@@ -171,8 +183,8 @@ def tiled_groups(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
 def averaged_heads(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Heads added up instead of put side by side."""
     if at.heads > 1:
-        yield changed(form, merge="mean"), {"how": "mean"}
-        yield changed(form, merge="sum"), {"how": "sum"}
+        yield changed(form, merge="mean"), {"how": Both("mean", "平均")}
+        yield changed(form, merge="sum"), {"how": Both("sum", "求和")}
 
 
 @bug("R4")
@@ -194,8 +206,8 @@ def rotated_before_split(form: Form, at: At) -> Iterator[tuple[Form, dict[str, A
 def slopes_off(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """ALiBi's exponent off by one."""
     if form.slopes == "right":
-        for how in ("late", "early", "grows"):
-            yield changed(form, slopes=how), {"how": how}
+        for how, words in SLOPES.items():
+            yield changed(form, slopes=how), {"how": words}
 
 
 def masking(name: str, how: str) -> None:

@@ -1,6 +1,8 @@
 """How to construct someone's class: what its parameters mean by name, and where names lie, what runs."""
 
 import contextlib
+import copy
+import dataclasses
 import inspect
 import itertools
 import re
@@ -35,8 +37,8 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
     seen: set[str] = set()
     for overridden, arguments, chosen in _attempts(target, sizes, args, space):
         text = f"{target.__name__}({', '.join(f'{k}={_shown(v)}' for k, v in arguments.items())})"
-        lenient = any(isinstance(v, Answers) and v._lenient for v in arguments.values())
-        if (key := f"{text} {overridden} {lenient}") in seen:
+        kinds = [(type(v).__name__, isinstance(v, Answers) and v._lenient) for v in arguments.values()]
+        if (key := f"{text} {overridden} {kinds}") in seen:
             continue
         seen.add(key)
         try:
@@ -66,7 +68,10 @@ def _shown(given: Any) -> str:
         return "{" + ", ".join(f"{k}: {v}" for k, v in given._asked.items()) + "}" if given._asked else "configuration"
     if isinstance(given, nn.Module):
         return type(given).__name__ + "(…)"
-    return repr(given) if not callable(given) else getattr(given, "__name__", "function")
+    if callable(given):
+        return getattr(given, "__name__", "function")
+    shown = repr(given)
+    return shown if len(shown) <= 60 and "\n" not in shown else f"{type(given).__name__}(…)"
 
 
 def _attempts(
@@ -79,12 +84,16 @@ def _attempts(
         rest: dict[str, Any] = {}
         for parameter in parameters:
             if parameter.name not in args and parameter.default is parameter.empty:
-                guessed = _guess(parameter, sizes, space, False)
+                guessed = _guess(target, parameter, sizes, space, "strict")
                 if guessed is not None:
                     rest[parameter.name] = guessed
         yield {}, {**rest, **args}, chosen
         return
-    for lenient in (False, True):
+    for mode in (
+        "real",
+        "strict",
+        "lenient",
+    ):  # a configuration of the file's own, sized; one that answers; one that answers anything
         wholes = {k: v for k, v in overridden.items() if meaning(k) != "head"}  # a global head width may be the mistake
         for scope in [wholes, overridden, {}] if overridden else [{}]:
             for defaults in (True, False):  # also say what has a default
@@ -120,7 +129,7 @@ def _attempts(
                         and word not in ("width", "heads", "kv_heads", "context", "dropout")
                     ):
                         continue
-                    given = _guess(parameter, sizes, space, lenient)
+                    given = _guess(target, parameter, sizes, space, mode)
                     if given is None and required:
                         open_.append(parameter.name)
                         continue
@@ -140,7 +149,7 @@ def _attempts(
     yield {}, {}, {}
 
 
-def _guess(parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], lenient: bool) -> Any:
+def _guess(target: type, parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], mode: str) -> Any:
     word = meaning(parameter.name)
     annotation = parameter.annotation
     if isinstance(annotation, str):
@@ -152,7 +161,10 @@ def _guess(parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], le
     )
     if word == "config" or (looks_like_config and "config" in annotation.__name__.lower() + "args"):
         if word == "config" or looks_like_config:
-            return Answers(sizes, _real_config(annotation, parameter, space), lenient)
+            real = _real_config(target, annotation, parameter, space)
+            if mode == "real" and (own := sized(real, sizes)) is not None:
+                return own
+            return Answers(sizes, real, mode == "lenient")
     if word == "" or (word in ("width", "feedforward") and re_module(parameter.name)):
         made = _part(parameter.name, sizes, space)
         if made is not None:
@@ -198,28 +210,66 @@ def _part(name: str, sizes: Sizes, space: dict[str, Any]) -> Any:
     return None
 
 
-def _real_config(annotation: Any, parameter: inspect.Parameter, space: dict[str, Any]) -> Any:
-    """A configuration of the user's own, for the fields whose names say nothing."""
+def sized(real: Any, sizes: Sizes) -> Any:
+    """A copy of someone's configuration with our sizes in the fields whose names speak of sizes; None where it has none."""
+    if real is None or inspect.isclass(real):
+        return None
+    fields = dict(real) if isinstance(real, dict) else dict(getattr(real, "__dict__", {}))
+    ours = {}
+    for name, given in fields.items():
+        word = meaning(name)
+        number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        if name.startswith("chunk"):
+            continue
+        if word in SIZED and (number or (given is None and word in ("kv_heads", "head"))):
+            ours[name] = value(word, sizes, name)
+    if not {meaning(name) for name in ours} & {"width", "heads"}:
+        return None
+    if isinstance(real, dict):
+        return {**fields, **ours}
+    if dataclasses.is_dataclass(real):
+        try:
+            return dataclasses.replace(real, **ours)  # type: ignore[type-var]
+        except (TypeError, ValueError):
+            return None
+    try:
+        made = copy.deepcopy(real)
+        for name, given in ours.items():
+            setattr(made, name, given)
+    except Exception:
+        return None
+    return made
+
+
+SIZED = ("width", "heads", "kv_heads", "head", "context", "vocabulary", "layers", "feedforward", "dropout")
+
+
+def _real_config(target: type, annotation: Any, parameter: inspect.Parameter, space: dict[str, Any]) -> Any:
+    """A configuration of the user's own: of several, the one that has most of what the constructor asks for."""
     if parameter.default not in (parameter.empty, None):
         return parameter.default
+    begins = inspect.getattr_static(target, "__init__", None)
+    asked = set(getattr(getattr(begins, "__code__", None), "co_names", ()))
     candidates: list[Any] = [annotation] if inspect.isclass(annotation) and annotation is not dict else []
     for name, found in space.items():
         if "config" in name.lower() or "args" in name.lower() or "cfg" in name.lower():
             candidates.append(found)
+    made = []
     for candidate in candidates:
-        if isinstance(candidate, dict) or (
-            not inspect.isclass(candidate)
-            and hasattr(candidate, "__dict__")
-            and not inspect.isroutine(candidate)
-            and not inspect.ismodule(candidate)
-        ):
-            return candidate
+        if inspect.isroutine(candidate) or inspect.ismodule(candidate):
+            continue
         if inspect.isclass(candidate) and not issubclass(candidate, nn.Module):
             try:
-                return candidate()
+                candidate = candidate()
             except Exception:
-                return candidate
-    return None
+                pass  # its class attributes may do
+        if isinstance(candidate, dict) or hasattr(candidate, "__dict__"):
+            made.append(candidate)
+
+    def has(candidate: Any) -> int:
+        return len(asked & set(candidate if isinstance(candidate, dict) else dir(candidate)))
+
+    return max(made, key=has, default=None)
 
 
 def _sized_globals(space: dict[str, Any], sizes: Sizes) -> dict[str, Any]:

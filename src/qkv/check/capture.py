@@ -124,7 +124,7 @@ class Capture(TorchFunctionMode):
             if len(alive) == 1 and fixed:
                 self.products.append(Product(alive[0].detach().clone(), fixed[0], out.detach().clone(), place))
             elif len(alive) >= 2:
-                self.scored.append((alive[0].detach(), alive[1].detach(), out.detach().clone()))
+                self.scored.append((alive[0].detach().clone(), alive[1].detach().clone(), out.detach().clone()))
         elif function in SOFTMAXES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             self.softmaxes.append((alive[0].detach().clone(), dim, out.detach().clone()))

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from ..words import Both, say
-from . import block, cached, masking, numbers, positions, probes, reading, structure
+from . import block, cached, masking, numbers, positions, probes, reading, scores, structure
 from .adapt import input_widths
 from .building import declared
 from .examine import Case, Found, find_subject
@@ -115,6 +115,7 @@ def examined(case: Case) -> Case:
     case.notes["causal_name"] = probes.causal_name(case, subject.name)
     structure.left_out(case)
     numbers.few_keys(case)
+    scores.examine(case)
     probes.run_probes(case, ["every input counts"])
     for look in (masking.examine_masks, probes.run_probes, block.examine, cached.examine):
         if time.monotonic() < case.options["until"]:

@@ -136,7 +136,7 @@ def _first_that_runs(
         errors = absent
     if errors:
         likely = [e for e in errors if e[1] == errors[0][1] and e[3] in ("bnc", "bhnd")] or errors
-        _, text, worst, _ = max(likely, key=lambda e: e[0])
+        _, text, worst, _ = likely[0]
         raise CannotRun("call", last_line(worst), [text], line_of(worst), worst)
     failure = getattr(builds, "failure", None)
     line = line_of(failure) if failure else None

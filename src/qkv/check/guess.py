@@ -37,7 +37,8 @@ MEANINGS = [
     ("config", r"(model_?)?(config|cfg|args|params|hparams|hps?|opts?|conf|configuration|settings)(uration)?"),
     ("kv_heads", r".*kv_?(heads?|groups?).*|.*key_value_heads|n_?groups|num_(query_)?groups|n_?kv|num_kv|h_?kv|kv_h"),
     ("ratio", r".*(ratio|expansion|mult|multiplier|factor).*"),
-    ("heads", r"(?!.*(dim|size|width|mask|per_)).*heads?(_?(num|count|n|q))?|h|nh|nhead|hn|n_h|num_h"),
+    ("activation", r".*activation.*|(.*_)?act(_fn)?"),
+    ("heads", r".*头数|(?!.*(dim|size|width|mask|per_)).*heads?(_?(num|count|n|q))?|h|nh|nhead|hn|n_h|num_h"),
     ("head", r".*(head|per_head).*(dim|size|width|d|features|channels)|d_?(head|k|v|q|qk|kq|h)|dim_(per_)?head|dim_?(k|q|v|key|query|value|qk)|(key|query|value|qk|kq|v)_?(dim|size|depth|channels|features)|head_?(dim|size)|dk|dv|dq|qkv_dim|query_pre_attn_scalar|hs"),
     ("dropout", r".*drop.*|p|pdrop|attn_p|proj_p"),
     ("context", r"block_?size|ctx(_len|_size)?|context.*|.*max_?_?(seq|len|pos|tok|ctx|context|time|n).*|.*seq(uence)?_?(len|size|length).*|n_?ctx|.*n_?positions|maxlen|length|seqlen|.*_len|max_t|t_max|window_length"),
@@ -50,11 +51,10 @@ MEANINGS = [
     ("scale", r".*scale"),
     ("eps", r".*eps(ilon)?"),
     ("base", r".*(theta|base)"),
-    ("flag", r".*bias|causal|masked?|is_.*|use_.*|with_.*|batch_first|flash|.*norm_first|autoregressive|decoder|return_.*|add_.*|rope|trainable|learn.*"),
+    ("flag", r"scale_\w+|.*bias|causal|masked?|is_.*|use_.*|with_.*|batch_first|flash|.*norm_first|autoregressive|decoder|return_.*|add_.*|rope|trainable|learn.*"),
     ("device", r"device"),
     ("dtype", r"dtype"),
-    ("activation", r".*activation.*|act(_fn)?"),
-    ("width", r".*(d_?model|model_?d(im)?|emb|embd|hidden|dim|width|d_?in|d_?out|features?|channels?|size|units|depth|latent|hid).*|[dcke]|in_?ch|nx|n_state|n_?feat.*|inp|out"),
+    ("width", r".*(维度|维数|宽度)|.*(d_?model|model_?d(im)?|emb|embd|hidden|dim|width|d_?in|d_?out|features?|channels?|size|units|depth|latent|hid).*|[dcke]|in_?ch|nx|n_state|n_?feat.*|inp|out"),
 ]  # fmt: skip
 
 ROLES = [
@@ -62,7 +62,7 @@ ROLES = [
     ("other", r".*head_mask|.*(dropout|loss|token_type)_?(mask|ids)"),
     ("segment", r".*(segment|token_?type|type_?ids|seg_ids|segs).*"),
     ("lengths", r".*(lens?|lengths?)$"),
-    ("mask", r".*(mask|msk).*|m|attn_bias|bias|pad|padding|keep|visible|allowed|blocked"),
+    ("mask", r".*掩码.*|.*(mask|msk).*|m|attn_bias|bias|pad|padding|keep|visible|allowed|blocked"),
     ("flag", r"(return|need|output|use|is|with|average|verbose|train|do|add|store|save|causal|eval|test)(_.*|ing|s?_?weights|_?attn.*)?|causal|autoregressive|training|deterministic|inference|visuali[sz]e|debug|show"),
     ("dropout", r".*drop.*|p"),
     ("weight.q", r"(w|m|weights?|wt|proj|p)_?_?(q|quer(y|ies))(_.*)?|q(uery)?_?_?(w|weights?|proj|matrix)"),
@@ -74,10 +74,10 @@ ROLES = [
     ("positions", r".*pos.*"),
     ("scale", r".*(scale|temperature|tau|temp)"),
     ("memory", r".*(context|ctx|mem|enc|cross|cond|source|key_value|other).*|kv|kv_?(in|input|x|states?)|x?_?kv|xa|y|src_?out.*|z|(x|input)_?(2|b)"),
-    ("q", r"(x|in|input|inputs)?_?_?q(uer(y|ies))?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|qs|targets?|q_?\w?"),
-    ("k", r"(x|in|input|inputs)?_?_?k(eys?)?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|ks|k_?\w?"),
-    ("v", r"(x|in|input|inputs)?_?_?v(al(ue)?s?)?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|vs|v_?\w?"),
-    ("x", r"x\d?|inp?|inputs?|.*(hidden|input|embed|feature|states?|seq|tokens?|idx|ids|src|tgt|trg|source|target|data|image|img|batch|out|emb).*|h|e|u|s|z|a|words?|text|sentence"),
+    ("q", r"查询\w*|(x|in|input|inputs)?_?_?q(uer(y|ies))?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|qs|targets?|q_?\w?"),
+    ("k", r"键\w*|(x|in|input|inputs)?_?_?k(eys?)?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|ks|k_?\w?"),
+    ("v", r"值\w*|(x|in|input|inputs)?_?_?v(al(ue)?s?)?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|vs|v_?\w?"),
+    ("x", r"输入\w*|x\d?|latents?|inp?|inputs?|.*(hidden|input|embed|feature|states?|seq|tokens?|idx|ids|src|tgt|trg|source|target|data|image|img|batch|out|emb).*|h|e|u|s|z|a|words?|text|sentence"),
 ]  # fmt: skip
 
 

@@ -81,13 +81,14 @@ def _work(request: dict[str, Any], answers: int) -> None:
 
     module, function = request["doctor"].split(":")
     check = getattr(importlib.import_module(module), function)
-    standins.forget_the_card()
     _limit(request["seconds"], request["gigabytes"], len(request["names"]))
     source = read(request["path"])
     sys.path.append(str(source.path.resolve().parent))
     originals = _Originals()
     guard = _Guard()
     needs_card = re.search(r"\b(cuda|mps|xpu)\b", source.text) is not None
+    if needs_card:
+        standins.forget_the_card()
     for name in request["names"]:
         send("phase", phase="load", name=name)
         with guard, standins.OnCpu() if needs_card else contextlib.nullcontext():
@@ -125,7 +126,8 @@ def _one(
     subject.between_calls = []
     report = _explained(report, source)
     replaced += originals.restore(torch_too=True)
-    if replaced:
+    replaced = [r for r in replaced if re.search(rf"\b{r.rpartition('.')[2]}\b[^\n]*=[^=]", source.text)]
+    if replaced:  # by the file itself, not by a package that it imports
         listed = ", ".join(list(dict.fromkeys(replaced))[:4])
         report.remarks.append(Remark("patched", both("check.patched.remark", names=listed)))
     if source.loader.guessed:

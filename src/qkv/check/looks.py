@@ -121,7 +121,8 @@ def _never(node: "Definition") -> bool:
         bases = {_word(base) for base in node.bases}
         odd = {"Dataset", "IterableDataset", "Enum", "NamedTuple", "TypedDict", "Protocol", "TestCase", "Exception"}
         return bool(NEVER_CLASS.fullmatch(node.name)) or "dataclass" in decorated or bool(bases & odd)
-    return bool(node.args.args == [] and not node.args.posonlyargs and node.args.vararg is None)
+    given = node.args
+    return not (given.args or given.posonlyargs or given.kwonlyargs or given.vararg)
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:

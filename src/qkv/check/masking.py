@@ -163,6 +163,9 @@ def examine_mask(case: Case, parameter: str) -> None:
     n, m = looked.n, looked.m
     numbers = case.match is not None and looked.guess is not None and not (memory and not _crossing(case))
     numbers = numbers and looked.guess.k.shape[-2] == m  # type: ignore[union-attr]
+    numbers = (
+        numbers and subject.layout != "ids"
+    )  # what a whole model does to its masks is its own affair: do they hide?
     inner = hidden(case) if not memory else None
     everything = {k: spared(inner, p) for k, p in patterns(n, m, _batch(looked)).items()}
     base = subject(looked.inputs).output
@@ -520,7 +523,7 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
         kept_own = variant.facts.get("kept") == 0  # the code's own triangle is what stayed
         if not kept_own and _default_triangle(case, parameter):
             return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
-        one_or_other = re.search(r"is_causal\s*=|if .*mask\w* is None|else", case.facts.get("segment_text", ""))
+        one_or_other = re.search(r"is_causal\s*=|if .*mask\w* is None|else|elif", case.facts.get("segment_text", ""))
         case.add(
             "M5" if kept_own or not one_or_other else "M6",
             "evidence.M5" if kept_own else "evidence.M6",

@@ -211,6 +211,10 @@ def from_zero(code: Code, node: ast.expr) -> bool:
 
 def k1(code: Code, root: ast.AST, facts: Facts) -> Found:
     for node in code.walk(root):
+        if isinstance(node, ast.Assign) and (kept := always_from_zero(code, node)):
+            length = length_of(code, node, kept)
+            yield 0, node, code.diff(code.put(node.value, length)) if length else ""
+    for node in code.walk(root):
         cut = node.slice if isinstance(node, ast.Subscript) else None
         cut = cut.elts[0] if isinstance(cut, ast.Tuple) and cut.elts else cut
         function = code.function(node)
@@ -231,6 +235,30 @@ def k1(code: Code, root: ast.AST, facts: Facts) -> Found:
             yield (0 if len(node.args) == 1 else 1), node, ""
         elif isinstance(node, ast.Assign | ast.AugAssign) and re.search("offset|start_pos|seen", ast.dump(node)):
             yield 1, node, ""
+
+
+def always_from_zero(code: Code, node: ast.Assign) -> str:
+    """The cache that `start = 0` forgets: where that name is never set to anything else. "" where it is no such line."""
+    name, function = path(node.targets[0]), code.function(node)
+    if function is None or not re.match("start|offset|pos(ition)?$|past_len|seen", name) or number(node.value) != 0:
+        return ""
+    again = [at for at, _ in code.assignments[name] if code.function(at) is function and at is not node]
+    kept = first_of(p for p in code.parameters(function) if CACHE.search(p))
+    return "" if again or kept is None else str(kept)
+
+
+def length_of(code: Code, node: ast.Assign, kept: str) -> str:
+    """How many tokens a cache holds, as seen where new ones are put behind them; "" where it can't be seen."""
+    function = code.function(node)
+    for call in code.walk(function):
+        parts = call.args[0] if called(call) == "cat" and call.args else None
+        if not isinstance(parts, ast.Tuple | ast.List) or len(parts.elts) != 2 or kept not in names(parts.elts[0]):
+            continue
+        axis, old = argument(call, 1, "dim"), parts.elts[0]
+        if number(axis) is not None and isinstance(old, ast.Name | ast.Attribute | ast.Subscript):
+            assert axis is not None
+            return f"0 if {kept} is None else {code.text_of(old)}.size({code.text_of(axis)})"
+    return ""
 
 
 def k2(code: Code, root: ast.AST, facts: Facts) -> Found:

@@ -139,7 +139,9 @@ def registered(case: Case) -> None:
     if hidden:
         seen_all = sum(p.numel() for p in owner.parameters())
         missed = sum(p.numel() for m in hidden for p in m.parameters(recurse=False))
-        case.add("T2", count=len(hidden), missed=missed, known=seen_all)
+        inside = {id(child) for m in _hidden(owner) for child in m.children()}
+        count = len({id(m) for m in _hidden(owner)} - inside)
+        case.add("T2", count=count, missed=missed, known=seen_all)
         return None
     result = case.subject(case.notes["inputs"], watch=True)
     assert result.seen is not None
@@ -234,9 +236,10 @@ def every_weight_counts(case: Case) -> None:
     norms = [n for n in unused if re.search(r"norm|(^|[._])ln\d?", n.lower()) and n.endswith("weight")]
     biases = {n for n in unused if n.endswith("bias")}
     projections = [n for n in projections if n not in biases]
-    if projections and len(projections) < 3 and not case.has("P2", "C1", "X6"):
+    kinds = {re.sub(r"\d+", "·", n) for n in projections}  # heads.0.value and heads.1.value are one
+    if projections and len(kinds) < 3 and not case.has("P2", "C1", "X6"):
         used = ", ".join(dict.fromkeys(n for n in (case.match.guess.names if case.match else ()) if n))
-        case.add("P1", unused=", ".join(projections), used=used or "?")
+        case.add("P1", unused=", ".join(projections[:4]), used=used or "?")
     if norms and not case.has("P1") and len(norms) <= 2 and "memory?" not in subject.roles.values():
         case.add("T6", "evidence.T6.unused", unused=", ".join(norms))
     return None
@@ -520,7 +523,9 @@ def other_keys(case: Case) -> None:
         subject(subject.draw(2, n=n, m=m))
     except UserError as error:
         text = str(error)
-        if re.search(rf"gave Tensor\({subject.sizes.batch}, {m},", text) and not case.has("H1", "H2", "H3", "H9"):
+        if re.search(rf"gave Tensor\({subject.sizes.batch}, {m},", text) and not case.has(
+            "H1", "H2", "H3", "H9", "P1", "P2"
+        ):
             case.add("C5", n=n, m=m)
         elif re.search(r"shape|view|reshape|size|broadcast|mismatch|einsum|dimension", text) and not case.has(
             "H1", "H2", "H3", "H9", "P1", "P2"

@@ -22,16 +22,18 @@ def source_of(target: Any) -> Any:
         return None
 
 
+HELPERS = r"cache|freq|rope|rotary|precompute|cos_sin|config|args|alibi"
+
+
 def around(space: dict[str, Any], source: Any) -> dict[str, Any]:
     """Loads the file's caches, configurations and makers of tables too: the target may need them from its caller."""
     if source is None or not hasattr(source, "definitions"):
         return space
-    for other in list(source.definitions):
-        if (
-            "." not in other
-            and other not in space
-            and re.search(r"cache|freq|rope|rotary|precompute|cos_sin|config|args|alibi", other.lower())
-        ):
+    imported = [a.asname or a.name for n in source.tree.body if isinstance(n, ast.ImportFrom) for a in n.names]
+    others = [n for n in source.definitions if re.search(HELPERS, n.lower())]
+    others += [n for n in imported if re.search(r"config$|args$", n.lower())]
+    for other in others:
+        if "." not in other and other not in space:
             try:
                 space[other] = source.load(other)
             except Exception:
@@ -62,7 +64,21 @@ def facts(source: Any, name: str) -> dict[str, Any]:
         if found := conventions.rank(segment, word):
             ranks[word] = found
     facts["mask_rank"] = ranks
+    facts["mask_suspect"] = _suspect(segment, facts)
     return facts
+
+
+def _suspect(text: str, facts: dict[str, Any]) -> str | None:
+    """What a mask that hides nothing is most likely done with: multiplied in, added as it is, or filled with next to nothing."""
+    scores = r"(score|attn|att|energy|dots|sim|logit|wei|qk)\w*"
+    filled = facts["fill_value"]
+    if filled is not None and abs(filled) < 1e-3:
+        return "M9" if filled else "M8"
+    if re.search(rf"{scores}\s*(\*=|=\s*{scores}\s*\*)\s*\w*mask", text):
+        return "M8"
+    if re.search(rf"{scores}\s*(\+=|=\s*{scores}\s*\+)\s*\w*mask", text) and facts["mask_means"] in ("keep", "block"):
+        return "M7"
+    return None
 
 
 def pad_ids(case: Case, source: Any) -> None:

@@ -367,7 +367,23 @@ def triangles(code: Code, root: ast.AST) -> Iterator[tuple[ast.Call, ast.expr | 
 
 
 def tiled(code: Code, root: ast.AST, wanted: Any, rank: int) -> Found:
-    """`x.repeat(H, 1, 1)` and np.tile of what is wanted, with repeat_interleave as the patch."""
+    """`x.repeat(H, 1, 1)` and np.tile of what is wanted, with repeat_interleave as the patch.
+
+    k and v are repeated alike: one patch cures both, on one line or on two.
+    """
+    found = list(tilings(code, root, wanted))
+    for node, way, new in found:
+        if not way:
+            yield rank + 1, node, ""
+            continue
+        home = code.function(node)
+        alike = [(n, text) for n, other, text in found if other == way and text and code.function(n) is home]
+        edits = [code.put(n, text) for n, text in alike]
+        yield rank, node, (code.diff(*edits) or code.diff(code.put(node, new))) if new else ""
+
+
+def tilings(code: Code, root: ast.AST, wanted: Any) -> Iterator[tuple[ast.Call, str, str]]:
+    """The calls that repeat what is wanted: how often and along what ("" where it can't be seen), and the right call."""
     for node in code.walk(root):
         if not isinstance(node, ast.Call) or called(node) not in (
             "repeat",
@@ -386,21 +402,21 @@ def tiled(code: Code, root: ast.AST, wanted: Any, rank: int) -> Found:
             many = node.args[0]
             if isinstance(many, ast.BinOp) and isinstance(many.op, ast.Mult) and isinstance(many.left, ast.List):
                 axis = argument(node, 1, "dim", "axis")
-                one, count, at = many.left.elts[0], many.right, code.text_of(axis) if axis is not None else "0"
-                call = f"{code.wrapped(one)}.repeat_interleave({code.text_of(count)}, dim={at})"
-                yield rank, node, code.diff(code.put(node, call)) if not numpy else ""
+                one, times, at = many.left.elts[0], code.text_of(many.right), code.text_of(axis) if axis else "0"
+                new = "" if numpy else f"{code.wrapped(one)}.repeat_interleave({times}, dim={at})"
+                yield node, f"{times} along {at}", new
             continue
         if called(node) == "expand" or (called(node) == "repeat" and numpy):
-            yield rank + 1, node, ""
+            yield node, "", ""
             continue
         given = list(node.args[1 if is_library(node.func) else 0 :])
         if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
             given = list(given[0].elts)
-        many_at = [(i, g) for i, g in enumerate(given) if number(g) != 1]
-        diff = ""
+        many_at = [(place, code.text_of(g)) for place, g in enumerate(given) if number(g) != 1]
+        new = ""
         if len(many_at) == 1:
-            place, count = many_at[0]
-            times = code.text_of(count)
-            new = f"np.repeat({code.text_of(whole)}, {times}, axis={place})" if numpy else ""
-            diff = code.diff(code.put(node, new or f"{code.wrapped(whole)}.repeat_interleave({times}, dim={place})"))
-        yield rank, node, diff
+            [(place, times)] = many_at
+            new = f"{code.wrapped(whole)}.repeat_interleave({times}, dim={place})"
+            if numpy:
+                new = f"np.repeat({code.text_of(whole)}, {times}, axis={place})"
+        yield node, " ".join(f"{times} along {place}" for place, times in many_at) or "once", new

@@ -126,7 +126,7 @@ def read(path: Path | str) -> Source:
     path = Path(path)
     if path.is_dir():
         inside = sorted(file.name for file in path.iterdir() if file.suffix in (".py", ".ipynb"))[:6]
-        raise Problem("check.folder", file=path, inside=", ".join(inside) or "—")
+        raise Problem("check.folder" if inside else "check.folder.empty", file=path, inside=", ".join(inside))
     if not path.exists():
         raise Problem("check.file", file=path)
     if not path.is_file():

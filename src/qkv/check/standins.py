@@ -164,9 +164,13 @@ def _cpu(value: Any) -> Any:
     return value
 
 
+def _nothing() -> Callable[..., None]:
+    """A function of its own each time: torch's compiler keeps a list of torch's functions and wants no two the same."""
+    return lambda *_, **__: None
+
+
 def forget_the_card() -> None:
     """For the rest of this process: what synchronises, empties or asks the graphics card does nothing."""
-    nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     for name in (
         "synchronize",
         "empty_cache",
@@ -175,7 +179,7 @@ def forget_the_card() -> None:
         "set_device",
         "reset_peak_memory_stats",
     ):
-        setattr(torch.cuda, name, nothing)
+        setattr(torch.cuda, name, _nothing())
     for place in (torch.cuda, torch.backends.mps):
         setattr(place, "is_available", lambda: False)  # noqa: B010  (a plain assignment would not type-check)
     for name in ("FloatTensor", "HalfTensor", "DoubleTensor", "LongTensor", "IntTensor", "BoolTensor", "ByteTensor"):

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..check.report import VERDICTS, Report, width_of_terminal, worst
-from ..words import Problem, both, say
+from ..cli import complain, forget_output
+from ..words import Both, Problem, all_of, both, quoted, say
 
+ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
 EXAMPLES = [
     "qkv check mymodel.py:MultiHeadAttention",
     "qkv check mymodel.py",
@@ -76,7 +78,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each target; 0 all right, 1 something is wrong, 2 nothing could be run."""
+    """Check each target; 0 all right, 1 something is wrong, 2 something could not be run."""
+    try:
+        return _run(options)
+    except Problem as problem:
+        if options.json:  # a program that reads this gets an answer to everything
+            _show([_unknown(" ".join(options.targets), problem)], "unknown", options)
+        raise
+
+
+def _run(options: argparse.Namespace) -> int:
     from ..check.sandbox import examine
 
     if not 1 <= options.seconds <= 86400:
@@ -88,21 +99,35 @@ def run(options: argparse.Namespace) -> int:
         "causal": options.causal,
         "mask_true_means": options.mask_true_means,
         "args": _pairs("args", options.args, '"dim=64,heads=8"'),
-        "call": _pairs("call", options.call, '"q=a,mask=b"'),
+        "call": _call(options.call),
     }
     told = {name: value for name, value in told.items() if value is not None}
     wanted = _wanted(options.targets)
     if options.list:
         return _list(wanted, options.json)
     reports: list[Report] = []
-    named = False
+    unread: list[Problem] = []
     for file, names in wanted.items():
-        named = named or bool(names)
-        with _spinner(str(file)) as progress:
-            reports += examine(file, names or None, told, seconds=options.seconds, progress=progress)
-    verdict = _verdict(reports, named)
-    _show(reports, verdict, options)
+        try:
+            with _spinner(str(file)) as progress:
+                reports += examine(file, names or None, told, seconds=options.seconds, progress=progress)
+        except (Problem, OSError) as error:  # the other files can still be checked
+            if isinstance(error, OSError):
+                error = Problem("check.refused", file=file, error=quoted(error))
+            unread.append(error)
+            reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
+    nothing = len(unread) == len(reports)
+    verdict = _verdict(reports, named=bool(unread) or any(wanted.values()))
+    if options.json or not nothing:
+        _show(reports, verdict, options)
+    if options.json or nothing:
+        for problem in unread:
+            complain(say("problem", sentence=problem.say()))
     return VERDICTS.index(verdict)
+
+
+def _unknown(target: str, problem: Problem) -> Report:
+    return Report(target, "unknown", problem=Both(problem.say("en"), problem.say("zh")))
 
 
 def _verdict(reports: list[Report], named: bool) -> str:
@@ -116,12 +141,16 @@ def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> N
 
     if options.json:
         several = {"reports": [report.json() for report in reports], "verdict": verdict}
-        print(json.dumps(reports[0].json() if len(reports) == 1 else several, ensure_ascii=False, indent=2))
+        text = json.dumps(reports[0].json() if len(reports) == 1 else several, ensure_ascii=False, indent=2)
     elif options.markdown:
-        print("\n".join(report.markdown() for report in reports).rstrip())
+        text = "\n".join(report.markdown() for report in reports).rstrip()
     else:
         colour, columns = colours() != "none", width_of_terminal()
-        print("\n\n".join(report.terminal(colour=colour, columns=columns) for report in reports))
+        text = "\n\n".join(report.terminal(colour=colour, columns=columns) for report in reports)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `qkv check … | head`: the reader has seen enough, the verdict stands
+        forget_output()
 
 
 def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
@@ -179,6 +208,18 @@ def _pairs(option: str, text: str | None, example: str) -> dict[str, Any] | None
         return pairs
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise Problem("check.args", option=option, text=text, example=example) from None
+
+
+def _call(text: str | None) -> dict[str, Any] | None:
+    """`q=a,mask=b`: what each is, and the name of the argument that it is in the user's code."""
+    example = '"q=a,mask=b"'
+    pairs = _pairs("call", text, example)
+    for word, name in (pairs or {}).items():
+        if word not in ROLES:
+            raise Problem("check.call", word=word, roles=all_of(ROLES), example=example)
+        if not isinstance(name, str):
+            raise Problem("check.args", option="call", text=text, example=example)
+    return pairs
 
 
 @contextmanager

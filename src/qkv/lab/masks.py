@@ -168,6 +168,9 @@ def shows(found: dict[str, Any]) -> str:
     if causal["moved"] == 1:
         told.append(say("lab.masks.parallel"))
     told.append(say("lab.masks.strongest", pair=_pair(cross)))
+    if found["model"] is not None:  # one's own words have the same names in both
+        first, second = causal["queries"][:2]
+        told.append(say("lab.masks.named", first=first, second=second, end=cross["queries"][-1]))
     return both(" ", "").join(told)
 
 

@@ -251,7 +251,7 @@ def _diagnose(
         return [asked, filled(found.hint, **found.shows(got.value, want))], found.id
     if got.error is not None:
         return [asked, stopped(got.error, text, file, "learn.stopped"), *_doctor(lesson, answer)], ""
-    return [asked, *difference(got.value, want), *_doctor(lesson, answer)], ""
+    return [asked, *difference(got.value, want, question.tolerance), *_doctor(lesson, answer)], ""
 
 
 def known(name: str, lesson: Lesson, answer: Any, question: Question, got: Outcome) -> Wrong | None:
@@ -273,8 +273,8 @@ def known(name: str, lesson: Lesson, answer: Any, question: Question, got: Outco
     return near
 
 
-def difference(got: np.ndarray, want: np.ndarray) -> list[Both]:
-    """What the numbers show when nobody knows the mistake by name."""
+def difference(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-5) -> list[Both]:
+    """What the numbers show when nobody knows the mistake by name; `tolerance` is the question's own."""
     if got.shape != want.shape:
         says = [told("learn.shape", got=got.shape, want=want.shape)]
         if sorted(got.shape) == sorted(want.shape):
@@ -284,20 +284,22 @@ def difference(got: np.ndarray, want: np.ndarray) -> list[Both]:
     if not np.isfinite(got).all() and np.isfinite(want).all():
         at = tuple(int(i) for i in np.argwhere(~np.isfinite(got))[0])
         return [told("learn.nan", value=str(got[at]), at=list(at), want=float(want[at]))]
-    wrong = np.argwhere(~np.isclose(got, want, rtol=1e-5, atol=1e-5, equal_nan=True))
-    at = tuple(int(i) for i in wrong[0]) if len(wrong) else ()
+    wrong = ~np.isclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+    # the one furthest off, by the measure that makes it wrong: a large number may be further off than a small one
+    off = np.where(wrong, np.nan_to_num(np.abs(got - want) / (1 + np.abs(want)), nan=np.inf), -1.0)
+    at = tuple(int(i) for i in np.unravel_index(int(off.argmax()), got.shape))
     says.append(
-        told("learn.differs", at=list(at), got=float(got[at]), want=float(want[at]), n=len(wrong), total=got.size)
+        told("learn.differs", at=list(at), got=float(got[at]), want=float(want[at]), n=int(wrong.sum()), total=got.size)
         if at
         else told("learn.differs.one", got=float(got[at]), want=float(want[at]))
     )
     used = np.abs(want) > 1e-9
     if used.sum() > 1 and np.abs(got[~used]).max(initial=0) < 1e-9:
         ratio = got[used] / want[used]
-        if np.allclose(ratio, ratio[0], rtol=1e-5):
+        if abs(ratio[0]) > 1e-9 and np.allclose(ratio, ratio[0], rtol=tolerance):  # "times 0" would say nothing
             says.append(told("learn.ratio", ratio=float(ratio[0])))
     if want.ndim >= 2 and want.size > 1 and want.shape[-1] == want.shape[-2]:
-        if np.allclose(got, want.swapaxes(-1, -2), rtol=1e-5):
+        if np.allclose(got, want.swapaxes(-1, -2), rtol=tolerance):
             says.append(told("learn.turned"))
     return says
 

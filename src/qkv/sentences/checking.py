@@ -43,6 +43,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{file} is a folder: name one of its files, such as {inside}",
         "{file} 是文件夹：请指定其中一个文件，例如 {inside}",
     ),
+    "check.folder.empty": (
+        "{file} is a folder without a .py file or a notebook: name the file to check",
+        "{file} 是文件夹，里面没有 .py 文件或笔记本：请指定要检查的文件",
+    ),
     "check.notebook": (
         "{file} is not a notebook: it should be JSON with `cells`; save it again in Jupyter",
         "{file} 不是笔记本：内容应是带 `cells` 的 JSON；请在 Jupyter 里重新保存",
@@ -69,6 +73,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
         "--{option} 是 {text!r}：请写成 名字=值，例如 --{option} {example}",
     ),
+    "check.call": (
+        "--call: {word} is none of {roles}; write what it is, then your argument's name, as in --call {example}",
+        "--call：{word} 不在这些之中：{roles}；请先写它是什么，再写你的参数名，例如 --call {example}",
+    ),
+    "check.refused": ("{file} can't be read: {error}", "无法读取 {file}：{error}"),
     "check.names.none": ("name a file, as in  qkv check mymodel.py", "请给一个文件，例如  qkv check mymodel.py"),
     # Why a class or function could not be run.
     "check.outside": (

@@ -16,17 +16,23 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "you divide by √{width} = {wide}: " + _EQUALS + "; d_k is {head}, so it should be √{head} = {root}",
         "你除以的是 √{width} = {wide}：" + _EQUAL + "；d_k 是 {head}，应该除以 √{head} = {root}",
     ),
+    "evidence.scores.scale": (
+        "what goes into the softmax is q·k times {scale}; q and k are {head} wide, so it should be 1/√{head} = {right}",
+        "进入 softmax 的是 q·k 乘 {scale}；q 和 k 的宽度是 {head}，应该乘 1/√{head} = {right}",
+    ),
+    "evidence.scores.axis": (
+        "the shares of the softmax add up to 1 along another axis than the keys: {axis}",
+        "softmax 的份额是沿别的轴（{axis}）加起来等于 1 的，而不是沿键",
+    ),
     "evidence.S4": (
         "your scores are multiplied by {used}: " + _EQUALS + "; d_k is {head}, so it should be 1/√{head} = {right}",
         "你的分数乘了 {used}：" + _EQUAL + "；d_k 是 {head}，应该乘 1/√{head} = {right}",
     ),
     "evidence.S4.size": (
-        "your scores are multiplied by {used}, the size of another axis ({size}): "
+        "your scores are multiplied by {used}, which is {size}: "
         + _EQUALS
         + "; d_k is {head}, so it should be 1/√{head} = {right}",
-        "你的分数乘了 {used}，用的是另一个轴（{size}）的大小："
-        + _EQUAL
-        + "；d_k 是 {head}，应该乘 1/√{head} = {right}",
+        "你的分数乘了 {used}，用的是{size}：" + _EQUAL + "；d_k 是 {head}，应该乘 1/√{head} = {right}",
     ),
     "evidence.S6": (
         "the softmax comes first and its result is divided by {used} = {value}: "
@@ -51,8 +57,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "softmax 是沿批次那个轴做的：" + _EQUAL + "；一条文本的权重取决于同批的其他文本",
     ),
     "evidence.X3": (
-        "the softmax runs over {axis} (heads take part): " + _EQUALS,
-        "softmax 是沿 {axis} 做的（把头也算进去了）：" + _EQUAL,
+        "the softmax runs over {axis}: " + _EQUALS,
+        "softmax 是沿{axis}做的：" + _EQUAL,
     ),
     "evidence.X5": (
         "with inputs 300 times as large, {bad:.0f} % of the output is NaN or infinite: e to a large number overflows",
@@ -472,6 +478,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "check.cannot.forward": (
         "{name} has no forward method: there is nothing to call",
         "{name} 没有 forward 方法：没有可调用的东西",
+    ),
+    "check.cannot.names": (
+        "--call names an argument that {name} does not have; it has: {reason}",
+        "--call 指的参数 {name} 没有；它的参数是：{reason}",
     ),
     "check.cannot.build": (
         'could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"',

@@ -347,6 +347,13 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "The strongest weight of cross-attention here: {pair}.",
         "这里交叉注意力最强的权重：{pair}。",
     ),
+    "lab.masks.named": (
+        "The rows of the translation have two names: in the causal table the token that is read there ({first} starts it), in the table"
+        " of cross-attention the token that is written from there, one further on ({first} → {second}). {end} is the end of"
+        " the text.",
+        "译文的行有两种名字：因果注意力的表里是那一行读到的词元（{first} 是开头），交叉注意力的表里是由那一行写出的词元，往后错一位"
+        "（{first} → {second}）。{end} 表示译文到此结束。",
+    ),
     "lab.masks.both": (
         "give both --text (the words that are written) and --source (the words that are read), or neither",
         "--text（写出的词）和 --source（读入的词）要么都给，要么都不给",

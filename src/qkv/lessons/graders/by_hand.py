@@ -100,6 +100,15 @@ LESSON = Lesson(
             _theirs,
         ),
         Wrong(
+            "e to the 0",
+            {"powers": np.where(SCALED == 0, 0.0, np.exp(SCALED))},
+            Both(
+                "your {got} has 0 for the scaled score 0, but e⁰ = 1, not 0, as with any number to the power of 0. So this word too gets a share.",
+                "你的 {got} 里，缩放后的分数 0 得到了 0；但 e⁰ = 1，不是 0（任何非零数的 0 次方都是 1）。所以这个词也能分到一点。",
+            ),
+            _theirs,
+        ),
+        Wrong(
             "no powers",
             {"weights": SCALED / SCALED.sum()},
             Both(

@@ -1,12 +1,15 @@
 """The triangle, and where it acts."""
 
+from typing import Any
+
 import numpy as np
 
 from ...attention import masks
 from ...attention.steps import from_qkv, softmax
 from ...words import Both
+from ..exercises import causal_mask as solved
 from ..grade import calls, furthest
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, Question, Wrong
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -57,6 +60,10 @@ def additive(n: int, m: int) -> Array:
     return np.where(right_mask(n, m) > 0, 0.0, -np.inf)
 
 
+def _truth(answer: Any) -> bool:
+    return np.asarray(answer.causal_mask(3, 3)).dtype == bool
+
+
 def _scores(q: Array, k: Array) -> Array:
     return q @ k.T / np.sqrt(q.shape[-1])
 
@@ -66,7 +73,15 @@ def ignored(q: Array, k: Array, v: Array, mask: Array) -> Array:
 
 
 def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v
+    return solved.softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # a row that sees nothing is NaN
+
+
+def wrong_way_finite(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return softmax(np.where(mask, -1e9, _scores(q, k))) @ v  # such a row is the plain mean
+
+
+def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
 def multiplied(q: Array, k: Array, v: Array, mask: Array) -> Array:
@@ -100,6 +115,7 @@ def times_inf(q: Array, k: Array, v: Array, mask: Array) -> Array:
 LESSON = Lesson(
     questions=[
         *(calls("causal_mask", right_mask, n, m, names="n m") for n, m in SIZES),
+        Question("causal_mask", "causal_mask(n=3, m=3).dtype == bool", _truth, lambda: True),
         *(calls("masked_attention", right, *given, names="q k v mask") for given in GIVEN),
     ],
     wrongs=[
@@ -164,6 +180,16 @@ LESSON = Lesson(
             ),
         ),
         Wrong(
+            "numbers",
+            {"causal_mask": right_mask},
+            Both(
+                "1 and 0 stand in the right places, but they are numbers. Asked for is True and False: ~mask, mask & other and x[mask] do "
+                "something else with numbers, or fail. np.ones((n, m), bool), or .astype(bool) at the end.",
+                "1 和 0 的位置都对，但它们是数。这里要的是 True 和 False：对数来说，~mask、mask & other 和 x[mask] 是另一回事，或者会出错。"
+                "用 np.ones((n, m), bool)，或最后加 .astype(bool)。",
+            ),
+        ),
+        Wrong(
             "ignored",
             {"masked_attention": ignored},
             Both(
@@ -171,14 +197,17 @@ LESSON = Lesson(
                 "掩码没有起作用：你的数与没有掩码时一样。（np.where 和 masked_fill 返回新的数组，要接住它。）",
             ),
         ),
-        Wrong(
-            "wrong way",
-            {"masked_attention": wrong_way},
-            Both(
-                "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores where mask is True. "
-                "A row that sees nothing becomes NaN.",
-                "你遮住了可以看的，露出了该遮的：np.where(mask, scores, −inf) 在 mask 为 True 时保留分数。什么都看不到的行会变成 NaN。",
-            ),
+        *(
+            Wrong(
+                f"wrong way{how}",
+                {"masked_attention": code},
+                Both(
+                    "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores where mask is True. "
+                    "(A row whose scores are all −inf becomes NaN.)",
+                    "你遮住了可以看的，露出了该遮的：np.where(mask, scores, −inf) 在 mask 为 True 时保留分数。（分数全是 −inf 的行会变成 NaN。）",
+                ),
+            )
+            for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
         ),
         Wrong(
             "multiplied",

@@ -5,6 +5,7 @@ import numpy as np
 from ...attention import masks
 from ...attention.steps import from_qkv, softmax
 from ...words import Both
+from ..exercises import padding_mask as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
 
@@ -75,7 +76,15 @@ def zero_values(q: Array, k: Array, v: Array, mask: Array) -> Array:
 
 
 def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v
+    return solved.softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # a row that sees nothing is NaN
+
+
+def wrong_way_finite(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return softmax(np.where(mask, -1e9, _scores(q, k))) @ v  # such a row is the plain mean
+
+
+def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
 def first_sentence(q: Array, k: Array, v: Array, mask: Array) -> Array:
@@ -185,13 +194,17 @@ LESSON = Lesson(
             ),
             furthest,
         ),
-        Wrong(
-            "wrong way",
-            {"batched_attention": wrong_way},
-            Both(
-                "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where mask is True.",
-                "遮住了词，露出了填充：np.where(mask, scores, −inf) 在 mask 为 True 时保留分数。",
-            ),
+        *(
+            Wrong(
+                f"wrong way{how}",
+                {"batched_attention": code},
+                Both(
+                    "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where mask is True. "
+                    "(A row whose scores are all −inf becomes NaN.)",
+                    "遮住了词，露出了填充：np.where(mask, scores, −inf) 在 mask 为 True 时保留分数。（分数全是 −inf 的行会变成 NaN。）",
+                ),
+            )
+            for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
         ),
         Wrong(
             "first sentence",

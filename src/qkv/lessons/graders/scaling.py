@@ -79,6 +79,14 @@ def same_twice(q: Array, k: Array) -> list[float]:
     return [right_largest(q, k)[1]] * 2
 
 
+def scaled_twice(q: Array, k: Array) -> list[float]:
+    return [right_largest(q, k)[0], softmax(by_d(q, k)).max(-1).mean()]
+
+
+def one_scale_more(q: Array, k: Array) -> list[float]:
+    return [right_largest(q, k)[1], softmax(by_d(q, k)).max(-1).mean()]
+
+
 LESSON = Lesson(
     questions=[
         *(calls("scaled_scores", right, *pair, names="q k") for pair in PAIRS),
@@ -98,8 +106,9 @@ LESSON = Lesson(
             "by d",
             {"scaled_scores": by_d},
             Both(
-                "you divided by d instead of √d: {got}, and {want} is right. The variance of a score is d, its spread √d.",
-                "你除以了 d 而不是 √d：得到 {got}，应为 {want}。分数的方差是 d，标准差是 √d。",
+                "you divided by d instead of √d (or by √d twice, which is the same): {got}, and {want} is right. The variance of a "
+                "score is d, its spread √d.",
+                "你除以了 d 而不是 √d（除以两次 √d 也是同一回事）：得到 {got}，应为 {want}。分数的方差是 d，标准差是 √d。",
             ),
             furthest,
         ),
@@ -199,6 +208,25 @@ LESSON = Lesson(
             Both(
                 "both your numbers are scaled. The first is for the plain scores, q @ k.T.",
                 "你的两个数都缩放了。第一个应是原始分数 q @ k.T 的。",
+            ),
+        ),
+        Wrong(
+            "scaled twice",
+            {"largest_weights": scaled_twice},
+            Both(
+                "the first number is right; for the second the scores are divided by √d twice ({got} instead of {want}). "
+                "scaled_scores(q, k) has done it already: only the softmax is left.",
+                "第一个数是对的；第二个的分数除以了两次 √d（{got}，应为 {want}）。scaled_scores(q, k) 已经除过了，只差 softmax。",
+            ),
+            furthest,
+        ),
+        Wrong(
+            "one scale more",
+            {"largest_weights": one_scale_more},
+            Both(
+                "both your numbers are scaled once too often: the first is that of the scaled scores, the second is scaled twice. "
+                "First q @ k.T as it is, then scaled_scores(q, k).",
+                "两个数都多缩放了一次：第一个是缩放后的分数的，第二个缩放了两次。应先用原始的 q @ k.T，再用 scaled_scores(q, k)。",
             ),
         ),
     ],

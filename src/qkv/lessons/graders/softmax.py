@@ -28,6 +28,10 @@ def unstable(x: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
+def covered(x: Array) -> Array:
+    return np.nan_to_num(unstable(x))
+
+
 def over_rows(x: Array) -> Array:
     powers = np.exp(x - x.max(0, keepdims=True))
     return powers / powers.sum(0, keepdims=True)
@@ -119,6 +123,17 @@ LESSON = Lesson(
                 "小的数都对，但这里你的一行是 {row}，应为 {want}：e 的这么大的次方超出了浮点数的范围。请在 np.exp 之前减去这一行的最大值。",
             ),
             _bad,
+        ),
+        Wrong(
+            "NaN covered",
+            {"softmax": covered},
+            Both(
+                "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num makes 0 of the NaN. "
+                "That hides the fault and loses the row. Take the row's maximum off before np.exp, and no NaN arises.",
+                "你的某一行加起来是 {sum}：e 的这么大的次方溢出了（或者次方全是 0），nan_to_num 又把 NaN 变成了 0。"
+                "这只是掩盖了问题，那一行就丢了。请在 np.exp 之前减去这一行的最大值，就不会有 NaN。",
+            ),
+            sums,
         ),
         Wrong(
             "over middle",

@@ -68,6 +68,14 @@ def by_value_width(q: Array, k: Array, v: Array) -> Array:
     return softmax(q @ k.T / np.sqrt(v.shape[-1])) @ v
 
 
+def by_keys(q: Array, k: Array, v: Array) -> Array:
+    return softmax(q @ k.T / np.sqrt(len(k))) @ v
+
+
+def by_queries(q: Array, k: Array, v: Array) -> Array:
+    return softmax(q @ k.T / np.sqrt(len(q))) @ v
+
+
 def no_softmax(q: Array, k: Array, v: Array) -> Array:
     return _scores(q, k) @ v
 
@@ -174,6 +182,22 @@ LESSON = Lesson(
             Both(
                 "you scale by the width of v. The scores are sums over the width of q and k: d = q.shape[-1].",
                 "你用 v 的宽度缩放了。分数是沿 q 和 k 的宽度求和的：d = q.shape[-1]。",
+            ),
+        ),
+        Wrong(
+            "by keys",
+            {"attention": by_keys},
+            Both(
+                "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1].",
+                "你用键的个数 len(k) 的平方根缩放了。d 是一个键里有几个数：k.shape[-1]。",
+            ),
+        ),
+        Wrong(
+            "by queries",
+            {"attention": by_queries},
+            Both(
+                "you scale by the root of the number of queries, len(q). d is how many numbers a query has: q.shape[-1].",
+                "你用查询的个数 len(q) 的平方根缩放了。d 是一个查询里有几个数：q.shape[-1]。",
             ),
         ),
         Wrong(

@@ -1,0 +1,87 @@
+"""Where the whole can't be compared (gates, biases, norms of q and k), the scores still can: what went into the softmax
+against the product of q and k, and along which axis its shares add up to 1.
+"""
+
+import numpy as np
+
+from ..words import Both
+from .examine import Case
+from .subject import UserError, to_numpy
+
+Array = np.ndarray
+
+
+def examine(case: Case) -> None:
+    """Name a wrong scale or axis by what was watched; nothing where it can't be told for sure."""
+    subject = case.subject
+    if case.match is not None or subject.framework != "torch" or subject.layout not in ("bnc", "nbc", "ids"):
+        return
+    try:
+        one, two = (_watched(case, seed) for seed in (0, 21))
+    except UserError:
+        return
+    if one is None or two is None or one.product.shape != two.product.shape:
+        return
+    case.checked.append("scores")
+    _axis(case, one.given)
+    _scale(case, one, two)
+
+
+class _Scores:
+    """q·k as it was computed, how many channels it sums over, what the softmax took and what it gave."""
+
+    def __init__(self, left: Array, right: Array, product: Array, taken: Array, given: Array) -> None:
+        self.product, self.taken, self.given = product, taken, given
+        shared = [s for s in left.shape if s in right.shape and s not in product.shape[-2:]]
+        self.width = shared[-1] if shared else left.shape[-1]
+
+
+def _watched(case: Case, seed: int) -> _Scores | None:
+    """The first softmax of a run over (…, N, M), and the product before it."""
+    n, m = case.notes["lengths"]
+    seen = case.subject(case.subject.draw(seed, n=n, m=m), watch=True).seen
+    if seen is None or not seen.softmaxes or not seen.scored:
+        return None
+    taken, _, given = seen.softmaxes[0]
+    if tuple(taken.shape[-2:]) != (n, m):
+        return None
+    for left, right, product in seen.scored:
+        if product.shape == taken.shape:
+            return _Scores(*map(to_numpy, (left, right, product, taken, given)))
+    return None
+
+
+def _axis(case: Case, weights: Array) -> None:
+    sums = [bool(np.allclose(weights.sum(axis), 1)) for axis in range(weights.ndim)]
+    if sums[-1] or not any(sums):
+        return
+    axis = sums.index(True)
+    if axis == weights.ndim - 2:
+        case.add("X1", "evidence.scores.axis", axis=Both("the queries", "查询"))
+    elif weights.ndim == 4 and axis == 1:
+        case.add("X3", "evidence.scores.axis", axis=Both("the heads", "头"))
+    elif axis == 0:
+        case.add("X2", "evidence.scores.axis", axis=Both("the batch", "批次"))
+
+
+def _scale(case: Case, one: _Scores, two: _Scores) -> None:
+    """The slope between two runs: a bias that depends on places alone drops out."""
+    with np.errstate(invalid="ignore"):  # −inf − −inf, where both are masked
+        rises, runs = one.taken - two.taken, one.product - two.product
+    told = np.isfinite(rises) & (np.abs(one.taken) < 1e8) & (np.abs(two.taken) < 1e8)
+    x, y = runs[told], rises[told]
+    if len(x) < 8 or not np.abs(x).max() > 1e-6:
+        return
+    slope = float((x @ y) / (x @ x))
+    if slope <= 0 or np.abs(y - slope * x).max() > 1e-6 * np.abs(y).max():
+        return
+    d, width = one.width, case.subject.width
+    if abs(slope * d**0.5 - 1) < 1e-6 or abs(slope - 1) < 1e-9 or abs(slope * d - 1) < 1e-6:
+        return  # right; scaled before the product or not at all, which can't be told; 1/d, meant so
+    known = {"S1": [d**0.5], "S3": [width**-0.5] if width not in (0, d) else []}
+    others = {*case.notes["lengths"], case.subject.sizes.batch, case.notes["heads"]} - {1, d, width}
+    known["S4"] = [size**-0.5 for size in others]
+    for id_, values in known.items():
+        if any(abs(slope / value - 1) < 1e-6 for value in values):
+            case.add(id_, "evidence.scores.scale", scale=slope, head=d, right=d**-0.5)
+            return
