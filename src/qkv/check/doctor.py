@@ -4,7 +4,7 @@
     print(check(MyMultiHeadAttention))              # or an object, or a function of q, k, v
 
 In reading order: guess, building, adapt (how to run it), capture, match, oracle, bugs (its numbers), masking, probes,
-block, cached, positions (what else can be wrong), lines (where), report.
+modules, block, cached, positions (what else can be wrong), lines (where), report.
 """
 
 import copy
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from ..words import Both, say
-from . import block, cached, masking, numbers, positions, probes, reading, scores, structure
+from . import block, cached, masking, modules, numbers, positions, probes, reading, scores, structure
 from .adapt import input_widths
 from .building import declared
 from .examine import Case, Found, find_subject
@@ -26,6 +26,7 @@ from .lines import locate
 from .report import Finding, Remark, Report
 from .subject import CannotRun, Subject, UserError, settings
 
+assert modules.PROBES.keys() >= set(probes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
 FREE = (3, 5, 7, 2, 9, 11, 13)  # lengths for an object that came with sizes of its own
 
 
