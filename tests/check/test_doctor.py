@@ -170,3 +170,17 @@ def test_classes_that_want_a_library_s_configuration():
 
     for target in (BertLayer, GPT2Attention, GPT2Block, LlamaAttention, LlamaDecoderLayer):
         assert (report := check(target)).ok, report
+
+
+class Thinned(Mine):
+    """Dropout on the scores, where no −inf turns it into NaN."""
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        scores = nn.functional.dropout(q @ k.mT * self.scale, 0.1, self.training)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_dropout_before_the_softmax_is_named_without_a_nan():
+    assert ids(check(Thinned(64, 8))) == ["X8"]
+    assert check(Mine(64, 8)).ok

@@ -53,12 +53,13 @@ class Capture(TorchFunctionMode):
     softmaxes: list[tuple[Tensor, int | None, Tensor]] = field(default_factory=list)
     scored: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # products of two live tensors
     kernels: list[dict[str, Any]] = field(default_factory=list)
-    random: int = 0
+    thin_softmaxes: int = 0  # that took what a dropout had left
     dropped: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
         self._alive = {id(root) for root in self.roots}
+        self._thinned: set[int] = set()  # what a dropout left
         self._kept: list[Any] = list(self.roots)  # so that no id is given out twice
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -68,8 +69,11 @@ class Capture(TorchFunctionMode):
             p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
             if training and p:
                 self.dropped.append(float(p))
-                if self.quiet:
-                    return args[0] if args else kwargs["input"]
+                left = (args[0] if args else kwargs["input"]) if self.quiet else function(*args, **kwargs)
+                self._kept.append(left)
+                self._alive.add(id(left))
+                self._thinned.add(id(left))
+                return left
         if function is SDPA and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
             self.dropped.append(float(kwargs.get("dropout_p") or args[4]))
             if self.quiet:
@@ -128,6 +132,7 @@ class Capture(TorchFunctionMode):
         elif function in SOFTMAXES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             self.softmaxes.append((alive[0].detach().clone(), dim, out.detach().clone()))
+            self.thin_softmaxes += id(alive[0]) in self._thinned
         elif function is SDPA:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             self.kernels.append({**dict(zip(names, args, strict=False)), **kwargs, "out": out})

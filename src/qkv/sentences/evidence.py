@@ -82,6 +82,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         + "; the first row sums to less than 1, and later tokens still shift the weights",
         "因果掩码是在 softmax 之后才用的：" + _EQUAL + "；行和小于 1，后面的词仍会影响权重",
     ),
+    "evidence.X8.before": (
+        "in training mode the softmax takes scores that a dropout with p = {p} has been at: dropped scores become 0, and e⁰ = 1 is a weight",
+        "训练模式下，softmax 拿到的是经过 p = {p} 的 dropout 的分数：被丢掉的分数成了 0，而 e⁰ = 1 也是权重",
+    ),
     "evidence.X8": (
         "in training mode {part:.0f} % of the output is NaN: dropout before the softmax multiplies −inf by 0",
         "训练模式下 {part:.0f} % 的输出是 NaN：softmax 之前的 dropout 把 −inf 乘了 0",
