@@ -1,7 +1,9 @@
 """Models of the Hugging Face hub, under names that begin with hf: the weights and what is needed to read them.
 
-Only safetensors, GGUF, JSON, text and SentencePiece files are fetched; a pickled file could run any program when it is
-opened, so it is left where it is. The hub states the sha256 of large files: each is verified before it gets its name.
+Only safetensors, GGUF, JSON, text, SentencePiece and chat template files are fetched; a pickled file could run any
+program when it is opened, so it is left where it is. Of safetensors, those that a folder is read by: repositories often
+hold the same weights once more under other names. The hub states the sha256 of large files: each is verified before it
+gets its name.
 """
 
 import hashlib
@@ -15,10 +17,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .words import Problem, all_of
+from .words import Problem, all_of, quoted
 
 PREFIX = "hf:"
-WANTED = ("*.safetensors", "*.gguf", "*.json", "*.txt", "*.model", "*.spm")
+READ = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
+# Beside the weights: configurations and vocabularies, SentencePiece's models, and how a chat is laid out.
+BESIDE = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.gguf))?(@(?P<revision>[\w./-]+))?")
 
@@ -88,7 +92,7 @@ def download(repository: Repository, out: Path, progress: Callable[[int, int], N
                 api.hf_hub_download(repository.id, file.rfilename, revision=info.sha, local_dir=out)
     except Problem:
         raise
-    except Exception as error:  # the library's own, httpx's or requests', of any version
+    except Exception as error:  # the library's own, or those of whatever it speaks HTTP with
         raise _explain(repository, error) from error
     shutil.rmtree(out / ".cache", ignore_errors=True)  # the library's notes
     for file in wanted:
@@ -98,23 +102,26 @@ def download(repository: Repository, out: Path, progress: Callable[[int, int], N
 
 def choose(repository: Repository, files: dict[str, Any]) -> list[Any]:
     """The files worth fetching: weights in the first folder only, safetensors rather than GGUF, never pickles."""
-    here = {name: file for name, file in files.items() if "/" not in name}
-    wanted = {name: file for name, file in here.items() if any(fnmatch(name, kind) for kind in WANTED)}
-    ggufs = sorted(name for name in wanted if name.endswith(".gguf"))
+    here = sorted(name for name in files if "/" not in name)
+    ggufs = _like(here, "*.gguf")
     if repository.file is not None:
         if repository.file not in ggufs:
             raise Problem("store.hub.file", name=repository.name, file=repository.file, files=all_of(ggufs or here))
-        return [wanted[repository.file]]
-    if any(name.endswith(".safetensors") for name in wanted):
-        return [file for name, file in wanted.items() if name not in ggufs]
-    if len(ggufs) > 1:
-        raise Problem("store.hub.several", name=repository.name, files=all_of(f"hf:{repository.id}/{g}" for g in ggufs))
-    if not ggufs:
-        pickled = sorted(name for name in here if any(fnmatch(name, kind) for kind in PICKLED))
-        if pickled:
+        return [files[repository.file]]
+    weights = _like(here, READ[0]) or _like(here, READ[1]) or ggufs
+    if not weights:
+        if others := _like(here, "*.safetensors"):
+            raise Problem("store.hub.others", name=repository.name, found=all_of(others), wanted=all_of(READ))
+        if pickled := _like(here, *PICKLED):
             raise Problem("store.hub.pickled", name=repository.name, found=all_of(pickled))
         raise Problem("store.hub.weights", name=repository.name)
-    return list(wanted.values())
+    if weights == ggufs and len(ggufs) > 1:
+        raise Problem("store.hub.several", name=repository.name, files=all_of(f"hf:{repository.id}/{g}" for g in ggufs))
+    return [files[name] for name in (*_like(here, *BESIDE), *weights)]
+
+
+def _like(names: list[str], *patterns: str) -> list[str]:
+    return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
 
 
 def _verify(repository: Repository, file: Path, stated: Any) -> None:
@@ -133,21 +140,41 @@ def _verify(repository: Repository, file: Path, stated: Any) -> None:
 def _library(repository: Repository) -> Any:
     try:
         import huggingface_hub
+        from huggingface_hub import utils  # a module of its own: no attribute until it is imported
     except ImportError:
         raise Problem("store.hub.library", name=repository.name) from None
-    huggingface_hub.utils.disable_progress_bars()  # we show our own
+    utils.disable_progress_bars()  # we show our own
+    utils.logging.set_verbosity_error()  # and tell what went wrong ourselves
     return huggingface_hub.HfApi()
 
 
-def _explain(repository: Repository, error: Exception) -> Problem:
-    names = {kind.__name__ for kind in type(error).__mro__}
-    why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "GatedRepoError", "EntryNotFoundError"}:
+def _explain(repository: Repository, error: BaseException) -> Problem:
+    """Why the hub gave nothing, as far as the error says: by its kind, by the answer's status, else in its own words."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:  # "not in the cache either", because of …
+        chain.append(cause)
+    names = {kind.__name__ for each in chain for kind in type(each).__mro__}
+    statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
+    told = dict(name=repository.name, why=quoted(_first_line(error)))
+    if "GatedRepoError" in names:
+        return Problem("store.hub.gated", name=repository.name)
+    if "RevisionNotFoundError" in names:
+        return Problem("store.hub.revision", name=repository.name, revision=repository.revision)
+    if "RepositoryNotFoundError" in names:
         return Problem("store.hub.absent", name=repository.name)
-    offline = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "TransportError", "ConnectTimeout")
-    if isinstance(error, ConnectionError | TimeoutError) or names & {*offline, "ConnectionError"}:
-        return Problem("store.hub.offline", name=repository.name, why=why)
-    return Problem("store.hub.other", name=repository.name, why=why)
+    if statuses & {401, 403}:
+        return Problem("store.hub.token", **told)
+    if 429 in statuses or max(statuses) >= 500:
+        return Problem("store.hub.busy", **told)
+    if names & {"RemoteProtocolError", "ReadError", "ReadTimeout", "IncompleteRead"}:
+        return Problem("store.hub.broke", **told)
+    if names & {"OfflineModeIsEnabled", "TransportError", "ConnectTimeout", "ConnectionError", "TimeoutError"}:
+        return Problem("store.hub.offline", **told)
+    return Problem("store.hub.other", **told)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class _watched:

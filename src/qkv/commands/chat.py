@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     """One answer, or a conversation until the input ends."""
     model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
-        raise Problem("problem.chat.template", model=options.model)
+        raise Problem("problem.chat.template", model=options.model or DEFAULT)
     talk = Talk(model, tokenizer, options)
     if options.text is not None:
         talk.answer(need_text(options.text, EXAMPLES[1]))

@@ -281,8 +281,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "qkv models {what} 后面要有名字；见  qkv models",
     ),
     "problem.chat.template": (
-        "{model} has no chat template, so it wasn't made to chat: use  qkv generate",
-        "{model} 没有对话模板，不是对话模型：请用  qkv generate",
+        "{model} has no chat template among its files (chat_template.jinja, or a line in tokenizer_config.json), so how a "
+        "chat is written for it isn't known: continue a text with  qkv generate",
+        "{model} 没有附带对话模板（chat_template.jinja，或 tokenizer_config.json 中的一项），无法知道对话该怎样写给它："
+        "请用  qkv generate  续写文本",
     ),
     "problem.chat.long": (
         "this takes {tokens} tokens and the context has room for {room} before an answer of {most}: shorten it, or lower --most",

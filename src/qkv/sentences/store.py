@@ -61,9 +61,31 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "缓存里没有 {name}，也连不上 hub（{why}）：请联网后再运行  qkv models get {name}，或者直接给出已有副本的文件夹",
     ),
     "store.hub.absent": (
-        "the hub has no {name}, or shows it only to those who may see it: check the name; for a gated model accept its "
-        "licence on its page and log in with  hf auth login",
-        "hub 上没有 {name}，或者需要权限才能看到：请检查名字；受限的模型要先在页面上接受许可，再用  hf auth login  登录",
+        "the hub has no {name}, or shows it only to those who may see it: check the name; for a private model log in "
+        "with  hf auth login",
+        "hub 上没有 {name}，或者只有获准的人才能看到：请检查名字；如果是私有模型，请先用  hf auth login  登录",
+    ),
+    "store.hub.gated": (
+        "the hub gives {name} only to those who accepted its licence: accept it on the model's page, log in with  "
+        "hf auth login , then run  qkv models get {name}  again",
+        "hub 只把 {name} 提供给接受了许可的人：请先在模型页面上接受许可，用  hf auth login  登录，再运行  qkv models get {name}",
+    ),
+    "store.hub.revision": (
+        "the hub has no revision {revision} of {name}: leave out what follows @ for the newest",
+        "hub 上的 {name} 没有版本 {revision}：去掉 @ 及其后面的部分就是最新版",
+    ),
+    "store.hub.token": (
+        "the hub refused to give {name} ({why}): log in anew with  hf auth login",
+        "hub 拒绝提供 {name}（{why}）：请用  hf auth login  重新登录",
+    ),
+    "store.hub.busy": (
+        "the hub can't give {name} just now ({why}): try again in some minutes",
+        "hub 暂时无法提供 {name}（{why}）：请过几分钟再试",
+    ),
+    "store.hub.broke": (
+        "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  "
+        "qkv models get {name}  again",
+        "下载 {name} 时连接中断（{why}）：已收到的部分没有保留；请重新运行  qkv models get {name}",
     ),
     "store.hub.other": ("{name} could not be fetched from the hub: {why}", "无法从 hub 下载 {name}：{why}"),
     "store.hub.cut": (
@@ -81,6 +103,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "save_pretrained(folder)",
         "{name} 没有 safetensors 或 GGUF 权重，只有 {found}：pickle 文件打开时可以运行任意程序，所以 qkv 不下载。"
         "请在可信的环境中转换一次：用 transformers 读入，再 save_pretrained(文件夹)",
+    ),
+    "store.hub.others": (
+        "{name} has {found}, but no weights under the names that are read ({wanted}): it is perhaps an adapter for "
+        "another model, or for another program",
+        "{name} 里有 {found}，但没有可读取的文件名（{wanted}）：它也许是给别的模型用的适配器，或供别的程序使用",
     ),
     "store.hub.weights": (
         "{name} has no weights that qkv reads (safetensors or GGUF): it is perhaps a data set, or for another program",

@@ -233,8 +233,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     # chats
     "text.chat.none": (
-        "this model has no chat template: it was not taught to hold a chat; continue a text with  qkv generate",
-        "这个模型没有对话模板：它没有学过对话；请用  qkv generate  续写文本",
+        "this model has no chat template among its files, so how a chat is written for it isn't known: continue a text "
+        "with  qkv generate",
+        "这个模型没有附带对话模板，无法知道对话该怎样写给它：请用  qkv generate  续写文本",
     ),
     "text.chat.template": ("the model's chat template refuses: {why}", "模型的对话模板拒绝了：{why}"),
     "text.chat.long": (
