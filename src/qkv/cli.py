@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from . import __version__, words
+from . import __version__, screen, words
 from .words import both
 
 # verb: (example, English, 中文)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
     _print_unicode()
     _teach_argparse()
-    with warnings.catch_warnings():
+    with screen.guarded(), warnings.catch_warnings():
         warnings.simplefilter("always", words.Notice)
         warnings.showwarning = partial(_notice, warnings.showwarning)
         return _main(arguments)

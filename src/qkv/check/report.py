@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import grid
+from ..screen import plain
 from ..words import LANGUAGES, SENTENCES, Both, language, say
 
 VERDICTS = ("right", "wrong", "unknown")
@@ -231,10 +232,10 @@ class Report:
         if place := self._place(finding, lang):
             lines.append(" " * MARGIN + paint(place, "bold"))
             if finding.code:
-                lines.append(" " * MARGIN + paint(f"{finding.line:>4} │ ", "dim") + _clean(finding.code.strip()))
+                lines.append(" " * MARGIN + paint(f"{finding.line:>4} │ ", "dim") + plain(finding.code.strip()))
         if any(finding.fix):
             paragraph(f"{say('check.fix', lang)}{_in(finding.fix, lang)}")
-        for line in _clean(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
+        for line in plain(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
             lines.append(" " * (MARGIN + 2) + (paint(line, line[0]) if line[:1] in ("-", "+") else line))
         return lines
 
@@ -268,7 +269,7 @@ def wrap(text: str, columns: int) -> list[str]:
     ['scores / √d 除', '以根号下的宽度']
     """
     lines: list[str] = []
-    for line in text.split("\n"):
+    for line in plain(text).split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
         now = ""
         # Closing signs stay with what they close.
@@ -289,6 +290,7 @@ class Painter:
 
     def __call__(self, text: str, *inks: str) -> str:
         codes = ";".join(INK[ink] for ink in inks)
+        text = plain(text)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and text else text
 
 
@@ -303,12 +305,7 @@ def _mistake(key: str) -> Both | None:
 
 
 def _in(text: Both, lang: str) -> str:
-    return _clean(text[LANGUAGES.index(lang)])
-
-
-def _clean(text: str) -> str:
-    """Without what would move the cursor or recolour the screen: a user's error message may hold anything."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "�", text)
+    return plain(text[LANGUAGES.index(lang)])
 
 
 def _fenced(text: str, kind: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..check.report import VERDICTS, Report, width_of_terminal, worst
 from ..cli import complain, forget_output
+from ..screen import draw, live
 from ..words import Both, Problem, all_of, both, quoted, say
 
 ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
@@ -148,7 +149,8 @@ def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> N
         colour, columns = colours() != "none", width_of_terminal()
         text = "\n\n".join(report.terminal(colour=colour, columns=columns) for report in reports)
     try:
-        print(text, flush=True)
+        (draw if not options.json and not options.markdown else print)(text)
+        sys.stdout.flush()
     except BrokenPipeError:  # `qkv check … | head`: the reader has seen enough, the verdict stands
         forget_output()
 
@@ -238,9 +240,9 @@ def _spinner(what: str) -> Iterator[Any]:
                 break
             if time.monotonic() - begun > 2:
                 shown = True
-                print(f"\r\x1b[K{sign} {say('check.running', target=what + name)}", end="", file=sys.stderr, flush=True)
+                live(f"{sign} {say('check.running', target=what + name)}", sys.stderr)
         if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            live("", sys.stderr)
 
     thread = threading.Thread(target=turn, daemon=True)
     if sys.stderr.isatty():

@@ -5,30 +5,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..screen import live
+
 
 @contextmanager
 def bar(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
     """Gives `progress(done, total)` to call as often as one likes; the bar appears after half a second."""
-    begun, live = time.monotonic(), show and sys.stderr.isatty()
+    begun, seen = time.monotonic(), show and sys.stderr.isatty()
     last = 0.0
 
     def progress(done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if not live or now - begun < 0.5 or now - last < 0.1:
+        if not seen or now - begun < 0.5 or now - last < 0.1:
             return
         last = now
         share = min(done / total, 1.0) if total else 0.0
         left = (now - begun) * (1 - share) / share if share else 0.0
-        print(
-            f"\r\x1b[K{what} {'━' * int(30 * share):┈<30} {share:4.0%} {left:.0f} s",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        live(f"{what} {'━' * int(30 * share):┈<30} {share:4.0%} {left:.0f} s", sys.stderr)
 
     try:
         yield progress
     finally:
         if last:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            live("", sys.stderr)

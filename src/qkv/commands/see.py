@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import grid
+from ..screen import draw
 from ..words import Problem, all_of, both, language, one_of, say
 from .opening import model_arguments, open_model
 from .progress import bar
@@ -335,12 +336,12 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         print(say("see.pooled", rows=each[0], cols=each[1]))
         scale = max(float(table.max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
-        print(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
+        draw(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
     else:
         mark = None
         if options.from_ is not None and options.to is not None:
             mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
-        print(_map(view(found, layer, head, _by(options), part=part), mark))
+        draw(_map(view(found, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
         print("\n" + _row(options, found, part, layer, head, options.from_))
 
@@ -451,7 +452,7 @@ def _watch(options: argparse.Namespace) -> None:
             print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
         elif number in shown and len(found.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + both(f"step {step}", f"第 {step} 步"))
-            print(_map(view(found, layer, head, _by(options), part=part)))
+            draw(_map(view(found, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..screen import live
 from ..words import Problem, both, say
 from .progress import bar
 
@@ -210,7 +211,10 @@ class Line:
             f"{line['step']}/{settings.steps} · loss {line['loss']:.3f}{validation} · {speed:,.0f} "
             f"{both('tokens/s', '词元/秒')} · {share:.0%} {both('of peak', '峰值')} · {_clock(left)} {both('left', '剩余')}"
         )
-        print("\r\x1b[K" + text if self.live else text, end="" if self.live else "\n", flush=True)
+        if self.live:
+            live(text, sys.stdout)
+        else:
+            print(text, flush=True)
 
     def end(self, text: str) -> None:
         """The last word, on a line of its own."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
+from ..screen import plain
 
 # From paper to ink, dark enough at the end to tell 0.6 from 0.9.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
@@ -57,11 +58,11 @@ def heatmap(
     shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
     colour = colours() if colour is None else colour
     room = columns or shutil.get_terminal_size((100, 24)).columns
-    names = [grid.clip(label, 16) for label in queries]
+    names = [grid.clip(plain(label), 16) for label in queries]
     wide = max(map(grid.width, names), default=0)
     cell = 4 if table.shape[1] * 4 + wide + 3 <= room else 2
     most = max((room - wide - 3) // cell, 1)
-    labels = list(keys)
+    labels = [plain(label) for label in keys]
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     if table.shape[1] > most:
         join = -(-table.shape[1] // most)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..screen import plain
 from ..words import Problem, unknown
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
@@ -179,7 +180,7 @@ def show(piece: str) -> str:
     """
     label = _signs(piece)
     if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
-        return label
+        return plain(label)
     return " ".join(f"U+{ord(c):04X}" for c in label)
 
 

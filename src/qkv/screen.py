@@ -1,0 +1,84 @@
+"""What reaches a terminal: text of strangers is shown there and never obeyed.
+
+Tokens, names of models and files, chat templates, what a model writes and errors that quote a file may hold anything, and
+a terminal obeys escapes: they move the cursor over what was said before, recolour it, rename the window; and overrides of
+direction show one text where another stands. So while a command runs, all that is printed passes through a `Screen`,
+which writes such characters as what they are, \\u001b. Our own colours and live lines go round it, by `draw` and `live`.
+"""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+# All controls but tab and line ends (a \\r that stands before \\n is part of one), and what turns the direction of text.
+UNSAFE = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    r"""The text with everything that a terminal would obey written out, as Python and JSON write it.
+
+    >>> print(plain("a\x1b[2Jb\u202ec\n人"))
+    a\u001b[2Jb\u202ec
+    人
+    """
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class Screen:
+    """A stream that writes everything plainly; whatever else is asked of it, it is the stream itself."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._held = ""  # a \r that ended a piece: the next one tells whether a line ends here
+
+    def write(self, text: str) -> int:
+        """As of any stream."""
+        whole = self._held + text
+        self._held = "\r" if whole.endswith("\r") else ""
+        self.stream.write(plain(whole[:-1] if self._held else whole))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As of any stream."""
+        for line in lines:
+            self.write(line)
+
+    def settle(self) -> None:
+        """Nothing more comes: what was held is shown too."""
+        held, self._held = self._held, ""
+        if held:
+            self.stream.write(plain(held))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """All that is printed inside is shown plainly, on stdout and stderr."""
+    out, errors = Screen(sys.stdout), Screen(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError, ValueError):  # nobody listens any more
+                out.settle()
+                errors.settle()
+
+
+def draw(text: str) -> None:
+    """Print something of our own with its colours; what is foreign in it was made plain as it was put in."""
+    _behind(sys.stdout).write(text + "\n")
+
+
+def live(text: str, stream: Any) -> None:
+    """A line in the place of the one before; without a text, that one is wiped away."""
+    behind = _behind(stream)
+    behind.write("\r\x1b[K" + plain(text).replace("\n", " "))
+    behind.flush()
+
+
+def _behind(stream: Any) -> Any:
+    return stream.stream if isinstance(stream, Screen) else stream
