@@ -242,6 +242,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "the model's chat template ran for more than {seconds} seconds and was stopped",
         "模型的对话模板运行超过 {seconds} 秒，已停止",
     ),
+    "text.chat.large": (
+        "the model's chat template makes more than memory and models hold, and was stopped",
+        "模型的对话模板产生的内容过大，超出了内存和模型的容量，已停止",
+    ),
+    "text.chat.start": (
+        "the process that runs chat templates can't be started: {why}",
+        "无法启动运行对话模板的进程：{why}",
+    ),
     "text.chat.marks": (
         "the chat uses every one of the 32 codes that Unicode keeps free of characters: leave one out",
         "对话用到了 Unicode 保留的全部 32 个非字符码位：请至少去掉一个",
