@@ -548,7 +548,7 @@ UNREADABLE = {
     "sides of different width": ("bart", dict(decoder_ffn_dim=24), "encoder_ffn_dim and decoder_ffn_dim differ"),
     "two vocabularies": ("marian", dict(share_encoder_decoder_embeddings=False), "share_encoder_decoder_embeddings"),
     "a head of BART's own": ("bart", dict(tie_word_embeddings=False), "tie_word_embeddings is False"),
-    "a strange gate": ("t5 1.1", dict(feed_forward_proj="gated-mish"), "activation 'gated-mish' has no word in qkv"),
+    "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' has no word in qkv"),
     "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),
     "a layer less": ("t5 1.0", dict(num_decoder_layers=2), r"there is also decoder\.block\.2\."),
 }

@@ -108,6 +108,20 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "rotary scaling {kind!r} with {names} is more than qkv knows",
         "旋转位置的缩放方式 {kind!r} 还带有 qkv 不认识的 {names}",
     ),
+    "model.family.apart": (
+        "config.json says that these tensors are one, but the file holds two that differ ({names}): the model is built "
+        "with both, as the file has them. If the file was changed or mixed with another's, get it again",
+        "config.json 说下列张量是同一个，但文件里是两个不同的（{names}）：模型按文件里的各自使用。如果文件被改动过或混入了别的模型，请重新获取",
+    ),
+    "model.family.sides": (
+        "the encoder and the decoder of this {family} read different word vectors ({names}): qkv reads models whose "
+        "sides share them",
+        "这个 {family} 的编码器和解码器使用不同的词向量（{names}）；qkv 只能读两侧共用词向量的模型",
+    ),
+    "model.family.sines": (
+        "{names} are not the sines that a Marian computes: the file's own are used",
+        "{names} 不是 Marian 按公式计算的正弦值：使用文件里的值",
+    ),
     "model.family.missing": (
         "these weights are no whole {family}: missing {names}",
         "这些权重不是完整的 {family}：缺少 {names}",

@@ -9,7 +9,7 @@ from ...words import Both, Problem, all_of, nearest, unknown
 from ..config import Config
 from .bart import BART
 from .bert import BERT, ROBERTA
-from .family import Family, State, in_the_way, rename_to_ours, rename_to_theirs, respelled
+from .family import Family, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .t5 import T5
@@ -41,12 +41,22 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
         if nearest(word, known):
             raise unknown("model_type", word, known)
         raise Problem("model.family.strange", word=word, known=all_of(known), nearest=_nearest(theirs).types[0])
+    _refuse_two_counts(theirs)
     tensors = respelled(known[word], tensors)
     try:
         config = known[word].read(theirs, tensors)
     except KeyError as missing:
         raise Problem("model.family.silent", name=str(missing), word=word) from None
+    config, tensors = settled(known[word], config, tensors)
     return config, rename_to_ours(known[word], config, tensors)
+
+
+def _refuse_two_counts(theirs: dict[str, Any]) -> None:
+    """transformers knows each family's number of heads by a second name too; no tensor's shape tells which is meant."""
+    second = "num_attention_heads"
+    for first in ("n_head", "num_heads", "encoder_attention_heads"):
+        if first in theirs and (b := theirs.get(second, theirs[first])) != theirs[first]:
+            raise Problem("model.family.differ", first=first, second=second, a=theirs[first], b=b)
 
 
 def _nearest(theirs: dict[str, Any]) -> Family:

@@ -5,14 +5,17 @@ positions, all before their cosines, and no norm over its embeddings. All add a 
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ...words import Both, Problem
+from ...attention.positions import Sinusoidal
+from ...words import Both, Notice, Problem, all_of
 from ..config import Config
-from .family import PLAIN, Family, Row, State, insist, linear, need, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, insist, insist_on_sides, linear, need, plain_heads, word_of, zero_biases
 
 ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "relu": "relu", "gelu-tanh": "gelu_new", "relu2": "relu2"}
 CLASSES = {
@@ -33,6 +36,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     tied=(True,),
 ) | (PLAIN | dict(head_bias=(True, False)))
 UNUSED = 2  # lines before the first position
+PLACES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
 def member(config: Config) -> str:
@@ -85,12 +89,16 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
     insist(theirs, dict(tie_word_embeddings=True, share_encoder_decoder_embeddings=True))
+    insist_on_sides(theirs)
     for what in ("attention_heads", "ffn_dim"):
         a, b = theirs[f"encoder_{what}"], theirs[f"decoder_{what}"]
         if a != b:
             raise Problem("model.family.differ", first=f"encoder_{what}", second=f"decoder_{what}", a=a, b=b)
     encoder, decoder = theirs["encoder_layers"], theirs["decoder_layers"]
     marian = kind == "marian"
+    sines = marian and all(_are_sines(tensors[name]) for name in PLACES if name in tensors)
+    if marian and not sines:
+        warnings.warn(Notice("model.family.sines", names=all_of(PLACES)), stacklevel=4)
     return Config(
         kind="encoder-decoder",
         vocab=theirs["vocab_size"],
@@ -100,7 +108,7 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         n_head=theirs["encoder_attention_heads"],
         hidden=theirs["encoder_ffn_dim"],
         context=theirs["max_position_embeddings"],
-        position="sinusoidal" if marian else "learned",
+        position="sinusoidal" if sines else "learned",
         sinusoid="halves" if marian else "pairs",
         norm="layer",
         norm_place="pre" if kind == "mbart" else "post",
@@ -109,10 +117,18 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         bias=True,
         embedding_scale=math.sqrt(theirs["d_model"]) if theirs.get("scale_embedding") else 1.0,
         embedding_norm=not marian,
-        sides="shared" if marian else "own",
+        sides="shared" if sines else "own",
         head_bias="final_logits_bias" in tensors,
         dropout=theirs.get("dropout", 0.1),
     )
+
+
+def _are_sines(table: Tensor) -> bool:
+    """Is this what Marian computes, as exactly as the numbers were kept?"""
+    made = Sinusoidal(table.shape[1], halves=True)(torch.zeros(table.shape, dtype=torch.float64))
+    kept = (torch.bfloat16, torch.float16, torch.float32)
+    coarsest = next((dtype for dtype in kept if torch.equal(table.to(dtype).to(table.dtype), table)), torch.float32)
+    return torch.allclose(table.double(), made, rtol=0, atol=max(torch.finfo(coarsest).eps, 1e-4))
 
 
 def rows(config: Config) -> list[Row]:
@@ -122,7 +138,7 @@ def rows(config: Config) -> list[Row]:
         before = "decoder_" if side == "decoder" else ""
         if config.position == "learned":
             theirs = f"model.{side}.embed_positions.weight"
-            table += [Row(f"{before}position.table", theirs, unused=UNUSED)]
+            table += [Row(f"{before}position.table", theirs, unused=UNUSED if config.embedding_norm else 0)]
         if config.embedding_norm:
             table += linear(f"{before}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
         if config.norm_place == "pre":
@@ -137,7 +153,8 @@ def rows(config: Config) -> list[Row]:
             table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
             table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
             table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    return table + [Row("head.bias", "final_logits_bias", lifted=True)] * config.head_bias
+    table += [Row("head.bias", "final_logits_bias", lifted=True)] * config.head_bias
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
 
 
 def fill(config: Config, state: State) -> State:
@@ -149,6 +166,20 @@ def fill(config: Config, state: State) -> State:
 
 
 # The embedding may stand there once for each side and once more as the head; so may Marian's sines.
-IGNORED = r"embed_tokens\.weight$|^lm_head\.|embed_positions\.weight$"
+REPEATS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+IGNORED = r"^model\.(encoder|decoder)\.(embed_tokens|embed_positions)\.weight$|^lm_head\.weight$"
 HEAD = r"^lm_head\.|^final_logits_bias$"
-BART = Family("BART", tuple(CLASSES), HOLDS, obstacles, write, read, rows, fill, IGNORED, "model.", HEAD)
+BART = Family(
+    "BART",
+    tuple(CLASSES),
+    HOLDS,
+    obstacles,
+    write,
+    read,
+    rows,
+    fill,
+    IGNORED,
+    "model.",
+    HEAD,
+    dict.fromkeys(REPEATS, "model.shared.weight"),
+)

@@ -86,6 +86,7 @@ def write_roberta(config: Config) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "cls.predictions.") -> Config:
     """The other way; `begins` is how the names of the head for masked words begin."""
     insist(theirs, dict(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False))
+    insist(theirs, dict(is_causal=False))
     head = "mlm" if any(name.startswith(begins) for name in tensors) else "none"
     return Config(
         kind="encoder",
@@ -152,8 +153,34 @@ def fill(config: Config, state: State) -> State:
 
 
 # Beside the masked words a pooler and a next-sentence head were trained, which take no part in their logits.
-IGNORED = r"position_ids$|\.pooler\.dense\.|^cls\.seq_relationship\.|^(cls\.predictions|lm_head)\.decoder\."
-BERT = Family("BERT", ("bert",), HOLDS, obstacles, write, read, rows, fill, IGNORED, "bert.", r"^cls\.")
+IGNORED = (
+    r"position_ids$|\.pooler\.dense\.|^cls\.seq_relationship\.|^(cls\.predictions|lm_head)\.decoder\.(weight|bias)$"
+)
+
+
+def repeats(base: str, head: dict[str, str]) -> dict[str, str]:
+    """The matrix and the bias of the head stand in old files once more."""
+    matrix = head["matrix"]
+    return {
+        f"{matrix}.weight": f"{base}.embeddings.word_embeddings.weight",
+        f"{matrix}.bias": head["bias"],
+    }
+
+
+BERT = Family(
+    "BERT",
+    ("bert",),
+    HOLDS,
+    obstacles,
+    write,
+    read,
+    rows,
+    fill,
+    IGNORED,
+    "bert.",
+    r"^cls\.",
+    repeats("bert", BERTS_HEAD),
+)
 ROBERTA = Family(
     "RoBERTa",
     ("roberta", "xlm-roberta", "camembert"),
@@ -166,4 +193,5 @@ ROBERTA = Family(
     IGNORED,
     "roberta.",
     r"^lm_head\.",
+    repeats("roberta", ROBERTAS_HEAD),
 )

@@ -7,14 +7,15 @@ at line 2). Every row must be there: a tensor too few or too many is an error.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...words import Both, Problem, all_of, one_of
+from ...words import Both, Notice, Problem, all_of, one_of
 from ..config import Config
 
 State = dict[str, Tensor]
@@ -63,6 +64,7 @@ class Family:
     ignored: str = "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours
     prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
     head: str = "$^"  # a pattern: the names that have no prefix
+    repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
 
 
 # What a layout has only if it says so.
@@ -170,11 +172,53 @@ def respelled(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[str, Ten
     return Respelled(tensors, names)
 
 
+def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tuple[Config, Mapping[str, Tensor]]:
+    """What a file repeats is looked at, not dropped: where it is another tensor, the file's is used and that is said.
+
+    So does transformers. A copy also stands in for what it copies, where a file kept only that.
+    """
+    names, repeats = {name: name for name in tensors}, family.repeats
+    sides = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # what each side reads
+    for copy, source in repeats.items():
+        if copy in names:
+            names.setdefault(source, copy)
+        elif source in names and copy.endswith(".bias"):  # a head that comes apart has a bias too
+            names[copy] = source
+
+    def differ(a: str, b: str) -> bool:
+        return names[a] != names[b] and not torch.equal(tensors[names[a]], tensors[names[b]])
+
+    # A head of its own is what an untied config.json promises.
+    told = [copy for copy in repeats if copy in names and (config.tied or copy in sides)]
+    apart = [copy for copy in told if differ(copy, repeats[copy])]
+    if not apart:
+        return config, Respelled(tensors, names)
+    pairs = [f"{copy} ≠ {repeats[copy]}" for copy in apart]
+    head = next(copy for copy in repeats if copy.endswith(("head.weight", "decoder.weight")))
+    if set(apart) & set(sides):
+        first, second = (copy if copy in apart else repeats[copy] for copy in sides)
+        if differ(first, second):
+            raise Problem("model.family.sides", family=family.name, names=all_of([first, second]))
+        names = {head: names[repeats[head]], **names, repeats[first]: names[first]}
+        apart.append(head)
+    names |= {repeats[copy]: names[copy] for copy in apart if copy.endswith(".bias")}
+    warnings.warn(Notice("model.family.apart", names=all_of(pairs)), stacklevel=4)
+    return config.replace(tied=config.tied and head not in apart), Respelled(tensors, names)
+
+
 def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
     for name, value in wanted.items():
         if theirs.get(name, value) != value:
             raise Problem("model.family.insist", name=name, value=repr(theirs[name]), wanted=repr(value))
+
+
+def insist_on_sides(theirs: dict[str, Any]) -> None:
+    """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
+    insist(theirs, dict(is_encoder_decoder=True))
+    if "is_causal" in theirs:
+        nothing = Both("nothing said of it", "不写这一项")
+        raise Problem("model.family.insist", name="is_causal", value=repr(theirs["is_causal"]), wanted=nothing)
 
 
 def word_of(theirs: str, words: dict[str, str]) -> str:

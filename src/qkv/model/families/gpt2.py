@@ -47,7 +47,10 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False))
+    insist(
+        theirs,
+        dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False, is_causal=True),
+    )
     return Config(
         kind="decoder",
         vocab=theirs["vocab_size"],
@@ -91,5 +94,18 @@ def fill(config: Config, state: State) -> State:
 
 
 # Published files also hold each layer's causal mask, and may repeat the embedding as the head.
-IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\."
-GPT2 = Family("GPT-2", ("gpt2",), HOLDS, plain_heads, write, read, rows, fill, IGNORED, "transformer.", r"^lm_head\.")
+IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"
+GPT2 = Family(
+    "GPT-2",
+    ("gpt2",),
+    HOLDS,
+    plain_heads,
+    write,
+    read,
+    rows,
+    fill,
+    IGNORED,
+    "transformer.",
+    r"^lm_head\.",
+    {"lm_head.weight": "transformer.wte.weight"},
+)

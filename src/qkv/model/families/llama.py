@@ -212,7 +212,17 @@ def rows(config: Config) -> list[Row]:
 
 
 # Old files hold the rotary angles, and a tied head may be repeated.
-IGNORED = r"rotary_emb\.inv_freq$|^lm_head\."
+IGNORED = r"rotary_emb\.inv_freq$|^lm_head\.weight$"
 LLAMA = Family(
-    "LLaMA", tuple(CLASSES), HOLDS, obstacles, write, read, rows, ignored=IGNORED, prefix="model.", head=r"^lm_head\."
+    "LLaMA",
+    tuple(CLASSES),
+    HOLDS,
+    obstacles,
+    write,
+    read,
+    rows,
+    ignored=IGNORED,
+    prefix="model.",
+    head=r"^lm_head\.",
+    repeats={"lm_head.weight": "model.embed_tokens.weight"},
 )

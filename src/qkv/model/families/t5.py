@@ -7,22 +7,15 @@ has a gate and a head of its own.
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...words import Both
 from ..config import Config
-from .family import Family, Row, linear, need, unshared_heads, word_of
+from .family import Family, Row, insist_on_sides, linear, need, unshared_heads, word_of
 
-ACTIVATIONS = {
-    "relu": "relu",
-    "geglu-tanh": "gated-gelu",
-    "swiglu": "gated-silu",
-    "gelu": "gelu",
-    "gelu-tanh": "gelu_new",
-    "silu": "silu",
-    "relu2": "relu2",
-}
+SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
+GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
+ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in one word
 HOLDS: dict[str, tuple[Any, ...]] = dict(
     kind=("encoder-decoder",),
     position=("relative",),
@@ -77,11 +70,11 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way. What a config.json says of the head is not to be trusted: transformers 5 calls every one tied."""
+    insist_on_sides(theirs)
     width, n_head, layers = theirs["d_model"], theirs["num_heads"], theirs["num_layers"]
     decoder = theirs.get("num_decoder_layers") or layers
-    scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
+    scaled = bool(theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings") is not False))
     first = theirs["model_type"] == "t5"
-    own = "lm_head.weight" in tensors and not torch.equal(tensors["lm_head.weight"], tensors["shared.weight"])
     return Config(
         kind="encoder-decoder",
         vocab=theirs["vocab_size"],
@@ -97,11 +90,21 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         relative_buckets=theirs.get("relative_attention_num_buckets", 32),
         relative_distance=theirs.get("relative_attention_max_distance", 128),
         norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
-        feed_forward=word_of(theirs.get("feed_forward_proj", "relu" if first else "gated-gelu"), ACTIVATIONS),
-        tied=not own,
+        feed_forward=read_activation(theirs, "relu" if first else "gated-gelu"),
+        tied="lm_head.weight" not in tensors or (scaled and first),  # "tied" is what transformers 5 calls every one
         output_scale=width**-0.5 if scaled and first else 1.0,
         dropout=theirs.get("dropout_rate", 0.1),
     )
+
+
+def read_activation(theirs: dict[str, Any], usual: str) -> str:
+    """Our word for the feed-forward: transformers obeys what it says in detail, if a file says that too."""
+    word = theirs.get("feed_forward_proj", usual)
+    gated, name = word.startswith("gated-"), word.split("-")[-1]
+    if word == "gated-gelu":
+        name = "gelu_new"
+    gated, name = theirs.get("is_gated_act", gated), theirs.get("dense_act_fn", name)
+    return word_of(name, GATED if gated else SINGLE)
 
 
 def rows(config: Config) -> list[Row]:
@@ -131,5 +134,16 @@ def rows(config: Config) -> list[Row]:
 
 
 # The embedding may stand there once for each side and once more as the head; an old file has a bias that is never used.
-IGNORED = r"embed_tokens\.weight$|^lm_head\.|EncDecAttention\.relative_attention_bias"
-T5 = Family("T5", ("t5", "mt5"), HOLDS, obstacles, write, read, rows, ignored=IGNORED)
+REPEATS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+IGNORED = r"^(encoder|decoder)\.embed_tokens\.weight$|^lm_head\.weight$|EncDecAttention\.relative_attention_bias"
+T5 = Family(
+    "T5",
+    ("t5", "mt5"),
+    HOLDS,
+    obstacles,
+    write,
+    read,
+    rows,
+    ignored=IGNORED,
+    repeats=dict.fromkeys(REPEATS, "shared.weight"),
+)
