@@ -180,6 +180,9 @@ def test_relative_bias_learns():
     assert ours.table.grad.sum() == 50
 
 
+LLAMA3 = {"kind": "llama3", "factor": 8.0, "low": 1.0, "high": 4.0, "original": 64}
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -187,6 +190,15 @@ def test_relative_bias_learns():
         (lambda: Rotary(8, scaling={"kind": "yrn", "factor": 2}), "not one of linear, ntk, yarn, llama3"),
         (lambda: Rotary(8, scaling={"kind": "yarn", "factor": 2}), "needs original"),
         (lambda: Rotary(8, scaling={"kind": "linear", "factor": 2, "fast": 1}), "has no fast"),
+        (lambda: Rotary(8, scaling={"kind": "linear", "factor": 0.0}), "factor = 0.0: give a number above 0"),
+        (lambda: Rotary(8, scaling={"kind": "yarn", "factor": 0.5, "original": 64}), "factor = 0.5: give 1 or more"),
+        (lambda: Rotary(8, scaling={"kind": "yarn", "factor": 2, "original": True}), "original = True"),
+        (
+            lambda: Rotary(8, scaling={"kind": "yarn", "factor": 2, "original": 64, "slow": 40}),
+            "slow must be below fast",
+        ),
+        (lambda: Rotary(8, scaling=LLAMA3 | {"low": 5.0}), "low = 5 and high = 4: low must be below high"),
+        (lambda: Rotary(8, scaling=LLAMA3 | {"low": 4.0}), "low must be below high"),
         (lambda: Learned(4, 2)(torch.zeros(1, 5, 2)), "only 4 were learned"),
         (lambda: Rotary(4)(torch.zeros(1, 1, 3, 4), torch.arange(2)), "one per token"),
     ],

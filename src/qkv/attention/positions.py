@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem
+from ..words import Problem, all_of
 from .steps import sinusoid
 
 At = int | Tensor
@@ -170,17 +170,8 @@ def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None =
     plain = base**-exponents
     if scaling is None:
         return plain, 1.0
-    known = {"linear": (), "ntk": (), "yarn": ("original",), "llama3": ("low", "high", "original")}
-    kind = scaling.get("kind")
-    if kind not in known:
-        raise ValueError(f"rotary scaling {kind!r} is not one of {', '.join(known)}")
-    if missing := [key for key in ("factor", *known[kind]) if key not in scaling]:
-        raise ValueError(f"rotary scaling {kind!r} needs {', '.join(missing)}")
-    optional = {"yarn": ("fast", "slow", "stretch")}.get(kind, ())
-    if strange := sorted(set(scaling) - {"kind", "factor", *known[kind], *optional}):
-        raise ValueError(
-            f"rotary scaling {kind!r} has no {', '.join(strange)}; it takes {', '.join(('factor', *known[kind], *optional))}"
-        )
+    check_scaling(scaling)
+    kind = scaling["kind"]
     factor = float(scaling["factor"])
     if kind == "linear":
         return plain / factor, 1.0
@@ -201,6 +192,36 @@ def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None =
     ramp = np.clip((np.arange(width // 2) - low) / max(high - low, 0.001), 0.0, 1.0)
     stretch = scaling.get("stretch")
     return (1 - ramp) * plain + ramp * plain / factor, 0.1 * math.log(factor) + 1 if stretch is None else stretch
+
+
+def check_scaling(scaling: dict[str, Any]) -> None:
+    """Refuse a scaling that is not whole, or whose numbers make no sense together.
+
+    >>> check_scaling({"kind": "yarn", "factor": 0.5, "original": 64})
+    Traceback (most recent call last):
+    qkv.words.Problem: rotary scaling 'yarn' has factor = 0.5: give 1 or more
+    """
+    needed = {"linear": (), "ntk": (), "yarn": ("original",), "llama3": ("low", "high", "original")}
+    kind = scaling.get("kind")
+    if kind not in needed:
+        raise Problem("attention.scaling.kind", kind=repr(kind), known=all_of(needed))
+    names = ("factor", *needed[kind])
+    if missing := [name for name in names if name not in scaling]:
+        raise Problem("attention.scaling.needs", kind=kind, names=all_of(missing))
+    names += ("fast", "slow", "stretch") if kind == "yarn" else ()
+    if strange := sorted(set(scaling) - {"kind", *names}):
+        raise Problem("attention.scaling.more", kind=kind, names=all_of(strange), known=all_of(names))
+    for name in names:
+        value = scaling.get(name, 1.0)
+        given = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        if not given and not (name == "stretch" and value is None):
+            raise Problem("attention.scaling.number", kind=kind, name=name, value=repr(value))
+    if kind in ("yarn", "llama3") and scaling["factor"] < 1:  # the formulas mean to stretch, and break below 1
+        raise Problem("attention.scaling.factor", kind=kind, value=scaling["factor"])
+    told = {"slow": 1.0, "fast": 32.0, **scaling}
+    for low, high in (("low", "high"), ("slow", "fast")):
+        if low in names and not told[low] < told[high]:
+            raise Problem("attention.scaling.order", kind=kind, low=low, high=high, a=told[low], b=told[high])
 
 
 class ALiBi(nn.Module):

@@ -47,6 +47,8 @@ SCALING = {
     },
 }
 
+NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what is said of the angles and must be so
+
 
 def member(config: Config) -> str:
     """Which of them the model is, as transformers names it."""
@@ -127,7 +129,7 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     kind = theirs["model_type"]
     width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
     head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
-    insist(theirs, dict(partial_rotary_factor=1.0))
+    insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True))
     bias: bool | str = "qkv" if kind == "qwen2" else False
     if kind == "llama":
         bias = theirs.get("attention_bias", False)
@@ -177,18 +179,28 @@ def read_window(theirs: dict[str, Any]) -> int | None:
 
 
 def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
-    """The base of the angles, and how they are scaled."""
-    told = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+    """The base of the angles, and how they are scaled.
+
+    Of two tables transformers takes rope_scaling, and nothing of the other; numbers that are not in it are looked for
+    beside it.
+    """
+    told = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
+    told = {name: value for name, value in told.items() if value is not None}
     base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
     old_name = told.pop("type", "default")
     kind = told.pop("rope_type", old_name)
+    insist(told, NEUTRAL)
+    told = {name: value for name, value in told.items() if name not in NEUTRAL}
     if kind == "default":
         return base, None
     if kind not in SCALING:
         raise Problem("model.family.rotary", kind=kind, known=all_of(SCALING))
-    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if told.get(word) is not None}
-    if strange := sorted(name for name, value in told.items() if value is not None):
-        raise Problem("model.family.rotary.more", kind=kind, names=all_of(strange))
+    if "original" in SCALING[kind]:
+        name, longest = "original_max_position_embeddings", theirs["max_position_embeddings"]
+        told[name] = theirs.get(name) or told.get(name) or longest
+    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
+    if told:
+        raise Problem("model.family.rotary.more", kind=kind, names=all_of(sorted(told)))
     return base, {"kind": kind, **ours}
 
 
