@@ -8,6 +8,7 @@ together just before they are used. The engine is PyTorch's own.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -294,3 +295,6 @@ def described(parallel: str, processes: int) -> str | Both:
 def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+        # FSDP's modules know their groups and stand in circles, so that nothing frees them before Python ends. Threads of
+        # a group that is still there then abort the process, when all its work is done.
+        gc.collect()
