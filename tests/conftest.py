@@ -6,6 +6,7 @@ from hypothesis import settings
 
 settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("qkv")
+collect_ignore_glob = ["fixtures/2*"]
 
 
 @pytest.fixture(autouse=True)
