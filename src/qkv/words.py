@@ -11,7 +11,6 @@ import errno
 import os
 import re
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, NamedTuple
 
 from .sentences import SENTENCES
@@ -90,24 +89,39 @@ def both(english: str, chinese: str, lang: str | None = None) -> str:
     return chinese if language(lang) == "zh" else english
 
 
-class Problem(ValueError):
-    """A user's mistake, told in both languages: as an exception it reads English, the command line says it in its own.
+class Spoken(Exception):
+    """What a Problem and a Notice share: as an exception it reads English, the command line says it in its own language.
+
+    Its args are the key and the values, so that whoever makes it anew from them gets the same: pickle, copy, and pytest,
+    whose processes send each other warnings.
+    """
+
+    def __init__(self, key: str, values: dict[str, Any] | None = None, /, **more: Any) -> None:
+        self.key, self.values = key, {**(values or {}), **more}
+        self.english = say(key, "en", **self.values)
+        super().__init__(key, self.values)
+
+    def __str__(self) -> str:
+        return self.english
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.english!r})"
+
+    def say(self, lang: str | None = None) -> str:
+        """The same in that language."""
+        return say(self.key, lang, **self.values)
+
+
+class Problem(Spoken, ValueError):
+    """A user's mistake, told in both languages.
 
     >>> print(Problem("problem.word", word="dog", words="cat, mat").say("zh"))
     文中没有 dog，只有：cat, mat
     """
 
-    def __init__(self, key: str, /, **values: Any) -> None:
-        super().__init__(say(key, "en", **values))
-        self.key, self.values = key, values
 
-    def __reduce__(self) -> Any:
-        """Made anew from its key: processes that train together send each other their problems."""
-        return partial(type(self), self.key, **self.values), ()
-
-    def say(self, lang: str | None = None) -> str:
-        """The same in that language."""
-        return say(self.key, lang, **self.values)
+class Notice(Spoken, UserWarning):
+    """Something a user should know although the work goes on."""
 
 
 def quoted(reason: object) -> "Both | Problem":
@@ -125,18 +139,6 @@ def quoted(reason: object) -> "Both | Problem":
     if isinstance(reason, Exception) and (not said or not isinstance(reason, ValueError | OSError)):
         said = f"{type(reason).__name__}: {said}"  # a KeyError's words alone are only the key
     return Both(said, f"原文“{said}”")
-
-
-class Notice(UserWarning):
-    """Something a user should know although the work goes on: a warning, told in both languages like a Problem."""
-
-    def __init__(self, key: str, /, **values: Any) -> None:
-        super().__init__(say(key, "en", **values))
-        self.key, self.values = key, values
-
-    def say(self, lang: str | None = None) -> str:
-        """The same in that language."""
-        return say(self.key, lang, **self.values)
 
 
 def unknown(what: str, word: object, among: Iterable[object]) -> Problem:

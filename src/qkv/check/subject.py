@@ -33,16 +33,23 @@ class CannotRun(Exception):
     def __init__(
         self, stage: str, reason: str, tried: list[str], line: int | None = None, error: BaseException | None = None
     ) -> None:
-        super().__init__(reason)
+        super().__init__(stage, reason, tried, line, error)
         self.stage, self.reason, self.tried, self.line, self.error = stage, reason, tried, line, error
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class UserError(Exception):
     """The user's code raised while it was called."""
 
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(last_line(error))
-        self.error, self.line = error, line_of(error)
+    def __init__(self, error: BaseException, line: int | None = None) -> None:
+        self.error, self.line = error, line_of(error) if line is None else line
+        self.reason = last_line(error)  # now, since it is the user's code that says it
+        super().__init__(error, self.line)
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @dataclass

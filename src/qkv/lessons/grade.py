@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Both, say
+from ..words import Both, Spoken, say
 from .lesson import Lesson, Question, Wrong, load, solution
 
 NOTES: list[Both] = []  # what a question has to tell about an answer that is right
@@ -55,12 +55,11 @@ class Hole(Exception):
     """A number that wasn't filled in."""
 
 
-class Told(Exception):
+class Told(Spoken):
     """Something wrong that is known by its sentence."""
 
-    def __init__(self, key: str, **values: object) -> None:
-        super().__init__(key)
-        self.sentence = told(key, **values)
+    def __repr__(self) -> str:
+        return f"Told({self.key!r})"  # the same complaint, whatever its numbers
 
 
 class Changed(Exception):
@@ -240,7 +239,7 @@ def _diagnose(
         line = place(got.error, file) or _assigned(tree, question.function)
         return [told("learn.hole.left", line=line or "?", name=question.function)], "hole"
     if isinstance(got.error, Told):
-        return [asked, got.error.sentence], str(got.error)
+        return [asked, told(got.error.key, **got.error.values)], got.error.key
     if isinstance(got.error, Changed):
         return [asked, told("learn.changed", name=str(got.error))], "changed"
     if got.error is None and got.value is None:

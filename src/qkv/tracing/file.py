@@ -114,8 +114,11 @@ class _Wrong(ValueError):
     """What is wrong with a header, in both languages."""
 
     def __init__(self, english: str, chinese: str) -> None:
-        super().__init__(english)
+        super().__init__(english, chinese)
         self.both = Both(english, chinese)
+
+    def __str__(self) -> str:
+        return self.both.english
 
 
 def _unreadable(path: Path, error: BaseException) -> Problem:

@@ -35,8 +35,11 @@ class Stopped(Exception):
     """Somebody asked the run to stop; everything up to `step` is on the disk."""
 
     def __init__(self, step: int) -> None:
-        super().__init__(f"stopped at step {step}")
+        super().__init__(step)
         self.step = step
+
+    def __str__(self) -> str:
+        return f"stopped at step {self.step}"
 
 
 def train(
