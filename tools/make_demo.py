@@ -13,7 +13,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from qkv.model.generate import translate
-from qkv.model.weights import load
+from qkv.model.weights import fingerprint, load
 from qkv.text import date_pair
 from qkv.train.run import start
 
@@ -33,6 +33,7 @@ def main() -> None:
             shutil.copy(run.folder / name, DEMO / name)
         save_file({k: v.half() for k, v in load_file(best / "model.safetensors").items()}, place / "model.safetensors")
         kept = {"step": state["best_step"], "best_step": state["best_step"], "best_loss": state["best_loss"]}
+        kept["files"] = {"model.safetensors": fingerprint(place / "model.safetensors")}
         (place / "state.json").write_text(json.dumps(kept) + "\n", encoding="utf-8")
     model, tokenizer = load(DEMO)
     pairs = [date_pair(99, i, "unseen") for i in range(1000)]

@@ -290,12 +290,75 @@ def test_folders_with_nothing_in_them(tmp_path):
         load(tmp_path / "ct")
 
 
-def test_nan_weights_load(tmp_path):
+@pytest.mark.parametrize("strange", (float("nan"), float("inf"), -float("inf")))
+@pytest.mark.parametrize("kept", (torch.float32, torch.float16, torch.bfloat16))
+def test_weights_that_are_no_numbers_are_refused_by_name(strange, kept, tmp_path):
+    """In a Hugging Face folder, whichever tensor it is; large weights are numbers."""
     folder_of("llama", tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    tensors["lm_head.weight"][3] = float("nan")
-    save_file(tensors, tmp_path / "model.safetensors")
-    assert load(tmp_path)[0].head.weight[3].isnan().all()
+    file = tmp_path / "model.safetensors"
+    tensors = {name: tensor.to(kept) for name, tensor in load_file(file).items()}
+    tensors["lm_head.weight"][1, 2] = torch.finfo(kept).max
+    for name in ("lm_head.weight", "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"):
+        changed = tensors[name].clone()
+        changed.view(-1)[7] = strange
+        save_file(tensors | {name: changed}, file)
+        with pytest.raises(Problem, match=rf"{name} has 1 of its {changed.numel()} weights.*first is {strange}, at"):
+            load(tmp_path)
+    save_file(tensors, file)
+    load(tmp_path)
+
+
+def test_numbers_are_asked_of_every_format(tmp_path):
+    model = made("llama", vocab_size=256)
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight[3, 1] = float("inf")
+    write_gguf(model, tmp_path / "m.gguf", "f32", tokens=LETTERS)
+    translator = made("marian")
+    with torch.no_grad():
+        translator.model.decoder.layers[0].fc1.bias[2] = float("nan")
+    write_ctranslate2(translator, tmp_path / "ct")
+    for place, name in (("m.gguf", "mlp.up_proj.weight"), ("ct", "fc1.bias")):
+        with pytest.raises(Problem, match=f"{name} has 1 of its"):
+            load(tmp_path / place)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small run of qkv with two checkpoints, the second the best."""
+    from qkv.train.run import start
+
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "book.txt").write_text("the cat sat on the mat. " * 60, encoding="utf-8")
+    small = dict(width=16, n_head=2, n_layer=1, context=16, batch=4, steps=4, checkpoint_every=2, eval_every=2)
+    start("lm", out=folder / "run", source=str(folder / "book.txt"), changes=small).train()
+    return folder / "run"
+
+
+def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
+    """Any byte of it, at the beginning, in the middle, at the end; and what to do is said."""
+    from qkv.cli import main
+
+    shutil.copytree(run, tmp_path / "run")
+    load(tmp_path / "run")
+    place = weights._best(tmp_path / "run")
+    file = place / "model.safetensors"
+    whole = file.read_bytes()
+    for at in (len(whole) - 3, len(whole) // 2, 9, 0):
+        raw = bytearray(whole)
+        raw[at] ^= 1
+        file.write_bytes(raw)
+        with pytest.raises(Problem, match=r"is not what was written: its content changed.*--resume") as told:
+            load(tmp_path / "run")
+        assert str(place) in told.value.say("zh")
+    file.write_bytes(whole[:-4])
+    with pytest.raises(Problem, match="it was cut short"):
+        load(tmp_path / "run")
+    for command in (["generate", "the", "--model"], ["see", "the cat", "--model"], ["export"], ["models", "show"]):
+        assert main([*command, str(tmp_path / "run")]) == 2
+        assert "it was cut short" in capsys.readouterr().err
+    assert not (tmp_path / "run-hf").exists()
+    shutil.rmtree(place)
+    load(tmp_path / "run")
 
 
 def test_a_checkpoint_of_another_config_is_told_by_name_and_shape(tmp_path):

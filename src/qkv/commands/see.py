@@ -213,7 +213,7 @@ def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
 
 def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
     """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random."""
-    from ..model.weights import find
+    from ..model.weights import find, refuse_infinite
 
     place = find(name)
     transformers.logging.set_verbosity_error()
@@ -229,6 +229,8 @@ def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
     lost = [key for key in told["missing_keys"] if "pooler" not in key] + [str(key) for key in told["mismatched_keys"]]
     if lost:
         raise Problem("model.file.misses", file=place, name=sorted(lost)[0])
+    for key, tensor in model.named_parameters():
+        refuse_infinite(place, key, tensor.detach())
     return model, tokenizer
 
 

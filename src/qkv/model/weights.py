@@ -7,6 +7,7 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -86,7 +87,7 @@ def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype
     _refuse_absurd(source, theirs, tensors.shapes)
     try:
         with Undrawn():
-            config, state = to_ours(theirs, tensors)
+            config, state = to_ours(theirs, Finite(source, tensors))
         model = empty(config)
     except Problem as problem:  # families know nothing of files
         raise (
@@ -170,6 +171,33 @@ class Safetensors(Mapping[str, Tensor]):
         return len(self._files)
 
 
+class Finite(Mapping[str, Tensor]):
+    """The same tensors, each looked through as it is taken: NaN and infinity in weights make every answer nonsense."""
+
+    def __init__(self, source: Path, tensors: Mapping[str, Tensor]) -> None:
+        self._source, self._tensors = source, tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self._tensors[name]
+        refuse_infinite(self._source, name, tensor)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
+    """Refuse a tensor with NaN or infinity in it; least and largest tell, at the speed of memory."""
+    if tensor.is_floating_point() and tensor.numel() and not all(end.isfinite() for end in tensor.aminmax()):
+        strange = ~tensor.isfinite()
+        first = tuple(strange.nonzero()[0].tolist())
+        here = dict(count=int(strange.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
+        raise Problem("model.file.infinite", file=source, name=name, **here)
+
+
 def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
@@ -198,7 +226,9 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
 
 
 def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
-    record, file = read_run(folder), _best(folder) / "model.safetensors"
+    record, place = read_run(folder), _best(folder)
+    file = place / "model.safetensors"
+    _refuse_changed(folder, place, file)
     try:
         model = empty(Config.from_dict(record["model"]))
     except Problem:
@@ -207,7 +237,7 @@ def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]
         raise Problem("model.file.unfit", file=folder / "config.json", error=quoted(error)) from error
     saved = Safetensors({file: None}, dtype)
     _refuse_others(file, saved.shapes, model)
-    assign(file, model, dict(saved), dtype)
+    assign(file, model, dict(Finite(file, saved)), dtype)
     return model.eval(), text.load(folder)
 
 
@@ -297,6 +327,30 @@ def _best(folder: Path) -> Path:
     if not found:
         raise Problem("model.file.no_checkpoint", folder=folder)
     return min(found)[2]
+
+
+def _refuse_changed(folder: Path, place: Path, file: Path) -> None:
+    """Refuse weights that are not those that training wrote: they would be used as if they were the run's."""
+    try:
+        problem = changed(file, json.loads((place / "state.json").read_text(encoding="utf-8"))["files"][file.name])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Problem("model.file.json", file=place / "state.json", error=quoted(error)) from None
+    if problem is not None:
+        raise Problem("model.file.changed", problem=problem, place=place, folder=folder)
+
+
+def changed(file: Path, known: dict[str, Any]) -> Problem | None:
+    """How a file differs from what is known of it, or None if it doesn't."""
+    found = fingerprint(file)
+    if found["bytes"] != known["bytes"]:
+        return Problem("train.checkpoint.short", file=file, found=found["bytes"], known=known["bytes"])
+    return Problem("train.checkpoint.changed", file=file) if found["sha256"] != known["sha256"] else None
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """A file's size and sha256."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -173,6 +173,18 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`",
         "{folder} 还没有检查点：请用 `qkv train --resume {folder}` 继续训练",
     ),
+    "model.file.changed": (
+        "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint of the run "
+        "is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
+        "{problem}。qkv 不会使用它：请用备份恢复这个文件，或删除 {place} 以使用这次训练的另一个检查点，或用 `qkv train --resume {folder}` 从最新的完好检查点接着训练",
+    ),
+    "model.file.infinite": (
+        "{file}: {name} has {count} of its {all} weights that are no numbers (the first is {value}, at {place}), so that "
+        "all it says would be nonsense: the file was damaged, or training went wrong before it was saved; get it again, or "
+        "take an earlier one",
+        "{file}：{name} 的 {all} 个权重里有 {count} 个不是有限的数（第一个是 {value}，位于 {place}），模型的输出会毫无意义：文件已损坏，"
+        "或训练在保存之前就出了问题；请重新获取，或换用更早的版本",
+    ),
     "model.file.json": ("{file} can't be read: {error}", "{file} 无法读取：{error}"),
     "model.file.unreadable": ("{file} can't be read: {error}", "{file} 无法读取：{error}"),
     "model.file.broken": ("{file} can't be used: {why}", "{file} 无法使用：{why}"),

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ..model.weights import load_weights, weights_of
+from ..model.weights import changed, load_weights, weights_of
 from ..words import Problem
 from .optim import Muon
 
@@ -91,12 +91,8 @@ def check(place: Path) -> Problem | None:
         if state["format"] != FORMAT:
             return Problem("train.checkpoint.format", place=place, found=state["format"], known=FORMAT)
         for name, known in state["files"].items():
-            found = fingerprint(place / name)
-            if found["bytes"] != known["bytes"]:
-                sizes = {"found": found["bytes"], "known": known["bytes"]}
-                return Problem("train.checkpoint.short", file=place / name, **sizes)
-            if found != known:
-                return Problem("train.checkpoint.changed", file=place / name)
+            if problem := changed(place / name, known):
+                return problem
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Problem("train.checkpoint.unreadable", place=place, error=str(error))
     return None
@@ -196,12 +192,6 @@ def _prune(folder: Path, best: int | None) -> None:
     for step in steps[:-2]:
         if step != best:
             shutil.rmtree(folder / f"{step:06d}", ignore_errors=True)
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """A file's size and sha256."""
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _write(path: Path, content: bytes) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from ..attention.positions import Relative
 from ..model.layers import Block
 from ..model.transformer import Transformer
+from ..model.weights import fingerprint
 from ..words import Both, Problem, unknown
 from .checkpoint import (
     SHARDS,
     begin,
     check,
     explained,
-    fingerprint,
     finish,
     load_checkpoint,
     load_shards,
