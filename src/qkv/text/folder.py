@@ -46,12 +46,15 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
     try:
         saved = json.loads(_text(file))
         kind = _kind_of(saved)
-        names = {token["content"] for token in saved["added_tokens"]}
+        added = {token["content"]: token["id"] for token in saved["added_tokens"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem("text.tokenizer.damaged", file=file, why=quoted(error)) from None
-    roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in names}
+    for name, i in added.items():  # the library counts on from the vocabulary, whatever the file says
+        if library.token_to_id(name) != i:
+            raise Problem("text.added", file=file, name=name, i=i, got=library.token_to_id(name))
+    roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
     if not told.any_roles and not roles:
-        roles = {role: name for role, name in foreign.NAMES.items() if name in names}
+        roles = {role: name for role, name in foreign.NAMES.items() if name in added}
     told.frame(library, roles)
     if cutter is not None:
         return kind(library, roles, cutter=cutter)

@@ -419,7 +419,9 @@ def _unmatched(library: Library, charsmap: bool = True) -> Library:
     for at, (name, score) in enumerate(vocab):
         if name in special or at == unknown:
             vocab[at] = [f"\ufdd0{name}", score]
-    saved["added_tokens"] = [token for token in saved["added_tokens"] if not token["special"]]
+    for token in saved["added_tokens"]:  # renamed, not left out: those after them would move up and get their ids
+        if token["special"]:
+            token["content"] = f"\ufdd0{token['content']}"
     saved["post_processor"] = None
     return Library.from_str(json.dumps(saved))
 
