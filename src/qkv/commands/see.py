@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -290,35 +290,10 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
     found.head(layers[0], heads[0], part)  # refuses what isn't there
     if linked:
         return next((layer, head) for layer, head, _ in ranked if layer in layers and head in heads)
-    return telling(found, part, layers, heads, _by(options))
-
-
-def telling(
-    found: Any, part: str, layers: Sequence[int], heads: Sequence[int], by: str = "characters"
-) -> tuple[int, int]:
-    """The head with the strongest link that is neither to itself, to its neighbour, nor to the first token.
-
-    In a cross part, where there are no such places, the head whose words look most sharply at words.
-    """
-    from ..tracing.view import view
-
-    best, chosen = -1.0, (layers[0], heads[0])
     if len(layers) == len(heads) == 1:
         return layers[0], heads[0]
-    long = max(len(found.tokens(part, keys=side)) for side in (False, True)) > 1024
-    for layer in layers:
-        for head in heads:
-            seen = None if long else view(found, layer, head, by, part=part)
-            table = found.map(layer, head, bins=256, part=part) if seen is None else seen.weights
-            if part == "cross":  # by how sharply words look at words, not at the end of the text
-                words = table if seen is None else table[~np.array(seen.special[0])][:, ~np.array(seen.special[1])]
-                score = float(words.max()) if seen is None else float(words.max(-1, initial=0).mean())
-            else:
-                i, j = np.indices(table.shape)
-                score = float(np.where((np.abs(i - j) > 1) & (j > 0), table, 0).max())
-            if score > best:
-                best, chosen = score, (layer, head)
-    return chosen
+    with bar(both("looking at every head", "正在查看每个头")) as progress:
+        return found.survey(part, progress).most_telling(layers, heads)
 
 
 def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: int) -> None:

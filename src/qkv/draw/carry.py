@@ -3,7 +3,7 @@
 Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
 they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
 q and k of the layers asked for, then of those with a head that links the two words of `focus`, the strongest first, then
-of the others, kinds of heads taking turns (survey.py); v in the same order.
+of the others, kinds of heads taking turns (tracing/survey.py); v in the same order.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
@@ -16,8 +16,9 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,16 @@ from ..attention.attend import Call
 from ..attention.rules import Band, Full, Padding
 from ..tracing.file import _distances
 from ..tracing.maps import head_of
+from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import Tokens
 from ..tracing.trace import Trace
 from ..words import Problem
-from .survey import KINDS, LINKED, Place, in_turn, look, plain
 
-BINS = 64  # cells along each side of a small picture, at most
-PICTURES = 6_000_000  # bytes of all of them before packing
+LINKED = 0.1  # a head that gives a word this much links the two words asked for
 DENSE = 1 << 26  # cells of a mask that has no words
 BIAS = 1 << 19  # numbers of a bias that isn't one of distances
 EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
 
-
-Progress = Callable[[int, int], None]  # heads done, of all
 Opening = tuple[str, int, int]  # part, layer, head
 
 
@@ -102,38 +100,28 @@ def carry(
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
     kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
 
-    pictures = sum(call.q.shape[0] * call.q.shape[1] for calls in trace.calls.values() for call in calls)
-    bins = max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, pictures)
-
+    every = sum(call.q.shape[0] * call.q.shape[1] for calls in trace.calls.values() for call in calls)
+    before = 0
     parts: list[dict[str, Any]] = []
     looks: dict[Place, dict[str, float]] = {}
     for part in trace.parts:
-        seen = look(trace, part, bins, tick)  # item → layer → head
+        looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
         for layer in range(trace.n_layer(part)):
-            heads = [one.looks for item in seen for one in item[layer]]
+            heads = [one.looks for item in looked.heads for one in item[layer]]
             looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
-        stack = np.stack([[one.picture for heads in item for one in heads] for item in seen])
+        stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
+        before += stack.shape[0] * stack.shape[1]
         call = trace.calls[part][0]
-        n, m = call.q.shape[2], call.k.shape[2]
         parts.append(
             dict(
                 name=part,
-                n=n,
-                m=m,
+                n=call.q.shape[2],
+                m=call.k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
                 layers=[_layer(call) for call in trace.calls[part]],
-                thumbs=dict(
-                    stored=carried.add(f"{part}.thumbs", stack, must=True), tall=-(-n // bins), wide=-(-m // bins)
-                ),
-                links=[[[one.link for one in heads] for heads in item] for item in seen],
+                thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
+                links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
             )
         )
     linked: list[Place] = []
@@ -146,7 +134,6 @@ def carry(
         text=text_of(trace),
         lang=lang,
         precision=None,
-        bins=bins,
         tokens=kept,
         parts=parts,
         focus=found,
@@ -157,6 +144,11 @@ def carry(
     _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
     carried.header["first"] = _first(trace, carried.header, opening)
     return carried
+
+
+def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> None:
+    """The progress of one part, told as that of all."""
+    progress(before + done, every)
 
 
 def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from ..tracing.survey import Progress
 from ..tracing.trace import Trace
 from ..words import language, say
-from .carry import Opening, Progress, carry, text_of
+from .carry import Opening, carry, text_of
 
 Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page

@@ -132,13 +132,8 @@ class Head:
 
     def reach(self, rows: slice) -> slice | None:
         """The keys that these rows can see at all, where the mask is causal or a window; None is all of them."""
-        low, high = 0, self.m
-        for rule in self.mask.terms():
-            if isinstance(rule, Band):
-                first, last = rows.start + self.m - self.n, rows.stop - 1 + self.m - self.n
-                low = low if rule.left is None else max(low, first - rule.left)
-                high = high if rule.right is None else min(high, last + rule.right + 1)
-        return None if (low, high) == (0, self.m) else slice(min(low, high), max(low, high, 0))
+        cols = reach(self.mask, self.n, self.m, rows)
+        return None if (cols.start, cols.stop) == (0, self.m) else cols
 
     def pooled(self, bins: int, pool: str = "mean") -> Tensor:
         """The whole map in at most bins × bins cells, each the mean, maximum or sum of the weights it covers."""
@@ -163,9 +158,9 @@ class Head:
             start = 0 if cols is None else cols.start // wide * wide  # whole cells
             stop = self.m if cols is None else cols.stop
             shares = self._share(self.scores(rows, slice(start, stop)))
-            cells = _cells(_cells(shares, wide, 1, pool), tall, 0, pool)
+            joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
             at = rows.start // tall, start // wide
-            made[at[0] : at[0] + cells.shape[0], at[1] : at[1] + cells.shape[1]] = cells
+            made[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
 
     def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
@@ -181,9 +176,9 @@ class Head:
                 shares = (q[rows] @ k[cols].T).exp_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
                     shares.tril_(rows.start - left)
-                cells = _cells(_cells(shares, wide, 1, pool), tall, 0, pool)
+                joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
                 i, j = top // tall, left // wide
-                made[i : i + cells.shape[0], j : j + cells.shape[1]] = cells
+                made[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
 
 
 def head_of(call: Call, item: int, head: int) -> Head:
@@ -208,48 +203,110 @@ def head_of(call: Call, item: int, head: int) -> Head:
     return Head(one, call.mask, item, head, batch, heads)
 
 
+def scores(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
+    """Scores of all heads of one item in a rectangle, (H, R, C), −inf where hidden: `Head.scores` in one product."""
+    heads, n, width = call.q.shape[1:]
+    groups, m = call.k.shape[1:3]
+    cols = slice(0, m) if cols is None else cols
+    exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
+    q = call.q[item, :, rows].to(exact) * call.scale  # (H, R, D)
+    r, c = q.shape[1], cols.stop - cols.start
+    q = q.reshape(groups, heads // groups * r, width)  # a group's heads share its keys
+    made = (q @ call.k[item, :, cols].to(exact).transpose(1, 2)).reshape(heads, r, c)
+    if call.softcap is not None:
+        made = call.softcap * torch.tanh(made / call.softcap)
+    if call.bias is not None:
+        made += _bias(call, item, rows, cols).to(exact)
+    for part in _doubtful(call.mask, n, m, rows, cols):
+        inside = slice(part.start - cols.start, part.stop - cols.start)
+        made[..., inside].masked_fill_(~allowed(call, item, rows, part), float("-inf"))
+    return made
+
+
+def shares(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
+    """Weights of all heads of one item in a rectangle that holds all keys these rows may see, (H, R, C)."""
+    table = scores(call, item, rows, cols)
+    made = table.softmax(-1)
+    if call.sinks is not None:
+        made *= (table.logsumexp(-1, keepdim=True) - call.sinks.reshape(-1, 1, 1).to(table.dtype)).sigmoid()
+    if bool(made[..., :1].isnan().any()):  # a row that may see nothing gives 0
+        made.masked_fill_((table == float("-inf")).all(-1, keepdim=True), 0.0)
+    return made
+
+
+def allowed(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
+    """Who may look at whom in a rectangle, (H', R, C): H' is 1 where all heads share one mask."""
+    batch, heads, n, _ = call.q.shape
+    m = call.k.shape[2]
+    cols = slice(0, m) if cols is None else cols
+    r, c = rows.stop - rows.start, cols.stop - cols.start
+    seen = torch.ones(1, r, c, dtype=torch.bool, device=call.q.device)
+    if not isinstance(call.mask, Full):
+        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, cols=cols, device=call.q.device)
+        rule = rule[min(item, rule.shape[0] - 1)]
+        seen = rule.expand(rule.shape[0], r, c)
+    if call.bias is not None:
+        hides = _bias(call, item, rows, cols) == float("-inf")
+        seen = seen & ~hides if bool(hides.any()) else seen
+    return seen
+
+
+def reach(mask: masks.Mask, n: int, m: int, rows: slice) -> slice:
+    """From the first key to the last that these of n queries can see at all, as far as bands of the mask tell."""
+    low, high = 0, m
+    for rule in mask.terms():
+        if isinstance(rule, Band):
+            first, last = rows.start + m - n, rows.stop - 1 + m - n
+            low = low if rule.left is None else max(low, first - rule.left)
+            high = high if rule.right is None else min(high, last + rule.right + 1)
+    return slice(min(low, high), max(low, high, 0))
+
+
+def _doubtful(mask: masks.Mask, n: int, m: int, rows: slice, cols: slice) -> list[slice]:
+    """The keys of a rectangle that not all of its rows may see. Inside a band those are few: its edges."""
+    rules = [rule for rule in mask.terms() if not isinstance(rule, Full)]
+    if not all(isinstance(rule, Band) for rule in rules):
+        return [cols]
+    low, high = cols.start, cols.stop
+    first, last = rows.start + m - n, rows.stop - 1 + m - n
+    for rule in rules:
+        assert isinstance(rule, Band)
+        low = low if rule.left is None else max(low, last - rule.left)
+        high = high if rule.right is None else min(high, first + rule.right + 1)
+    if low >= high:
+        return [cols]
+    return [part for part in (slice(cols.start, low), slice(high, cols.stop)) if part.start < part.stop]
+
+
+def _bias(call: Call, item: int, rows: slice, cols: slice) -> Tensor:
+    """A rectangle of the bias, for every head or for all of them alike: (H', R', C')."""
+    assert call.bias is not None
+    bias = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+    bias = bias[min(item, bias.shape[0] - 1)]
+    bias = bias[:, rows] if bias.shape[1] > 1 or call.q.shape[2] == 1 else bias
+    return bias[..., cols] if bias.shape[2] > 1 or call.k.shape[2] == 1 else bias
+
+
 def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     """Exact weights of all heads of one item for a block of queries, (H, R, M); who may see whom, (H', R, M); and the
     entropy of every row in nats, (H, R), of what it doesn't give to a sink.
 
     The same numbers as `Head.weights`, all heads of a layer in one product.
     """
-    batch, heads, n, width = call.q.shape
-    groups, m = call.k.shape[1:3]
-    exact = torch.float64 if call.q.dtype == torch.float64 else torch.float32
-    q = call.q[item, :, rows].to(exact) * call.scale  # (H, R, D)
-    r = q.shape[1]
-    q = q.reshape(groups, heads // groups * r, width)  # a group's heads share its keys
-    scores = (q @ call.k[item].to(exact).transpose(1, 2)).reshape(heads, r, m)
-    if call.softcap is not None:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
-    allowed = torch.ones(1, r, m, dtype=torch.bool, device=q.device)
-    if not isinstance(call.mask, Full):
-        rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device=q.device)
-        rule = rule[min(item, rule.shape[0] - 1)]
-        allowed = rule.expand(rule.shape[0], r, m)
-    if call.bias is not None:
-        bias = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-        bias = bias[min(item, bias.shape[0] - 1)]
-        bias = (bias[:, rows] if bias.shape[1] > 1 or n == 1 else bias).to(exact)
-        scores += bias
-        if bool((hidden := bias == float("-inf")).any()):
-            allowed = allowed & ~hidden
-    if not bool(allowed.all()):
-        scores.masked_fill_(~allowed, HIDDEN)
-    shares = scores.softmax(-1)
-    most, largest = scores.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
+    table, seen = scores(call, item, rows).clamp_(min=HIDDEN), allowed(call, item, rows)
+    shares = table.softmax(-1)
+    most, largest = table.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
     # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
-    entropy = most - largest.log() - torch.linalg.vecdot(shares, scores)
-    kept = (most > HIDDEN / 2).to(exact)  # a row that may see nothing gives 0
+    entropy = most - largest.log() - torch.linalg.vecdot(shares, table)
+    kept = (most > HIDDEN / 2).to(table.dtype)  # a row that may see nothing gives 0
     if call.sinks is not None:
-        kept = kept / (1 + largest * (call.sinks.reshape(-1, 1).to(exact) - most.clamp(min=HIDDEN / 2)).exp())
+        kept = kept / (1 + largest * (call.sinks.reshape(-1, 1).to(kept.dtype) - most.clamp(min=HIDDEN / 2)).exp())
     if call.sinks is not None or not bool(kept.all()):
         shares.mul_(kept[..., None])
-    return shares, allowed, entropy
+    return shares, seen, entropy
 
 
-def _cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:
+def cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:
     """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer."""
     if size == 1:
         return table

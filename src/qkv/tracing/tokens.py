@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -44,19 +45,19 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    @property
+    @cached_property
     def shown(self) -> list[str]:
         """A label per token: spaces at its edges left out, line ends and tabs as signs."""
         return [show(piece) for piece in self.pieces]
 
-    @property
+    @cached_property
     def numbered(self) -> list[str]:
         """The same, but tokens that are parts of one character are that character, numbered.
 
         >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).numbered
         ['我₁', '我₂', 'a']
         """
-        labels = self.shown
+        labels = list(self.shown)
         for text, first, end in self.whole:
             if end - first > 1:
                 labels[first:end] = [show(text) + str(i + 1).translate(SUBSCRIPT) for i in range(end - first)]
@@ -72,7 +73,7 @@ class Tokens:
             return [(label, i, i + 1) for i, label in enumerate(self.numbered)]
         return [(show(text), first, end) for text, first, end in self.whole]
 
-    @property
+    @cached_property
     def words(self) -> list[Group]:
         """Tokens joined to words: cut at spaces, around punctuation, and at every 汉字."""
         groups: list[Group] = []

@@ -35,6 +35,7 @@ from .tokens import Group, Tokens
 
 if TYPE_CHECKING:
     from .patterns import Patterns
+    from .survey import Progress, Survey
 
 Floats = NDArray[np.float32]
 PARTS = ("encoder", "decoder", "cross")
@@ -69,6 +70,7 @@ class Trace:
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
     turning: Turning | None = None  # how our own models turn q and k by their positions
     _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
+    _surveys: dict[str, Survey] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def parts(self) -> list[str]:
@@ -237,6 +239,15 @@ class Trace:
         from .patterns import patterns
 
         return patterns(self, part=part, batch=batch)
+
+    def survey(self, part: str | None = None, progress: Progress | None = None) -> Survey:
+        """One look at every head of a part: a small picture, its strongest link, how telling it is; remembered."""
+        from .survey import survey
+
+        part = self._part(part)
+        if part not in self._surveys:
+            self._surveys[part] = survey(self, part, progress)
+        return self._surveys[part]
 
     def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head:
         """One head, to ask anything of; it remembers what was costly to compute."""

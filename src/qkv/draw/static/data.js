@@ -36,7 +36,6 @@
  * @property {string} text
  * @property {string | null} lang
  * @property {{ dtype: string, error: string } | null} precision
- * @property {number} bins
  * @property {Stored} tokens
  * @property {Part[]} parts
  * @property {Focus | null} focus

@@ -8,8 +8,8 @@ export const STRINGS = {
   precision: ["q and k are {dtype}: weights exact to about {error}", "q 和 k 以 {dtype} 保存：权重约精确到 {error}"],
   "precision.none": ["overview only: the text is too long for q and k to fit", "仅有总览：文本太长，放不下 q 和 k"],
   carried: [
-    "Whole layers: {whole}. The others as an overview of {bins} × {bins} cells.",
-    "完整的层：{whole}。其余各层只有 {bins} × {bins} 格的总览。",
+    "Whole layers: {whole}. The others as an overview of {rows} × {cols} cells.",
+    "完整的层：{whole}。其余各层只有 {rows} × {cols} 格的总览。",
   ],
   language: ["Language", "语言"],
   theme: ["Light or dark", "浅色或深色"],

@@ -61,7 +61,8 @@ export class Top extends HTMLElement {
     );
     const whole = part.layers.flatMap((layer, i) => (layer.q ? [i] : []));
     if (whole.length && whole.length < part.layers.length) {
-      const sentence = say(lang, "carried", { whole: hole("whole"), bins: header.bins });
+      const [, , rows, cols] = part.thumbs.stored.shape;
+      const sentence = say(lang, "carried", { whole: hole("whole"), rows, cols });
       this.append(h("p", { class: "facts carried" }, ...filled(sentence, { whole: h("b", {}, whole.join(", ")) })));
     }
   }
