@@ -15,6 +15,7 @@ import torch
 from qkv.model.weights import load
 from qkv.train import run as runs
 from qkv.train.checkpoint import check, newest
+from qkv.train.extension import Asked
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World
 
@@ -302,7 +303,7 @@ def test_a_lost_loss_names_the_step_the_batch_and_the_last_good_checkpoint(book,
 
 def test_changed_data_is_refused(book, tmp_path):
     begin("lm", tmp_path / "run", book)
-    runs.resume(tmp_path / "run", source=book)
+    runs.resume(tmp_path / "run", asked=Asked(source=book))
     Path(book).write_text(TEXT + "more", encoding="utf-8")
     with pytest.raises(ValueError, match="its content changed"):
-        runs.resume(tmp_path / "run", source=book)
+        runs.resume(tmp_path / "run", asked=Asked(source=book))

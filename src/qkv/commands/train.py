@@ -18,6 +18,7 @@ EXAMPLES = [
     "qkv train translate --pairs en-zh.tsv --preset small",
     "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
     "qkv train --resume runs/lm-mybook",
+    "qkv train --resume runs/lm-mybook --steps 2000",
     "torchrun --nproc-per-node 8 -m qkv train lm --text mybook.txt --parallel fsdp",
 ]
 
@@ -48,7 +49,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--preset",
-        default="tiny",
         metavar="NAME",
         help=both("tiny, small or gpt2 (tiny)", "tiny、small 或 gpt2（tiny）"),
     )
@@ -66,9 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--tokenizer",
-        default="auto",
         choices=["auto", "characters", "bytes", "bpe"],
-        help=both("how text is cut", "怎样切分文本"),
+        help=both("how text is cut (auto)", "怎样切分文本（auto）"),
     )
     add(
         "--watch",
@@ -82,7 +81,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help=both("any other setting, of the model or the run", "模型或训练的任何其他设置"),
     )
-    add("--resume", type=Path, metavar="RUN", help=both("go on with a run", "接着训练"))
+    add(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help=both("go on with a run; --steps then gives it more", "接着训练；可用 --steps 加步数"),
+    )
     add(
         "--parallel",
         choices=["ddp", "fsdp"],
@@ -93,20 +97,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Begin or go on, show a live line, end with where to go from here."""
-    if (options.task is None) == (options.resume is None):
+    if options.task is None and options.resume is None:
         raise Problem("problem.train.what")
-    if options.task is not None and options.task != "translate" and options.text is None:
+    if options.resume is None and options.task != "translate" and options.text is None:
         raise Problem("problem.train.text", task=options.task)
     if options.yes:
         _fetch(options.text or options.pairs)
 
+    from ..train.extension import Asked
     from ..train.loop import Stopped
     from ..train.parallelize import world_from_environment
     from ..train.run import resume, start
 
     world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
-        going = resume(options.resume, world, options.text)
+        given = {name: getattr(options, name) for name in ("task", "out", "pairs", "preset", "tokenizer", "watch")}
+        going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
     else:
         with bar(both("preparing the text", "准备文本"), show=world.first) as progress:
             going = start(
@@ -114,9 +120,9 @@ def run(options: argparse.Namespace) -> int:
                 out=options.out,
                 source=options.text,
                 pairs=options.pairs,
-                name=options.preset,
+                name=options.preset or "tiny",
                 changes=_changes(options),
-                tokenizer=options.tokenizer,
+                tokenizer=options.tokenizer or "auto",
                 watch=options.watch,
                 world=world,
                 progress=progress,
@@ -144,9 +150,15 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
             raise Problem("problem.set", text=assignment)
         changes[name.strip()] = read_value(value.strip())
     for name in ("steps", "seed", "batch", "context", "lr", "eval_every", "checkpoint_every"):
-        if getattr(options, name) is not None:
-            changes[name] = getattr(options, name)
+        if (value := getattr(options, name)) is not None:
+            if name in changes and changes[name] != value:
+                raise Problem("problem.set.twice", name=name, set=changes[name], value=value, option=_option(name))
+            changes[name] = value
     return changes
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _fetch(name: str | None) -> None:
@@ -193,7 +205,8 @@ class Line:
         for key, values in self.going.why:
             print("  " + say(key, **values))
         first = 0 if self.going.state is None else self.going.state["step"]
-        print(say("train.from" if first else "train.begin", first=first, last=settings.steps, run=self.going.folder))
+        key = "train.begin" if not first else "train.from" if first < settings.steps else "train.finished"
+        print(say(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps))
         self.peak = _peak()
 
     def report(self, line: dict[str, Any]) -> None:

@@ -265,6 +265,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "训练 {task} 需要文本：--text 文件、文件夹、通配符，或数据集（见  qkv data）",
     ),
     "problem.set": ("{text} is no setting: write --set name=value", "{text} 不是一个设置：请写 --set 名字=值"),
+    "problem.set.twice": (
+        "{name} is set twice: --set {name}={set} and {option} {value}; leave one out",
+        "{name} 给了两次：--set {name}={set} 和 {option} {value}；请去掉一个",
+    ),
     "problem.data.name": ("qkv data {what} needs a name; see  qkv data", "qkv data {what} 后面要有名字；见  qkv data"),
     "problem.data.out": ("say where the tokens go: --out FOLDER", "请说明词元存到哪里：--out 文件夹"),
     "problem.model.kind": (

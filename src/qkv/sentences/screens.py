@@ -8,6 +8,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "train.begin": ("training {last} steps into {run}", "训练 {last} 步，存于 {run}"),
     "train.from": ("going on at step {first} of {last} in {run}", "从第 {first} 步接着训练，共 {last} 步，存于 {run}"),
+    "train.finished": (
+        "all {last} steps of {run} are done; for more, say how many in all:  qkv train --resume {run} --steps {more}",
+        "{run} 的 {last} 步都已完成；要继续，请给出总步数：qkv train --resume {run} --steps {more}",
+    ),
     "train.stopped": (
         "stopped at step {step}, all saved; go on with  qkv train --resume {run}",
         "停在第 {step} 步，已全部保存；接着训练：qkv train --resume {run}",
@@ -49,6 +53,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "elsewhere, so from here on it agrees to rounding, not bit for bit",
         "由 {was} 保存，由 {now} 继续：批次相同，但求和的舍入顺序和 dropout 的位置不同，此后只在舍入误差内一致，不再逐位相同",
     ),
+    "why.steps": (
+        "steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}",
+        "步数：由 {was} 改为 {now}；从第 {done} 步起，学习率按 {now} 步的计划变化",
+    ),
+    "why.now": ("{name}: {now} from here on, {was} before", "{name}：从这里起为 {now}，原来是 {was}"),
     "why.damaged": ("passed over a damaged checkpoint: {problem}", "跳过一个损坏的检查点：{problem}"),
     "data.get": ("Get one with  qkv data get NAME", "下载：qkv data get 名字"),
     "data.removed": ("removed {name}", "已删除 {name}"),

@@ -27,6 +27,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "checkpoint_every is {value}: give 1 or more steps",
         "checkpoint_every 是 {value}：应为 1 步或更多",
     ),
+    "train.before": (
+        "before is {value}: give [[until, steps], …], as config.json keeps the earlier plans of a run that was extended",
+        "before 是 {value}：应为 [[到第几步, 原定步数], …]，即 config.json 里延长训练前的各次计划",
+    ),
     "train.accumulate": (
         "a batch of {batch} rows doesn't divide into accumulate={accumulate} pieces",
         "每批 {batch} 行，不能平分成 accumulate={accumulate} 份",
@@ -63,6 +67,22 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)",
         "训练 {task} 需要文本：--text 文件、文件夹、通配符，或数据集（见 `qkv data`）",
     ),
+    "train.useless.text": (
+        "--text is {value}, but {task} learns from sentence pairs: give --pairs TSV, or nothing for dates",
+        "--text 是 {value}，但 {task} 用的是句对：请用 --pairs TSV，或什么都不给（学习日期）",
+    ),
+    "train.useless.pairs": (
+        "--pairs is {value}, but {task} learns from a text: give --text instead",
+        "--pairs 是 {value}，但 {task} 用的是文本：请改用 --text",
+    ),
+    "train.useless.tokenizer": (
+        "--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs",
+        "--tokenizer 是 {value}，但日期总是按字符切分：请去掉它，或给出 --pairs",
+    ),
+    "train.useless.vocab": (
+        "vocab is {value}, but a model has as many tokens as its tokenizer: leave it out",
+        "vocab 是 {value}，但模型的词表由分词器决定：请去掉它",
+    ),
     "train.pairs": (
         "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
         "{pairs} 只有 {n} 对：至少要有两对，一对用来训练，一对用来验证",
@@ -90,8 +110,18 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "train.changed": (
         "{source} is not the text that {folder} was begun with (its content changed): a run goes on with its own data; "
-        "leave --text out, or begin a new run",
-        "{source} 不是 {folder} 开始时用的文本（内容变了）：一次训练只能用原来的数据继续；请去掉 --text，或重新开始一次训练",
+        "leave {option} out, or begin a new run",
+        "{source} 不是 {folder} 开始时用的文本（内容变了）：一次训练只能用原来的数据继续；请去掉 {option}，或重新开始一次训练",
+    ),
+    "train.fixed": (
+        "{name} is {has} in {folder} and can't become {asked} while the run goes on: leave it out, or begin a new run. What "
+        "can change: --steps, --eval-every, --checkpoint-every",
+        "{folder} 的 {name} 是 {has}，接着训练时不能改成 {asked}：请去掉这一项，或重新开始一次训练。可以改的有："
+        "--steps、--eval-every、--checkpoint-every",
+    ),
+    "train.steps.done": (
+        "{folder} has done {done} steps already, and {asked} were asked for: give --steps {done} or more, or leave it out",
+        "{folder} 已经训练了 {done} 步，而要求的是 {asked} 步：--steps 至少是 {done}，或去掉它",
     ),
     "train.record": (
         "{file} has no {key}: it was changed or cut short, so the run can't go on",

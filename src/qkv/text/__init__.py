@@ -5,7 +5,7 @@ from .corpus import Corpus
 from .dates import date_pair, date_tokenizer
 from .folder import load
 from .masking import mlm
-from .pairs import PairBatch, Pairs, PairStream, read_pairs, split_pairs
+from .pairs import PairBatch, Pairs, PairStream, as_tsv, read_pairs, split_pairs
 from .sequences import sequence_pairs, sequences
 from .shards import prepare
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
@@ -22,6 +22,7 @@ __all__ = [
     "Pairs",
     "Tokenizer",
     "Tokens",
+    "as_tsv",
     "choose",
     "date_pair",
     "date_tokenizer",

@@ -50,6 +50,11 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
     return pairs
 
 
+def as_tsv(pairs: Sequence[Text]) -> str:
+    """The other way: what `read_pairs` reads as these pairs."""
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
 def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
     cells = [cell.strip() for cell in line.split("\t")]
     where = {"number": number, "path": path}

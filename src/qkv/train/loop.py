@@ -78,7 +78,7 @@ def train(
                 "tokens_per_second": speed(tokens, now),
                 "seconds": now - begun,
             }
-            last = step + 1 == settings.steps
+            last = step + 1 == settings.planned(step)
             if (step + 1) % settings.eval_every == 0 or last:
                 with _finite(run, step, settings):
                     line["val_loss"] = evaluate(forward, model, task, settings, world)
@@ -99,7 +99,7 @@ def train(
                 world.save(run / "checkpoints", step + 1, model, optimizers, state)
                 saved = time.perf_counter()
                 speed.pause()
-            if stop and not last:
+            if stop and step + 1 < settings.steps:
                 raise Stopped(step + 1)
     return state
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from ..model.transformer import Transformer
 from ..model.weights import read_run
 from ..text.shards import aside
 from ..words import Problem, all_of
-from .checkpoint import check, newest
+from .checkpoint import check, newest, read_state
+from .extension import Asked, Reason, changed, extend, refuse, settings_of
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
@@ -35,7 +36,6 @@ from .watch import Watch
 
 FORMAT = "qkv run 1"
 Progress = Callable[[int, int], None]
-Reason = tuple[str, dict[str, Any]]  # a sentence of words.py and what fills it, so that it can be said in any language
 
 
 @dataclass
@@ -83,6 +83,14 @@ def start(
     """Begin a run in a new folder: read the data, make the tokenizer, build the model."""
     if task not in TASKS:
         raise Problem("train.task", task=task, tasks=all_of(TASKS))
+    for option, given, right in (
+        ("--text", source, task != "translate"),
+        ("--pairs", pairs, task == "translate"),
+        ("--tokenizer", None if tokenizer == "auto" else tokenizer, task != "translate" or pairs is not None),
+        ("vocab", (changes or {}).get("vocab"), False),
+    ):
+        if given is not None and not right:
+            raise Problem("train.useless." + option.strip("-"), value=given, task=task)
     config, settings = both_set(*preset(name, task), changes or {})
     if config.kind != TASKS[task]:
         raise Problem("train.kind", task=task, kind=config.kind, needed=TASKS[task])
@@ -103,6 +111,7 @@ def start(
             "format": FORMAT,
             "qkv": __version__,
             "task": task,
+            "preset": name,
             "model": made.to_dict(),
             "train": chosen.to_dict(),
             "data": data,
@@ -120,23 +129,36 @@ def start(
     return _open(folder, world)
 
 
-def resume(folder: Path, world: World | None = None, source: str | None = None) -> Run:
-    """Go on with a run from its newest whole checkpoint; from the beginning where there is none."""
+def resume(folder: Path, world: World | None = None, asked: Asked | None = None) -> Run:
+    """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see extension.py."""
     world = world or World()
-    record = read_run(folder)
-    if source is not None:
-        now = text.Corpus.of(_named(source)).sha256()
-        if now != record["data"].get("sha256"):
-            raise Problem("train.changed", source=source, folder=folder)
+    if asked is not None:
+        source, pairs = (None if path is None else _named(path) for path in (asked.source, asked.pairs))
+        world.once(partial(_agree, folder, replace(asked, source=source, pairs=pairs)))
     return _open(folder, world)
 
 
-def _open(folder: Path, world: World) -> Run:
+def _agree(folder: Path, asked: Asked) -> None:
+    """Refuse what a run can't be asked for, and write down what it can."""
+    record = _read(folder)
+    refuse(asked, folder, record)
+    if changes := changed(asked, record):
+        place = newest(folder / "checkpoints")
+        done = 0 if place is None else read_state(place)["step"]
+        _write(folder / "config.json", extend(folder, record, changes, done))
+
+
+def _read(folder: Path) -> dict[str, Any]:
     record = read_run(folder)
     for key in ("task", "model", "train", "data", "watch", "why"):
         if key not in record:
             raise Problem("train.record", file=folder / "config.json", key=key)
-    config, settings = Config.from_dict(record["model"]), both_set(Config(), Settings(), record["train"])[1]
+    return record
+
+
+def _open(folder: Path, world: World) -> Run:
+    record = _read(folder)
+    config, settings = Config.from_dict(record["model"]), settings_of(record)
     _safe_dtype(settings.dtype)
     spoken = text.load(folder)
     task = _task(record, folder, spoken, config, settings)
@@ -179,7 +201,7 @@ def _gather(
         made = text.train_tokenizer(tokenizer, both, special=("pad", "bos", "eos", "unk"))
         made.save(folder)
         why.append(_tokenizer_reason(made, tokenizer))
-        content = "".join(f"{a}\t{b}\n" for a, b in read)
+        content = text.as_tsv(read)
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
         return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if source is None:

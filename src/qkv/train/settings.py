@@ -33,6 +33,7 @@ class Settings:
     mask_share: float = 0.15  # of the words a BERT must guess
     compile: bool = False
     dtype: str = "float32"
+    before: tuple[tuple[int, int], ...] = ()  # plans that ended early: before this step, so many steps were planned
 
     def __post_init__(self) -> None:
         def refuse(key: str, name: str, right: bool, **more: Any) -> None:
@@ -53,6 +54,8 @@ class Settings:
         refuse("train.decay", "decay", _number(self.decay) and self.decay <= 1)
         refuse("train.mask_share", "mask_share", _number(self.mask_share) and 0 < self.mask_share <= 1)
         refuse("train.flag", "compile", isinstance(self.compile, bool))
+        refuse("train.before", "before", _plans(self.before))
+        object.__setattr__(self, "before", tuple((until, steps) for until, steps in self.before))  # JSON has lists
         if self.batch % self.accumulate:
             raise Problem("train.accumulate", batch=self.batch, accumulate=self.accumulate)
 
@@ -67,10 +70,19 @@ class Settings:
         >>> [round(s.rate(i), 2) for i in (0, 9, 40, 75, 99)]
         [0.1, 1.0, 1.0, 0.5, 0.02]
         """
-        falling = round(self.decay * self.steps)
+        steps = self.planned(step)
+        falling = round(self.decay * steps)
         up = min((step + 1) / max(self.warmup, 1), 1.0)
-        down = min((self.steps - step) / falling, 1.0) if falling else 1.0
+        down = min((steps - step) / falling, 1.0) if falling else 1.0
         return min(up, down)
+
+    def planned(self, step: int) -> int:
+        """How many steps the run was to have when it took this one; a run can be given more while it goes on.
+
+        >>> Settings(steps=600, before=[(400, 400)]).planned(399), Settings(steps=600, before=[(400, 400)]).planned(400)
+        (400, 600)
+        """
+        return next((steps for until, steps in self.before if step < until), self.steps)
 
 
 def _whole(value: Any, least: int = 0) -> bool:
@@ -82,15 +94,32 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tuple[Config, Settings]:
-    """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
-    of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
+def _plans(value: Any) -> bool:
+    """Pairs (until, steps), the untils rising, each plan long enough for the steps it was followed for."""
+    if not isinstance(value, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in value):
+        return False
+    last = 0
+    for until, steps in value:
+        if not _whole(until, last + 1) or not _whole(steps, until):
+            return False
+        last = until
+    return True
+
+
+def known(changes: dict[str, Any]) -> None:
+    """Refuse a name that is no setting, of the model or of the run, with the nearest that is one."""
+    every = sorted({field.name for kind in (Config, Settings) for field in fields(kind)})
     for name in changes:
-        if name not in of_model | of_run:
-            every = sorted(of_model | of_run)
+        if name not in every:
             near = nearest(name, every)
             key = "train.setting.near" if near else "train.setting"
             raise Problem(key, name=repr(name), near=near, words=all_of(every))
+
+
+def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tuple[Config, Settings]:
+    """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
+    known(changes)
+    of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
     config = config.replace(**{k: v for k, v in changes.items() if k in of_model})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
 

@@ -1,0 +1,123 @@
+"""What a run that goes on can be asked for: more steps, what it has already, and nothing else.
+
+Its batches and weights follow from what it was begun with, so most settings can't change half way. More steps can: from
+the step where it goes on, the learning rate follows the plan for the new number; what was trained before is unchanged,
+and the run remembers both plans, so that it can be stopped and gone on with like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import text
+from ..model.config import Config
+from ..words import Problem
+from .settings import Settings, both_set, known, preset
+
+CHANGEABLE = ("steps", "eval_every", "checkpoint_every")  # what moves no weight of a step that was done
+Reason = tuple[str, dict[str, Any]]  # a sentence of words.py and what fills it, so that it can be said in any language
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody says beside `--resume`; None where nothing was said. `source` and `pairs` are paths."""
+
+    task: str | None = None
+    out: Path | None = None
+    source: str | None = None
+    pairs: str | None = None
+    preset: str | None = None
+    tokenizer: str | None = None
+    watch: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
+    """Refuse by name what the run has otherwise and can't change."""
+
+    def fixed(name: str, has: Any, wanted: Any) -> Problem:
+        return Problem("train.fixed", folder=folder, name=name, has=_shown(has), asked=_shown(wanted))
+
+    known(asked.changes)
+    if asked.task not in (None, record["task"]):
+        raise fixed("task", record["task"], asked.task)
+    if asked.out is not None and asked.out.resolve() != folder.resolve():
+        raise fixed("--out", folder, asked.out)
+    for option, source, kind in (("--text", asked.source, "text"), ("--pairs", asked.pairs, "pairs")):
+        if source is not None:
+            if record["data"]["kind"] != kind:
+                raise fixed(option, None, source)
+            if _sha256(kind, source) != record["data"]["sha256"]:
+                raise Problem("train.changed", option=option, source=source, folder=folder)
+    if asked.watch not in (None, record["watch"]):
+        raise fixed("--watch", record["watch"], asked.watch)
+    if asked.tokenizer not in (None, "auto", kind := text.load(folder).kind):
+        raise fixed("--tokenizer", kind, asked.tokenizer)
+    has = values(record)
+    if asked.preset is not None and not _same_preset(asked.preset, record, has):
+        raise fixed("--preset", record.get("preset"), asked.preset)
+    for name, value in asked.changes.items():
+        if name not in CHANGEABLE and not _equal(has[name], value):
+            raise fixed(name, has[name], value)
+
+
+def values(record: dict[str, Any]) -> dict[str, Any]:
+    """Every setting of a run by name, of the model and of the training."""
+    every = Config.from_dict(record["model"]).to_dict() | settings_of(record).to_dict()
+    return json.loads(json.dumps(every))  # as they would be asked for
+
+
+def settings_of(record: dict[str, Any]) -> Settings:
+    """How a run is trained."""
+    return both_set(Config(), Settings(), record["train"])[1]
+
+
+def changed(asked: Asked, record: dict[str, Any]) -> dict[str, Any]:
+    """The settings that will be others from here on."""
+    has = values(record)
+    return {k: v for k, v in asked.changes.items() if k in CHANGEABLE and not _equal(has[k], v)}
+
+
+def extend(folder: Path, record: dict[str, Any], changes: dict[str, Any], done: int) -> dict[str, Any]:
+    """The run's record with these changes from step `done` on; what each was is kept, and told."""
+    was = settings_of(record)
+    why: list[Reason] = list(record["why"])
+    if "steps" in changes:
+        now = replace(was, steps=changes["steps"])  # refuses what is no number of steps
+        if now.steps < done:
+            raise Problem("train.steps.done", folder=folder, done=done, asked=now.steps)
+        before = [plan for plan in was.before if plan[0] < done]
+        if done and was.planned(done - 1) != now.steps:
+            before.append((done, was.planned(done - 1)))
+        changes = {**changes, "before": before}
+        why.append(("why.steps", {"was": was.steps, "now": now.steps, "done": done}))
+    for name in changes.keys() & {"eval_every", "checkpoint_every"}:
+        why.append(("why.now", {"name": name, "was": getattr(was, name), "now": changes[name]}))
+    return {**record, "train": replace(was, **changes).to_dict(), "why": why}
+
+
+def _same_preset(name: str, record: dict[str, Any], has: dict[str, Any]) -> bool:
+    """By name, where the run kept it; runs that are older have that preset if they have all its settings."""
+    config, settings = preset(name, record["task"])
+    if "preset" in record:
+        return record["preset"] == name
+    meant = json.loads(json.dumps(config.to_dict() | settings.to_dict()))
+    return all(_equal(has[key], meant[key]) for key in meant if key not in ("vocab", *CHANGEABLE))
+
+
+def _equal(has: Any, wanted: Any) -> bool:
+    return has == wanted and isinstance(has, bool) == isinstance(wanted, bool)
+
+
+def _sha256(kind: str, source: str) -> str:
+    if kind == "text":
+        return text.Corpus.of(source).sha256()
+    return hashlib.sha256(text.as_tsv(text.read_pairs(source)).encode()).hexdigest()
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
