@@ -401,3 +401,128 @@ def test_the_page_opens_at_the_head_that_the_terminal_shows(call, tmp_path):
         first = header["first"]
         assert code == 0 and (first["part"], first["layer"], first["head"]) == (part, int(layer), int(head))
     assert (first["query"], first["key"]) == (3, 5)  # N and v
+
+
+@pytest.fixture
+def untouched(monkeypatch):
+    """No model may read a text, and nothing may be written."""
+
+    def never(*_, **__):
+        raise AssertionError("work was done before the refusal")
+
+    for name in ("qkv.tracing.recorder.trace", "qkv.draw.page.page", "qkv.tracing.trace.Trace.survey"):
+        monkeypatch.setattr(name, never)
+
+
+EARLY = {
+    "--without 9.8": "no layer 9",
+    "--without 0.9": "no head 9",
+    "--without cross.x": "names no head",
+    "--layer 9": "no layer 9",
+    "--head 9 -o a.html": "no head 9",
+    "--part cross --layer 7": "no layer 7",
+    "--to v": "--from WORD",
+    "--cross --part encoder": "--cross doesn't go with --part encoder",
+    "-o folder.html": "that is a folder",
+    "--save missing/file.txt/a.safetensors": "not a folder",
+    "--trace a.safetensors": "--trace doesn't go with a text",
+    "--demo": "ships with qkv",
+    "--watch": "--watch doesn't go with a text",
+    "--syntax": "--syntax doesn't go with a text",
+}
+
+
+@pytest.mark.parametrize("asked", EARLY)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_cannot_be_done_is_refused_before_the_work(call, untouched, tmp_path, monkeypatch, lang, asked):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing" / "file.txt").touch()
+    model = [] if asked == "--demo" else ["--model", DATES]
+    code, _, err = call("see", "15 Nov 2026", *model, *asked.split(), "--lang", lang)
+    assert code == 2 and "Traceback" not in err
+    assert EARLY[asked] in err if lang == "en" else re.search("[一-鿿]", err)
+
+
+ALONE = {
+    "--watch": "--patterns,--without 0.1,--save a.safetensors,--demo,--trace a.safetensors,--file a.txt,--from x",
+    "--trace a.safetensors": "--model m,--file a.txt,--without 0.1",
+    "--demo": "--model m,--file a.txt,--without 0.1,--trace a.safetensors",
+    "--syntax": "--from x,--to x,--layer 0,--head 0,--part cross,--cross,--words,--tokens,-o a.html,--png a.png,--patterns",
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "other"), [(way, other) for way, others in ALONE.items() for other in others.split(",")]
+)
+def test_nothing_that_was_asked_for_is_ignored(call, untouched, tmp_path, monkeypatch, way, other):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("see", *way.split(), *other.split())
+    assert code == 2 and not out
+    assert "go with" in err or "model itself" in err or "--to" in err
+
+
+def test_a_text_that_no_demo_has_is_not_the_cat(call):
+    code, _, err = call("see", "--demo", "A dog")
+    assert code == 2 and "A dog" in err
+    code, out, _ = call("see", "--demo", CAT)
+    assert code == 0 and "13.8" in out
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_page_speaks_as_the_command_did(call, tmp_path, lang):
+    code, _, _ = call("see", "15 Nov 2026", "--model", DATES, "-o", str(tmp_path / "a.html"), "--lang", lang)
+    made = (tmp_path / "a.html").read_text("utf-8")
+    assert code == 0 and f'<html lang="{dict(en="en", zh="zh-CN")[lang]}">' in made
+    assert json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["lang"] == lang
+
+
+def test_a_run_that_was_watched_has_a_page_of_its_last_evaluation(call, tmp_path):
+    import shutil
+    from dataclasses import replace
+
+    run = tmp_path / "run"
+    shutil.copytree(DATES, run)
+    (run / "watch").mkdir()
+    found = Trace.load(TRACES / "cat-smollm2.safetensors")
+    for step in (10, 200):
+        replace(found, model="run", more={**found.more, "step": step}).save(run / "watch" / f"{step:04}.safetensors")
+    code, out, err = call("see", "--model", str(run), "--watch", "-o", str(tmp_path / "a.html"))
+    made = (tmp_path / "a.html").read_text("utf-8")
+    assert code == 0 and "last evaluation, step 200" in out and "wrote" in out, err
+    assert "<title>run · step 200</title>" in made
+    layer, head = re.search(r"How layer (\d+), head (\d+) formed", out).groups()
+    first = json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["first"]
+    assert (first["layer"], first["head"]) == (int(layer), int(head))
+
+
+@pytest.mark.parametrize(("columns", "joined"), [(100, 0), (36, 0), (24, 2), (16, 4)])
+def test_a_narrow_terminal_is_said(call, monkeypatch, columns, joined):
+    """Columns that share a place add up, and it is said how many do; the row's weights still add up to 1."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    cat = ("see", "--trace", str(TRACES / "cat-smollm2.safetensors"), "--layer", "13", "--head", "8")
+    _, out, _ = call(*cat)
+    told = re.search(r"sum of (\d+) neighbouring keys", out)
+    assert (int(told[1]) if told else 0) == joined
+    _, out, _ = call(*cat, "--lang", "zh")
+    assert (f"相邻 {joined} 个键" in out) == bool(joined)
+
+
+@pytest.mark.parametrize("columns", [140, 100, 60, 20])
+def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns):
+    """As many rows and columns as what is said of a cell's size makes of the text."""
+    import torch
+
+    import qkv
+
+    torch.manual_seed(0)
+    model = qkv.Transformer(qkv.Config(vocab=9, width=16, n_layer=1, n_head=2))
+    qkv.trace(model, [i % 9 for i in range(300)]).save(tmp_path / "a.safetensors")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, out, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--layer", "0", "--head", "0")
+    rows, cols = map(int, re.search(r"the mean of (\d+) × (\d+) weights", out).groups())
+    drawn = [line for line in out.splitlines() if re.match(r" +\d+( |$)[ ░▒▓█]*$", line)]
+    assert [int(line.split()[0]) for line in drawn] == list(range(0, 300, rows))
+    assert max(map(len, drawn)) <= columns
+    assert 2 * -(-300 // cols) + 6 <= columns

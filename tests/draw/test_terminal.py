@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qkv import grid
-from qkv.draw.terminal import HIDDEN, colours, heatmap
+from qkv.draw.terminal import HIDDEN, SHADES, colours, heatmap, together
 
 WEIGHTS = np.array([[1, 0, 0], [0.3, 0.7, 0], [0.123, 0.456, 0.421]])
 WORDS = ["我", "cat", "🙂"]
@@ -41,6 +41,23 @@ def test_narrow_terminals_join_neighbours():
     shown = heatmap(table, ["a", "b", "c"], [""] * 200, colour="none", columns=60)
     assert max(map(grid.width, shown.splitlines())) <= 60
     assert len(shown.splitlines()) == 3
+
+
+@pytest.mark.parametrize("columns", range(8, 130, 7))
+@pytest.mark.parametrize("keys", [1, 7, 24, 63])
+def test_joined_columns_are_sums_as_many_as_said(columns, keys):
+    """Every cell of a narrow map is the darkness of the sum of as many keys as `together` says."""
+    table = np.random.default_rng(keys).dirichlet(np.full(keys, 0.1), size=2)
+    rows = heatmap(table, ["a", "b"], [""] * keys, colour="none", columns=columns).splitlines()
+    size = together(keys, ["a", "b"], columns)
+    assert size == 1 or max(map(grid.width, rows)) <= max(columns, 6)
+    if size == 1:
+        return
+    sums = np.stack([table[:, i : i + size].sum(1) for i in range(0, keys, size)], 1)
+    assert np.allclose(sums.sum(1), 1)
+    for row, line in zip(sums, rows, strict=True):
+        expected = "".join(SHADES[min(int(share**0.5 * 5), 4)] * 2 for share in row)
+        assert line[4:].ljust(2 * len(row)) == expected
 
 
 def test_the_mark_points_at_its_row():

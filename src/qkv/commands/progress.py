@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..screen import live
 
@@ -29,3 +30,27 @@ def bar(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
     finally:
         if last:
             live("", sys.stderr)
+
+
+@contextmanager
+def passing(model: Any, progress: Callable[[int, int], None]) -> Iterator[None]:
+    """Tells how far a text has come through a model, whichever make it is: by its products with weights.
+
+    A long text goes through in pieces, and an encoder-decoder says one token after the other; then it begins anew.
+    """
+    from torch.nn import Linear
+
+    products = [module for module in model.modules() if isinstance(module, Linear)]
+    done = 0
+
+    def tick(*_: Any) -> None:
+        nonlocal done
+        done += 1
+        progress((done - 1) % len(products) + 1, len(products))
+
+    hooks = [module.register_forward_hook(tick) for module in products]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,6 +1,8 @@
 """qkv see: where the heads of a model look, on a text."""
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,9 +12,9 @@ import numpy as np
 
 from .. import grid
 from ..screen import draw
-from ..words import Problem, all_of, both, language, one_of, say
+from ..words import Both, Problem, all_of, both, language, one_of, say
 from .opening import model_arguments, open_model
-from .progress import bar
+from .progress import bar, passing
 
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
@@ -72,32 +74,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--trace", type=Path, metavar="FILE", help=both("open a kept trace instead of a model", "打开保存的记录"))
 
 
+# What each way to look has no use for: asked for all the same, it is refused rather than ignored.
+APART = {
+    "syntax": "text file from_ to layer head part cross words tokens out png patterns without save watch demo trace",
+    "watch": "text file patterns without save demo trace",
+    "demo": "file model trace",
+    "trace": "text file model",
+}
+
+
 def run(options: argparse.Namespace) -> None:
     """Trace, then show, draw and write what was asked for."""
-    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
-        if file is not None and file.suffix.lower() not in endings:
-            raise Problem("see.suffix", file=file, endings=one_of(endings))
-    if options.watch:
-        _watch(options)
-        return
+    _check(options)
     if options.syntax is not None:
         _syntax(options)
         return
+    if options.watch:
+        _watch(options)
+        return
     model = tokenizer = None
     if options.demo:
-        for place, found in demos():
-            print(say("see.demo", name=place.stem, model=found.model, text=found.text))
-        print()
-        found = demo_of(options.text) or demos()[0][1]
-        if found.text == CAT:
-            options.from_, options.to = options.from_ or "it", options.to or "cat"
+        found = _demo(options)
     elif options.trace is not None:
         from ..tracing.trace import Trace
 
         found = Trace.load(options.trace)
     else:
         found, model, tokenizer = _trace(options)
-    part = "cross" if options.cross else options.part or _main_part(found)
+    part = _part(options, found)
     for word, side in ((options.from_, False), (options.to, True)):
         if word is not None:
             found.place(word, part, keys=side)  # refuses a word that isn't there
@@ -117,22 +121,71 @@ def run(options: argparse.Namespace) -> None:
         plots.head(found, layer, head, by=_by(options), part=part, path=options.png)
         print(say("see.saved", path=options.png))
     if options.out is not None:
-        from ..draw.page import page
+        _page(options, found, part, layer, head)
 
-        focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
-        whole: dict[str, list[int]] = {}
-        with bar(both("writing the page", "正在写网页")) as progress:
-            page(
-                found,
-                options.out,
-                focus=focus,
-                layers=[layer],
-                progress=progress,
-                told=whole.update,
-                first=(part, layer, head),
-            )
-        print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
-        _carried(found, whole, part, layer if options.layer is not None else None)
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse, before any work, what can't be done or would be left undone."""
+    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
+        if file is not None and file.suffix.lower() not in endings:
+            raise Problem("see.suffix", file=file, endings=one_of(endings))
+    for file in (options.png, options.out, options.save):
+        if file is not None:
+            _check_place(file)
+    for way, others in APART.items():
+        for other in others.split():
+            if _given(options, way) and _given(options, other):
+                raise Problem("see.apart", one=_flag(way), other=_flag(other))
+    if options.cross and options.part not in (None, "cross"):
+        raise Problem("see.apart", one="--cross", other=f"--part {options.part}")
+    if options.without and (options.demo or options.trace is not None):
+        raise Problem("see.without.model")
+    if not options.demo and options.to is not None and options.from_ is None:
+        raise Problem("see.to")
+    if options.watch and options.from_ is not None and options.to is None:
+        raise Problem("see.watch.from")
+
+
+def _given(options: argparse.Namespace, name: str) -> bool:
+    value = getattr(options, name)
+    return value is not None and value is not False
+
+
+def _flag(name: str) -> Any:
+    return Both("a text", "文本") if name == "text" else "--" + name.strip("_")
+
+
+def _check_place(file: Path) -> None:
+    """Can it be written? A page is long in the making."""
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    there = next(place for place in file.absolute().parents if place.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(file if file.exists() else there, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+
+
+def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, title: str | None = None) -> None:
+    """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
+    from ..draw.page import page
+
+    focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
+    whole: dict[str, list[int]] = {}
+    with bar(both("writing the page", "正在写网页")) as progress:
+        page(
+            found,
+            options.out,
+            title=title,
+            focus=focus,
+            layers=[layer],
+            lang=language(),
+            progress=progress,
+            told=whole.update,
+            first=(part, layer, head),
+        )
+    print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
+    _carried(found, whole, part, layer if options.layer is not None else None)
 
 
 def _carried(found: Any, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
@@ -166,6 +219,21 @@ def demos() -> list[tuple[Path, Any]]:
     return [(place, Trace.load(place)) for place in places]
 
 
+def _demo(options: argparse.Namespace) -> Any:
+    """The shipped trace of the text that was named, or the cat's."""
+    for place, found in demos():
+        print(say("see.demo", name=place.stem, model=found.model, text=found.text))
+    print()
+    chosen = demos()[0][1] if options.text is None else demo_of(options.text)
+    if chosen is None:
+        raise Problem("see.demo.none", text=options.text)
+    if chosen.text == CAT:
+        options.from_, options.to = options.from_ or "it", options.to or "cat"
+    elif options.to is not None and options.from_ is None:
+        raise Problem("see.to")
+    return chosen
+
+
 def demo_of(text: str | None) -> Any:
     """The shipped trace of this very text, if there is one."""
     return next((found for _, found in demos() if found.text == text), None)
@@ -188,12 +256,33 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
         return shipped, None, None
     from ..tracing.recorder import trace
 
-    found = trace(model, text, tokenizer, name=name)
+    _check_model(options, model, tokenizer, text)
+    with bar(both("reading the text", "正在读文本")) as progress, passing(model, progress):
+        found = trace(model, text, tokenizer, name=name)
     context = getattr(model.config, "context", None) or getattr(model.config, "max_position_embeddings", None)
     longest = max(len(tokens) for items in found.queries.values() for tokens in items)
     if context is not None and longest > context:
         print(say("see.context", tokens=longest, context=context), file=sys.stderr)
     return found, model, tokenizer
+
+
+def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
+    """Refuse heads and words that aren't there before the model has read the text."""
+    from ..tracing import edit
+    from ..tracing.recorder import ids_of, reads_and_writes
+    from ..tracing.tokens import read
+
+    if options.without:
+        edit.find(model, options.without)
+    if any(_given(options, name) for name in ("part", "cross", "layer", "head")):
+        part = "cross" if options.cross else options.part or next(iter(edit.shape(model)))
+        numbers = ("*" if number is None else str(number) for number in (options.layer, options.head))
+        edit.find(model, ".".join([part, *numbers]))
+    if not reads_and_writes(model):  # whose own words are yet to come
+        tokens = read(tokenizer, ids_of(text, tokenizer)[0])
+        for word in (options.from_, options.to):
+            if word is not None:
+                tokens.find(word)
 
 
 def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
@@ -248,8 +337,8 @@ def _chinese(text: str) -> bool:
     return any("\u4e00" <= c <= "\u9fff" for c in text)
 
 
-def _main_part(found: Any) -> str:
-    return found.parts[0]
+def _part(options: argparse.Namespace, found: Any) -> str:
+    return "cross" if options.cross else options.part or found.parts[0]
 
 
 def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
@@ -308,8 +397,11 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         )
     )
     if max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN:
-        table = found.map(layer, head, bins=MOST_SHOWN, part=part)
-        each = -(-len(asking) // MOST_SHOWN), -(-len(asked) // MOST_SHOWN)
+        bins = MOST_SHOWN
+        while terminal.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
+            bins -= 1
+        table = found.map(layer, head, bins=bins, part=part)
+        each = -(-len(asking) // bins), -(-len(asked) // bins)
         print(say("see.pooled", rows=each[0], cols=each[1]))
         scale = max(float(table.max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
@@ -326,7 +418,9 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
 def _map(seen: Any, mark: tuple[int, int] | None = None) -> str:
     from ..draw import terminal
 
-    return terminal.heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+    drawn = terminal.heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+    joined = terminal.together(len(seen.keys), seen.names[0])
+    return drawn if joined == 1 else say("see.narrow", n=joined) + "\n" + drawn
 
 
 def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, asked_for: str) -> str:
@@ -411,7 +505,7 @@ def _watch(options: argparse.Namespace) -> None:
         raise Problem("see.watch.none", run=options.model)
     traces = [Trace.load(file) for file in files]
     last = traces[-1]
-    part = "cross" if options.cross else options.part or _main_part(last)
+    part = _part(options, last)
     _tell(options, last, part)
     layer, head = _choose(options, last, part)
     print("\n" + say("see.watch", layer=layer, head=head, n=len(files)))
@@ -435,3 +529,7 @@ def _watch(options: argparse.Namespace) -> None:
 
         plots.growth(traces, layer, head, by=_by(options), part=part, lang=language(), path=options.png)
         print(say("see.saved", path=options.png))
+    if options.out is not None:
+        step = last.more.get("step", files[-1].stem)
+        print(say("see.watch.page", step=step))
+        _page(options, last, part, layer, head, title=f"{last.model} · {both(f'step {step}', f'第 {step} 步')}")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
-from ..screen import plain
 
 # From paper to ink, dark enough at the end to tell 0.6 from 0.9.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
@@ -46,7 +45,8 @@ def heatmap(
 ) -> str:
     """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
 
-    `mark` points at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the terminal is too narrow for all keys, neighbours are joined (their mean).
+    `mark` points at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
+    terminal is too narrow for all keys, neighbours are joined (see `together`): their sum, so that rows add up as before.
 
     >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
             i
@@ -57,15 +57,14 @@ def heatmap(
     table = np.asarray(weights, dtype=np.float64)
     shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
     colour = colours() if colour is None else colour
-    room = columns or shutil.get_terminal_size((100, 24)).columns
-    names = [grid.clip(plain(label), 16) for label in queries]
+    names = _names(queries)
     wide = max(map(grid.width, names), default=0)
-    cell = 4 if table.shape[1] * 4 + wide + 3 <= room else 2
-    most = max((room - wide - 3) // cell, 1)
-    labels = [plain(label) for label in keys]
+    room = _room(columns) - wide - 3
+    cell = 4 if table.shape[1] * 4 <= room else 2
+    labels = list(keys)
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
-    if table.shape[1] > most:
-        join = -(-table.shape[1] // most)
+    join = together(table.shape[1], queries, columns)
+    if join > 1:
         table, shown, labels = _joined(table, join), _joined(shown.astype(float), join) > 0, labels[::join]
         dimmed[1] = dimmed[1][::join]
         mark = None if mark is None else (mark[0], mark[1] // join)
@@ -78,10 +77,26 @@ def heatmap(
     return "\n".join(lines)
 
 
+def together(keys: int, queries: Sequence[str], columns: int | None = None) -> int:
+    """How many neighbouring keys share a column, so that a map with these rows fits into the terminal.
+
+    >>> together(40, ["a"], columns=100), together(40, ["a"], columns=80), together(40, ["a"], columns=24)
+    (1, 2, 4)
+    """
+    wide = max(map(grid.width, _names(queries)), default=0)
+    return -(-keys // max((_room(columns) - wide - 3) // 2, 1))
+
+
+def _names(queries: Sequence[str]) -> list[str]:
+    return [grid.clip(label, 16) for label in queries]
+
+
+def _room(columns: int | None) -> int:
+    return columns or shutil.get_terminal_size((100, 24)).columns
+
+
 def _joined(table: np.ndarray, size: int) -> np.ndarray:
-    starts = np.arange(0, table.shape[1], size)
-    counts = np.diff([*starts, table.shape[1]])
-    return np.add.reduceat(table, starts, axis=1) / counts
+    return np.add.reduceat(table, np.arange(0, table.shape[1], size), axis=1)
 
 
 def _dim(text: str) -> str:

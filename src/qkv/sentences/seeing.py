@@ -7,6 +7,18 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
         "{model} · {part}：{layers} 层 × {heads} 个头，{tokens} 个词元",
     ),
+    "see.apart": (
+        "{one} doesn't go with {other}: leave one of them out",
+        "{one} 不能与 {other} 同用：请去掉其中一个",
+    ),
+    "see.to": (
+        "--to is the word that is looked at: say which word looks, too, --from WORD",
+        "--to 是被看的词：请同时用 --from 词 说明是哪个词在看",
+    ),
+    "see.demo.none": (
+        "no trace of “{text}” ships with qkv: give one of the texts above, or none",
+        "qkv 没有附带“{text}”的记录：请给上面的某段文本，或不给文本",
+    ),
     "see.joined": (
         "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
         "（半个字的词元已合并成整字：共 {groups} 个字和词元；--tokens 可逐个显示）",
@@ -30,6 +42,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "see.pooled": (
         "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
         "（文本较长：每格是 {rows} × {cols} 个权重的平均值，颜色相对于最强的一格）",
+    ),
+    "see.narrow": (
+        "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)",
+        "（终端较窄：每列是相邻 {n} 个键的权重之和，列标签是其中第一个）",
     ),
     "see.turned": (
         "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at its own speed:",
@@ -102,6 +118,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "see.watch.none": (
         '{run} kept no attention: train with  qkv train … --watch "a sentence"',
         '{run} 没有保存注意力：训练时请加  qkv train … --watch "一句话"',
+    ),
+    "see.watch.from": (
+        "--watch follows the link between two words: give --to as well as --from",
+        "--watch 跟踪两个词之间的连接：除了 --from，还要给 --to",
+    ),
+    "see.watch.page": (
+        "The page is of the last evaluation, step {step}.",
+        "网页是最后一次评估的，第 {step} 步。",
     ),
     "see.watch": (
         "How layer {layer}, head {head} formed, over {n} evaluations:",
