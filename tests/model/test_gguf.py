@@ -233,6 +233,62 @@ def test_models_that_qkv_has_no_layers_for(extra, arch, says, tmp_path):
         build(file)
 
 
+def words_of_the_package():
+    """Every setting that the gguf package has a name for in an architecture's namespace, and one that nobody has."""
+    sections = [
+        package.Keys.LLM,
+        *(vars(package.Keys)[name] for name in ("Attention", "Rope", "SSM", "WKV", "Classifier")),
+    ]
+    named = [value for section in sections for value in vars(section).values() if isinstance(value, str)]
+    found = [name.removeprefix("{arch}.") for name in named if name.startswith("{arch}.") and name.count("{") == 1]
+    return [*found, "invented", "attention.invented.deeper"]
+
+
+def with_setting(theirs, file, key, value):
+    add = {bool: "add_bool", int: "add_uint32", float: "add_float32", str: "add_string"}[type(value)]
+    return write_gguf(theirs, file, extra=lambda writer: getattr(writer, add)(key, value))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_setting_is_obeyed_or_refused(name, tmp_path):
+    """Whatever llama.cpp may know and we don't: refused, or the model is another one, or it is known to say nothing."""
+    theirs = made(name)
+    plain = build(write_gguf(theirs, tmp_path / "plain.gguf")).config
+    there = gguf.header(tmp_path / "plain.gguf")[0]
+    assert len(words_of_the_package()) > 80
+    for word in words_of_the_package():
+        key = f"{name}.{word}"
+        for value in (True, 5, 0.37, "odd") if key not in there else ():
+            try:
+                config = build(with_setting(theirs, tmp_path / "m.gguf", key, value)).config
+            except Problem as problem:
+                assert "m.gguf" in str(problem)
+            else:
+                one = value is True and word in ("attention.causal", "rope.scaling.factor") and name != "bert"
+                assert config != plain or word in gguf.SILENT or one, (key, value)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        *(("attention.causal", True), ("attention.scale", 0.0), ("attention.scale", 8**-0.5), ("logit_scale", 1.0)),
+        *(("residual_scale", 1.0), ("use_parallel_residual", False), ("final_logit_softcapping", 0.0)),
+        *(("rope.scaling.factor", 0.0), ("rope.scaling.attn_factor", 1.0), ("expert_count", 0), ("invented", 0)),
+        *(("vocab_size", 67), ("tensor_data_layout", "Meta AI original pth"), ("attention.sliding_window", 0)),
+    ],
+)
+def test_what_is_so_anyway_may_be_said(word, value, tmp_path):
+    theirs = made("llama", head_dim=8)
+    plain = build(write_gguf(theirs, tmp_path / "plain.gguf")).config
+    assert build(with_setting(theirs, tmp_path / "m.gguf", f"llama.{word}", value)).config == plain
+
+
+def test_a_factor_without_a_type_is_linear(tmp_path):
+    """As in llama.cpp."""
+    file = with_setting(made("llama"), tmp_path / "m.gguf", "llama.rope.scaling.factor", 3.0)
+    assert build(file).config.rotary_scaling == {"kind": "linear", "factor": 3.0}
+
+
 def test_more_layers_than_tensors_are_refused_at_once(tmp_path):
     file = write_gguf(made("llama"), tmp_path / "m.gguf")
     raw = bytearray(file.read_bytes())

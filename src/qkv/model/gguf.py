@@ -12,7 +12,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,115 +22,12 @@ from torch import Tensor
 
 from ..words import Problem, all_of
 from .binary import Cursor, broken, mapped
+from .layouts import LAYOUTS, SILENT, Layout
 
 # GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, LIST = 8, 9
 LONGEST = 1 << 22  # no vocabulary has as many tokens, merges or scores
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How one architecture is written: Hugging Face's word for it, for its settings and for its tensors."""
-
-    model_type: str
-    fixed: dict[str, Any]  # said by the architecture itself
-    settings: dict[str, str]  # GGUF's word -> theirs
-    outside: dict[str, str]  # tensors outside the layers
-    inside: dict[str, str]  # and in layer {i}
-    turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
-    permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
-
-
-_LLAMA_SETTINGS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "context_length": "max_position_embeddings",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-}
-_LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_LLAMA_INSIDE = {
-    "attn_norm": "model.layers.{i}.input_layernorm",
-    "attn_q": "model.layers.{i}.self_attn.q_proj",
-    "attn_k": "model.layers.{i}.self_attn.k_proj",
-    "attn_v": "model.layers.{i}.self_attn.v_proj",
-    "attn_q_norm": "model.layers.{i}.self_attn.q_norm",
-    "attn_k_norm": "model.layers.{i}.self_attn.k_norm",
-    "attn_output": "model.layers.{i}.self_attn.o_proj",
-    "ffn_norm": "model.layers.{i}.post_attention_layernorm",
-    "ffn_gate": "model.layers.{i}.mlp.gate_proj",
-    "ffn_up": "model.layers.{i}.mlp.up_proj",
-    "ffn_down": "model.layers.{i}.mlp.down_proj",
-}
-
-
-def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
-    fixed = dict(architectures=[architecture], hidden_act="silu")
-    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, _LLAMA_INSIDE, permuted=permuted)
-
-
-LAYOUTS = {
-    "llama": _like_llama("llama", "LlamaForCausalLM", "attn_q", "attn_k"),
-    "qwen2": _like_llama("qwen2", "Qwen2ForCausalLM"),
-    "qwen3": _like_llama("qwen3", "Qwen3ForCausalLM"),
-    "gpt2": Layout(
-        "gpt2",
-        dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),
-        {
-            "embedding_length": "n_embd",
-            "block_count": "n_layer",
-            "feed_forward_length": "n_inner",
-            "attention.head_count": "n_head",
-            "context_length": "n_positions",
-            "attention.layer_norm_epsilon": "layer_norm_epsilon",
-        },
-        {
-            "token_embd": "transformer.wte",
-            "position_embd": "transformer.wpe",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-        },
-        {
-            "attn_norm": "transformer.h.{i}.ln_1",
-            "attn_qkv": "transformer.h.{i}.attn.c_attn",
-            "attn_output": "transformer.h.{i}.attn.c_proj",
-            "ffn_norm": "transformer.h.{i}.ln_2",
-            "ffn_up": "transformer.h.{i}.mlp.c_fc",
-            "ffn_down": "transformer.h.{i}.mlp.c_proj",
-        },
-        turned=r"\.(c_attn|c_proj|c_fc)\.weight$",
-    ),
-    "bert": Layout(
-        "bert",
-        dict(architectures=["BertModel"], hidden_act="gelu", position_embedding_type="absolute"),
-        {
-            "embedding_length": "hidden_size",
-            "block_count": "num_hidden_layers",
-            "feed_forward_length": "intermediate_size",
-            "attention.head_count": "num_attention_heads",
-            "context_length": "max_position_embeddings",
-            "attention.layer_norm_epsilon": "layer_norm_eps",
-        },
-        {
-            "token_embd": "embeddings.word_embeddings",
-            "position_embd": "embeddings.position_embeddings",
-            "token_types": "embeddings.token_type_embeddings",
-            "token_embd_norm": "embeddings.LayerNorm",
-        },
-        {
-            "attn_q": "encoder.layer.{i}.attention.self.query",
-            "attn_k": "encoder.layer.{i}.attention.self.key",
-            "attn_v": "encoder.layer.{i}.attention.self.value",
-            "attn_output": "encoder.layer.{i}.attention.output.dense",
-            "attn_output_norm": "encoder.layer.{i}.attention.output.LayerNorm",
-            "ffn_up": "encoder.layer.{i}.intermediate.dense",
-            "ffn_down": "encoder.layer.{i}.output.dense",
-            "layer_output_norm": "encoder.layer.{i}.output.LayerNorm",
-        },
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -193,6 +90,7 @@ def read(file: str | Path) -> Gguf:
         )
     layout = LAYOUTS[told.architecture]
     theirs = _config(told, layout, pieces)
+    _refuse_rest(told, theirs)
     heads = {"attn_q": theirs.get("num_attention_heads", 0), "attn_k": theirs.get("num_key_value_heads", 0)}
     table = {}
     for name, piece in pieces.items():
@@ -312,9 +210,11 @@ class Told:
     raw: np.ndarray
     settings: dict[str, Any]
     architecture: str
+    asked: set[str] = field(default_factory=set)  # for what
 
     def get(self, word: str, default: Any = None) -> Any:
         """A number that all layers share, or the default."""
+        self.asked.add(word)
         key = f"{self.architecture}.{word}"
         value = self.settings.get(key, default)
         if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
@@ -333,6 +233,34 @@ class Told:
                 "model.file.setting", file=self.file, key=f"{self.architecture}.{word}", value=str(value)[:80]
             )
         return value
+
+
+def _refuse_rest(told: Told, theirs: dict[str, Any]) -> None:
+    """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
+
+    llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
+    """
+    heads = told.must("attention.head_count")
+    width = theirs.get("head_dim") or told.must("embedding_length") / max(heads, 1)
+    neutral: dict[str, tuple[Any, ...]] = {
+        "attention.causal": (told.architecture != "bert",),
+        "attention.scale": (max(width, 1) ** -0.5,),
+        "attention.head_count_kv": (heads,),
+        "rope.scaling.yarn_ext_factor": (-1.0, 1.0),
+        **dict.fromkeys(("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"), (1.0,)),
+        **dict.fromkeys(("logit_scale", "residual_scale", "embedding_scale"), (1.0,)),
+    }
+    for key in told.settings:
+        arch, _, word = key.partition(".")
+        if arch != told.architecture or word in told.asked or word in SILENT:
+            continue
+        value = told.settings[key] if isinstance(told.settings[key], list) else told.get(word)
+        off = not value and word != "attention.causal"
+        usual = [v for v in neutral.get(word, ()) if type(v) is type(value)]
+        same = any(math.isclose(value, v, rel_tol=1e-6) for v in usual)
+        wide = word == "attention.sliding_window" and type(value) is int and value >= told.must("context_length")
+        if not (off or wide or same):
+            raise Problem("model.file.setting.unknown", file=told.file, key=key[:80], value=str(value)[:80])
 
 
 def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, Any]:
@@ -358,6 +286,9 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
     if not all(type(n) is int and n > 0 for n in (heads, theirs["num_key_value_heads"], theirs["hidden_size"])):
         raise Problem("model.file.setting", file=file, key=f"{told.architecture}.attention.head_count", value=heads)
     theirs["head_dim"] = told.get("attention.key_length") or theirs["hidden_size"] // heads
+    if type(theirs["head_dim"]) is not int:
+        key = f"{told.architecture}.attention.key_length"
+        raise Problem("model.file.setting", file=file, key=key, value=theirs["head_dim"])
     for word in ("attention.value_length", "rope.dimension_count"):
         if told.get(word, theirs["head_dim"]) != theirs["head_dim"]:
             raise Problem("model.file.setting", file=file, key=f"{told.architecture}.{word}", value=told.get(word))
@@ -371,7 +302,7 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
 
 def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
     """The base of the rotary angles and how they are scaled."""
-    base, kind = float(told.get("rope.freq_base", 10000.0)), told.get("rope.scaling.type", "none")
+    base, kind = float(told.get("rope.freq_base", 10000.0)), told.get("rope.scaling.type", "linear")
     if not base > 0:
         raise Problem("model.file.setting", file=told.file, key=f"{told.architecture}.rope.freq_base", value=base)
     theirs: dict[str, Any] = {"rope_type": "default"}
@@ -382,8 +313,9 @@ def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
             raise broken(told.file, "its rope_freqs don't fit its heads", "rope_freqs 与注意力头的宽度不符")
         divisors = told.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
         theirs = llama3_scaling(told.file, divisors, base)
-    elif kind == "linear" or (kind == "none" and told.get("rope.scale_linear")):
-        theirs = {"rope_type": "linear", "factor": factor or told.get("rope.scale_linear")}
+    elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
+        if (factor := factor or told.get("rope.scale_linear") or 1.0) != 1.0:
+            theirs = {"rope_type": "linear", "factor": factor}
     elif kind == "yarn":
         theirs = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
         for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):

@@ -285,6 +285,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{file} says {key} = {value}, with which qkv can't build the model",
         "{file} 里写着 {key} = {value}，qkv 无法据此建立模型",
     ),
+    "model.file.setting.unknown": (
+        "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute something else",
+        "{file} 里写着 {key} = {value}，qkv 不支持这一项：忽略它，模型算出的就不是原来的结果",
+    ),
     "model.file.quantised": (
         "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another quantisation",
         "{file}：{name} 的类型是 {type}，这里无法还原成浮点数：请换用另一种量化方式的文件",
