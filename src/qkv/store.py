@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from . import hub
+from . import hashes, hub
 from .words import Both, Problem, all_of
 
 Progress = Callable[[int, int], None]
@@ -271,17 +271,46 @@ def find(name: str) -> Item | hub.Repository:
 
 
 def path(name: str) -> Path | None:
-    """Where a named thing lies in the cache: its file, or its folder if it has several; None if it is not here."""
+    """Where a named thing lies in the cache: its file, or its folder if it has several.
+
+    None if it is not here, or is no longer what was fetched: `changed` tells.
+    """
     item = find(name)
+    files = _files(item)
+    if not files or not all(file.is_file() for file in files) or changed(name):
+        return None
     if isinstance(item, hub.Repository):
         return item.path
-    folder = _folder(item)
-    # Hashes were verified before the folder got its name; the sizes tell whether somebody changed it since.
-    for file in item.files:
-        kept = folder / file.keep
-        if not kept.is_file() or kept.stat().st_size != file.size:
-            return None
-    return folder / item.files[0].keep if len(item.files) == 1 else folder
+    return next(iter(files)) if len(files) == 1 else _folder(item)
+
+
+def changed(name: str, *, again: bool = False, progress: Progress | None = None) -> list[Path]:
+    """The files of a named thing that are here and hold something else than was fetched.
+
+    Looked at when their size or time of change is another than the last time; with `again`, whatever these are.
+    """
+    here = {file: sha256 for file, sha256 in _files(find(name)).items() if file.is_file()}
+    return hashes.changed(home(), here, again=again, progress=progress or (lambda done, total: None))
+
+
+def files(name: str) -> list[Path]:
+    """The files of a named thing that are here."""
+    return [file for file in _files(find(name)) if file.is_file()]
+
+
+def absent(name: str) -> Problem:
+    """Why a named thing can't be used: it is not here, or no longer what was fetched."""
+    kind = find(name).kind
+    if files := changed(name):
+        return Problem("store.changed", file=files[0], name=name, verb="models" if kind == "model" else kind)
+    return Problem("model.file.absent" if kind == "model" else "train.data.absent", name=name)
+
+
+def _files(item: Item | hub.Repository) -> dict[Path, str | None]:
+    """Where each file of a named thing lies, or should, and the sha256 it has, where that is known beforehand."""
+    if isinstance(item, hub.Repository):
+        return dict.fromkeys(sorted(file for file in item.folder.rglob("*") if file.is_file()))
+    return {_folder(item) / file.keep: file.sha256 for file in item.files}
 
 
 def remove(name: str) -> int:
@@ -290,6 +319,7 @@ def remove(name: str) -> int:
     folder = item.folder if isinstance(item, hub.Repository) else _folder(item)
     freed = _bytes_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    hashes.forget(home(), folder)
     return freed - _bytes_in(folder)
 
 
@@ -317,6 +347,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
         folder.parent.mkdir(parents=True, exist_ok=True)
         if path(name) is None:  # another process may have been faster
             shutil.rmtree(folder, ignore_errors=True)
+            hashes.forget(home(), folder)
             os.replace(out, folder)
     here = path(name)
     assert here is not None

@@ -10,6 +10,7 @@ EXAMPLES = [
     "qkv models get smollm2",
     "qkv models show smollm2",
     "qkv models show ./my-hf-folder",
+    "qkv models verify",
     "qkv models remove opus-zh-en",
 ]
 
@@ -20,8 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         default="list",
-        choices=["list", "get", "show", "remove"],
-        help=both("list (default), get, show, remove", "list（默认）、get、show、remove"),
+        choices=["list", "get", "show", "verify", "remove"],
+        help=both("list (default), get, show, verify, remove", "list（默认）、get、show、verify、remove"),
     )
     parser.add_argument(
         "names",
@@ -34,9 +35,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One of the four."""
+    """One of the five."""
     if options.what == "list":
         _list()
+        return
+    if options.what == "verify":
+        _verify(options.names)
         return
     if not options.names:
         raise Problem("problem.models.name", what=options.what)
@@ -58,6 +62,29 @@ def _show(name: str) -> None:
     model, tokenizer = open_model(name, "show")
     print(model.describe())
     print(both(f"Tokenizer: {tokenizer!r}", f"分词器：{tokenizer!r}"))
+
+
+def _verify(names: list[str]) -> None:
+    """Compute the hash of every file, of all models that are here or of those that are named."""
+    from .. import store
+
+    here = names or [item.name for item in store.listing("model") if store.files(item.name)]
+    if not here:
+        raise Problem("store.verified.none")
+    wrong = None
+    for name in here:
+        files = store.files(name)
+        if not files:
+            raise store.absent(name)
+        with bar(both(f"reading {name}", f"读取 {name}")) as progress:
+            changed = store.changed(name, again=True, progress=progress)
+        if changed:
+            wrong = wrong or Problem("store.changed", file=changed[0], name=name, verb="models")
+            continue
+        size = sum(file.stat().st_size for file in files) / 1e6
+        print(say("store.verified", name=name, n=len(files), size=f"{size:.0f}"))
+    if wrong is not None:
+        raise wrong
 
 
 def _remove(name: str) -> None:

@@ -78,7 +78,7 @@ def find(name: str | Path) -> Path:
         raise Problem("model.file.none.near" if near else "model.file.none", name=named, names=all_of(names), near=near)
     cached = store.path(named)
     if cached is None:
-        raise Problem("model.file.absent", name=named)
+        raise store.absent(named)
     return cached
 
 

@@ -9,6 +9,19 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "there is no data set or model named {name}: did you mean {near}?",
         "没有名为 {name} 的数据集或模型：是不是 {near}？",
     ),
+    "store.changed": (
+        "{file} is no longer what was fetched, somebody or something changed it: it is not used; get it again with `qkv "
+        "{verb} get {name}`",
+        "{file} 已不是下载时的内容，被改动过：不会使用它；请用 `qkv {verb} get {name}` 重新下载",
+    ),
+    "store.verified": (
+        "{name}: {n} files, {size} MB, each is what was fetched (sha256)",
+        "{name}：{n} 个文件，{size} MB，每个都与下载时一致（sha256）",
+    ),
+    "store.verified.none": (
+        "no model is here to verify: see what can be had with `qkv models`",
+        "本机没有可以校验的模型：可用 `qkv models` 查看能下载哪些",
+    ),
     "store.hash": (
         "{what} is not what it should be (sha256 {found}…, expected {expected}…): it was not used and is kept at {kept} "
         "to look at; try again, and if it stays so, its publisher or the way to it has changed it",

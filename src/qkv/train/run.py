@@ -222,7 +222,7 @@ def _named(source: str) -> str:
     if any(item.name == source for item in store.listing("data")):
         found = store.path(source)
         if found is None:
-            raise Problem("train.data.absent", name=source)
+            raise store.absent(source)
         return str(found)
     return source
 

@@ -1,0 +1,80 @@
+"""Is a file of the cache still what was put there?
+
+The sha256 of each is kept in one small file of the cache, `.hashes.json`, with the size and the time of change at which it
+was computed; it is computed anew when either is another. A file without a known hash is taken as it is at first sight.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+NAME = ".hashes.json"
+CHUNK = 1 << 22
+
+
+def changed(
+    home: Path,
+    wanted: Mapping[Path, str | None],
+    *,
+    again: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Path]:
+    """Those of some files, each with the sha256 it should have, that hold something else; `again` trusts no note."""
+    notes, told = read(home), {}
+    found, done, total = [], 0, sum(file.stat().st_size for file in wanted)
+    for file, sha256 in wanted.items():
+        key, state = file.relative_to(home).as_posix(), file.stat()
+        now = {"bytes": state.st_size, "mtime": state.st_mtime_ns}
+        note = notes.get(key) or {}
+        sha256 = sha256 or note.get("sha256")
+        if again or note != {"sha256": sha256, **now}:
+            digest = _sha256(file, lambda part, done=done: progress(done + part, total))  # type: ignore[misc]
+            if sha256 not in (None, digest):
+                found.append(file)
+            else:
+                told[key] = {"sha256": digest, **now}
+        done += state.st_size
+    if told:
+        write(home, read(home) | told)
+    return found
+
+
+def forget(home: Path, folder: Path) -> None:
+    """Drop the notes on what lay in a folder."""
+    notes, begins = read(home), folder.relative_to(home).as_posix() + "/"
+    kept = {key: note for key, note in notes.items() if not key.startswith(begins)}
+    if kept != notes:
+        write(home, kept)
+
+
+def read(home: Path) -> dict[str, Any]:
+    """The notes; none where the file is absent or damaged: then everything is looked at again."""
+    try:
+        told = json.loads((home / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def write(home: Path, notes: dict[str, Any]) -> None:
+    """All at once; a cache that can't be written to is only slower."""
+    with suppress(OSError):
+        handle, beside = tempfile.mkstemp(prefix=NAME, dir=home)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(notes, file, indent=1, sort_keys=True)
+        os.replace(beside, home / NAME)
+
+
+def _sha256(file: Path, progress: Callable[[int], None]) -> str:
+    digest, done = hashlib.sha256(), 0
+    with file.open("rb") as opened:
+        while part := opened.read(CHUNK):
+            digest.update(part)
+            done += len(part)
+            progress(done)
+    return digest.hexdigest()
