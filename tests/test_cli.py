@@ -282,7 +282,6 @@ def broken(tmp_path):
         "mask.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "mask": [[0.5]]}',
         "names.json": b'{"q": [[1]], "k": [[1]], "v": [[1]], "names": ["a", "b"]}',
         "shape.json": b'{"q": [[1, 2]], "k": [[1]], "v": [[1]]}',
-        "data.csv": b"1,2",
         "width.json": b'{"x": [[]]}',
         "widths.json": b'{"q": [[]], "k": [[]], "v": [[]]}',
         "rows.npz": {"x": np.zeros((0, 3))},

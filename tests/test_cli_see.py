@@ -95,7 +95,7 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
     [
         (["see"], "give a text"),
         (["see", " "], "give a text"),
-        (["see", "x", "--file", "y"], "give a text"),
+        (["see", "x", "--file", "y"], "give the text in one way"),
         (["see", "--file", "nothing.txt"], "nothing.txt"),
         (["see", "15 Nov", "--model", DATES, "--layer", "9"], "no layer 9"),
         (["see", "15 Nov", "--model", DATES, "--head", "9"], "no head 9"),
@@ -111,7 +111,7 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
         (["importance", "--model", DATES], "give a text"),
         (["importance", "15", "--model", DATES, "--top", "0"], "--top"),
         (["see", "15", "--model", DATES, "--png", "a.txt"], "should end in"),
-        (["chat", " ", "--model", "smollm2"], "qkv models get smollm2"),
+        (["chat", " ", "--model", "smollm2"], "give a text"),
         (["importance", "--file", "nothing.txt", "--model", DATES], "nothing.txt"),
         (["see", "--syntax"], "say which model"),
         (["see", "--syntax", "nothing.conllu", "--model", DATES], "nothing.conllu"),

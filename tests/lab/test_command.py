@@ -116,6 +116,7 @@ MISTAKES = {
     "heads --heads 3": ("3 heads of an even width", "3 个偶数宽的头"),
     "heads --steps 0": ("--steps is 0", "--steps 是 0"),
     "seq2seq --text ''": ("--text is empty", "--text 是空的"),
+    "seq2seq --text hello": ("hello, no date in a form", "hello，不是两个模型要学的日期写法"),
     "seq2seq --width 20": ("20", "20"),
     "masks --text hello": ("give both --text", "要么都给"),
     "masks --widht 3": ("--widht", "--widht"),

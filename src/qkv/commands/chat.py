@@ -5,7 +5,8 @@ import sys
 from typing import Any
 
 from ..words import Problem, both, say
-from .opening import Pace, model_arguments, need_text, open_model
+from .opening import Pace, model_arguments, open_model
+from .texts import whole
 
 EXAMPLES = [
     "qkv chat --model smollm2",
@@ -18,7 +19,14 @@ DEFAULT = "smollm2"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add("text", nargs="?", help=both("one question; without it, a conversation", "一个问题；不给则开始对话"))
+    add(
+        "text",
+        nargs="?",
+        help=both(
+            "one question, - takes it from a pipe; without it, a conversation",
+            "一个问题，- 表示从管道读取；不给则开始对话",
+        ),
+    )
     model_arguments(parser)
     add("--system", metavar="TEXT", help=both("how it should behave", "系统提示：它该怎样表现"))
     add(
@@ -53,12 +61,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """One answer, or a conversation until the input ends."""
+    if options.text is not None:
+        options.text = whole(options.text, None, EXAMPLES[1])
     model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
         raise Problem("problem.chat.template", model=options.model or DEFAULT)
     talk = Talk(model, tokenizer, options)
     if options.text is not None:
-        talk.answer(need_text(options.text, EXAMPLES[1]))
+        talk.answer(options.text)
         return
     if sys.stdin.isatty():
         print(say("chat.begin", model=options.model or DEFAULT))

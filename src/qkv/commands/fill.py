@@ -1,35 +1,58 @@
 """qkv fill: let a trained BERT guess hidden words."""
 
 import argparse
+from typing import Any
 
 from .. import grid
-from ..words import both
-from .opening import model_arguments, need_text, open_model
+from ..words import Problem, both
+from .opening import model_arguments, open_model
+from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv fill "the [MASK] sat on the mat" --model runs/mlm-mybook',
     'qkv fill "Paris is the [MASK] of France." --model ./my-bert-folder',
     'qkv fill "我[MASK]北京" --model runs/mlm-mybook --top 10',
+    "qkv fill --file gaps.txt --model runs/mlm-mybook > filled.txt",
 ]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("text", nargs="?", help=both("a text with [MASK] in it", "含有 [MASK] 的文本"))
+    text_arguments(parser, both("a text with [MASK] in it", "含有 [MASK] 的文本"), lines=True)
     model_arguments(parser)
-    parser.add_argument(
-        "--top", type=int, default=5, metavar="K", help=both("how many guesses (5)", "显示几个猜测（5）")
-    )
+    parser.add_argument("--top", type=int, metavar="K", help=both("how many guesses (5)", "显示几个猜测（5）"))
 
 
 def run(options: argparse.Namespace) -> None:
-    """For each [MASK], the likeliest words with their probabilities."""
-    text = need_text(options.text, EXAMPLES[0])
+    """For each [MASK], the likeliest words with their probabilities; line by line, each line with the likeliest put in."""
+    rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
+    if rows is not None and options.top is not None:
+        raise Problem("problem.lines.option", option="--top")
     model, tokenizer = open_model(options.model, "fill", yes=options.yes)
+    if rows is not None:
+        _lines(model, tokenizer, rows)
+        return
     from ..model.generate import fill
 
-    for number, guesses in enumerate(fill(model, tokenizer, text, k=options.top)):
+    for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
         print(f"[MASK] {number + 1}")
         wide = max(grid.width(word) for word, _ in guesses)
         for word, probability in guesses:
             print(f"  {grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
+
+
+def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:
+    from ..model.generate import guess, masked_ids
+
+    def filled(row: str, ids: list[int]) -> str:
+        for guesses in guess(model, tokenizer, ids, 1):
+            row = row.replace(tokenizer.special["mask"], guesses[0][0].strip(), 1)
+        return row
+
+    answer_lines(
+        both("filling in", "填词"),
+        rows,
+        lambda row: (row, masked_ids(model, tokenizer, row)),
+        lambda ready: len(ready[1]),
+        lambda some: [filled(*each) for each in some],
+    )

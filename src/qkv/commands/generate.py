@@ -1,22 +1,25 @@
 """qkv generate: let a trained GPT go on with a text."""
 
 import argparse
+from typing import Any
 
 from ..words import Problem, both
-from .opening import Pace, model_arguments, need_text, open_model
+from .opening import Pace, model_arguments, open_model
+from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
     'qkv generate "The capital of France is" --model smollm2 --temperature 0',
     'qkv generate "从前" --model runs/lm-mybook --temperature 0.8 --top-k 40 --seed 3',
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
+    "qkv generate --file beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
 ]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add("text", nargs="?", help=both("how it begins", "开头"))
+    text_arguments(parser, both("how it begins", "开头"), lines=True)
     model_arguments(parser)
     add("--most", type=int, default=200, metavar="N", help=both("new tokens at most (200)", "最多新增多少词元（200）"))
     add(
@@ -51,33 +54,47 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the text as it grows, then how fast it came."""
-    text = need_text(options.text, EXAMPLES[0])
-    model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
-    from ..model.generate import stream
-
-    ids = tokenizer.frame(tokenizer.encode(text))
+    """Print the text as it grows, then how fast it came; line by line, each beginning with what follows it."""
+    rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if options.most < 1:
         raise Problem("generation.most", value=options.most)
-    if model.config.window is None and len(ids) >= model.config.context:
-        raise Problem("generation.full", longest=len(ids), context=model.config.context)
-    print(text, end="", flush=True)
+    model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
+    from ..model.generate import complete, stream
+
+    how: dict[str, Any] = dict(most=options.most, temperature=options.temperature, stop=options.stop)
+    how |= dict(top_k=options.top_k, top_p=options.top_p, repetition_penalty=options.repetition_penalty)
+    if rows is not None:
+        answer_lines(
+            both("generating", "续写"),
+            rows,
+            lambda row: (row, _prompt(model, tokenizer, row, options.most)),
+            lambda ready: len(ready[1]) + options.most,
+            lambda some: [
+                row + said
+                for (row, _), said in zip(
+                    some,
+                    complete(model, tokenizer, [ids for _, ids in some], seed=[options.seed] * len(some), **how),
+                    strict=True,
+                )
+            ],
+        )
+        return
+    ids = _prompt(model, tokenizer, options.text, options.most)
+    print(options.text, end="", flush=True)
     pace = Pace(len(ids))
-    pieces = stream(
-        model,
-        tokenizer,
-        text,
-        most=options.most,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        repetition_penalty=options.repetition_penalty,
-        seed=options.seed,
-        stop=options.stop,
-        on_token=pace,
-    )
-    for piece in pieces:
+    for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, **how):
         print(piece, end="", flush=True)
     print()
     if not options.quiet:
         pace.tell()
+
+
+def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
+    """The tokens of a beginning, if the model has room for them and what is to follow."""
+    from ..model.reading import check_context
+
+    ids = tokenizer.frame(tokenizer.encode(text))
+    if model.config.window is None and len(ids) >= model.config.context:
+        raise Problem("generation.full", longest=len(ids), context=model.config.context)
+    check_context(model, [ids], most)
+    return ids

@@ -6,8 +6,9 @@ from typing import Any
 
 from .. import grid
 from ..words import Problem, both, say
-from .opening import model_arguments, need_text
+from .opening import model_arguments
 from .progress import bar
+from .texts import PIPE, text_arguments, whole
 
 EXAMPLES = [
     'qkv importance --model smollm2 --text "The cat sat on the mat because it was tired"',
@@ -19,9 +20,8 @@ PIECE, PIECES = 256, 8  # a file is taken in pieces of so many tokens, and so ma
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add("text", nargs="?", help=both("a text", "一段文本"))
+    text_arguments(parser, both("a text", "一段文本"))
     add("--text", dest="also", metavar="TEXT", help=both("the same", "同上"))
-    add("--file", type=Path, metavar="FILE", help=both("a text from a file", "从文件读文本"))
     model_arguments(parser)
     add("--top", type=int, default=12, metavar="K", help=both("how many to show (12)", "显示多少个（12）"))
     add(
@@ -38,14 +38,14 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("problem.number", option="--top", value=options.top, wanted="1, 2, 3, …")
     if options.model is None:
         raise Problem("problem.model.none")
-    given = None if options.file is not None else need_text(options.text or options.also, EXAMPLES[0])
+    given = options.also if options.text is None else options.text
+    text, long = whole(given, options.file, EXAMPLES[0]), options.file is not None or given == PIPE
     from ..tracing.edit import importance
-    from .see import open_any, read_text
+    from .see import open_any
 
-    text = read_text(options.file) if given is None else given
     model, tokenizer = open_any(options.model, yes=options.yes)
     texts: list[Any] = [text]
-    if given is None and hasattr(tokenizer, "frame") and model.config.kind == "decoder":
+    if long and hasattr(tokenizer, "frame") and model.config.kind == "decoder":
         ids = tokenizer.encode(text)
         texts = [ids[i : i + PIECE] for i in range(0, len(ids), PIECE) if len(ids[i : i + PIECE]) > 1][:PIECES]
         print(say("importance.part", used=sum(map(len, texts)), tokens=len(ids)))

@@ -60,13 +60,6 @@ def fetch(name: str) -> None:
         store.get(name, progress)
 
 
-def need_text(text: str | None, example: str) -> str:
-    """The text, or a sentence that shows how to give one."""
-    if text is None or not text.strip():
-        raise Problem("problem.text.none", example=example)
-    return text
-
-
 class Pace:
     """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
 

@@ -15,6 +15,7 @@ from ..screen import draw
 from ..words import Both, Problem, all_of, both, language, one_of, say
 from .opening import model_arguments, open_model
 from .progress import bar, passing
+from .texts import text_arguments, whole
 
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
@@ -33,8 +34,7 @@ MOST_SHOWN = 64  # tokens up to which a terminal map shows each
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add("text", nargs="?", help=both("the text", "文本"))
-    add("--file", type=Path, metavar="FILE", help=both("a text from a file", "从文件读文本"))
+    text_arguments(parser, both("the text", "文本"))
     model_arguments(parser)
     add("--from", dest="from_", metavar="WORD", help=both("the word that looks (its row)", "看的词（一行）"))
     add(
@@ -240,11 +240,7 @@ def demo_of(text: str | None) -> Any:
 
 
 def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
-    if (options.text is None) == (options.file is None):
-        raise Problem("see.text", example=EXAMPLES[0])
-    text = options.text if options.file is None else read_text(options.file)
-    if not text.strip():
-        raise Problem("see.text", example=EXAMPLES[0])
+    text = whole(options.text, options.file, EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes)
@@ -321,16 +317,6 @@ def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
     for key, tensor in model.named_parameters():
         refuse_infinite(place, key, tensor.detach())
     return model, tokenizer
-
-
-def read_text(file: Path) -> str:
-    """A text file's text."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise Problem("problem.file.missing", file=file) from None
-    except UnicodeDecodeError:
-        raise Problem("problem.file.utf8", file=file) from None
 
 
 def _chinese(text: str) -> bool:

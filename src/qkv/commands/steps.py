@@ -16,6 +16,7 @@ from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..words import Problem, all_of, both, say
 from .opening import model_arguments, open_model
+from .texts import PIPE, check, whole
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -28,6 +29,7 @@ EXAMPLES = [
 ]
 PADDING = "[PAD]"
 WIDEST = 4096
+MATRICES = (".json", ".npz")  # a file with another ending holds a text
 # What a file may hold beside q, k, v and beside x.
 BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
 BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
@@ -40,16 +42,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "text",
         nargs="?",
         help=both(
-            "the words, with spaces between; Chinese without spaces is cut into characters",
-            "一句话；词之间用空格隔开，没有空格的中文按字切分",
+            "the words, with spaces between; Chinese without spaces is cut into characters; - takes them from a pipe",
+            "一句话；词之间用空格隔开，没有空格的中文按字切分；- 表示从管道读取",
         ),
     )
     add(
         "--file",
         metavar="FILE",
         help=both(
-            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json)",
-            "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v（见 examples/matrices.json）",
+            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json); any other file is text",
+            "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v（见 examples/matrices.json）；其他文件按文本读",
         ),
     )
     model_arguments(parser)
@@ -109,6 +111,8 @@ def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
     if (options.text is None) == (options.file is None):
         raise Problem("problem.text.or.file")
+    if options.text == PIPE or (options.file is not None and Path(options.file).suffix.lower() not in MATRICES):
+        options.text, options.file = whole(options.text, options.file, EXAMPLES[0]), None
     for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
         if value is not None and value < 1:
             raise Problem("problem.number", option=option, value=value, wanted="1, 2, 3, …")
@@ -186,8 +190,7 @@ def word_vectors(words: list[str], dim: int, seed: int) -> Array:
 
 def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
     for text in (options.text, options.memory or ""):
-        if broken := re.search("[\ud800-\udfff]", text):  # how Python passes on bytes that are not UTF-8
-            raise Problem("problem.utf8", place=broken.start() + 1)
+        check(text)
     words = tokens(options.text)
     memory = None if options.memory is None else tokens(options.memory)
     if not words or memory == []:
@@ -285,8 +288,6 @@ def read_matrices(file: str) -> dict[str, Any]:
     path = Path(file)
     if not file or not path.is_file():
         raise Problem("problem.file.missing", file=file or '""')
-    if path.suffix.lower() not in (".json", ".npz"):
-        raise Problem("problem.file.kind", file=file)
     tables = _read_json(path) if path.suffix.lower() == ".json" else _read_npz(path)
     if not ({"q", "k", "v"} <= tables.keys() or "x" in tables):
         raise Problem("problem.file.keys", file=file, keys=all_of(tables) if tables else "{}")

@@ -5,21 +5,24 @@ import sys
 from pathlib import Path
 
 from ..words import Problem, both, say
-from .opening import model_arguments, need_text, open_model
+from .opening import model_arguments, open_model
+from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv translate "15 Nov 2026" --demo',
     "qkv translate 二〇二六年十一月十五日 --demo",
     "qkv translate 我喜欢玩人工智能。 --model opus-zh-en --beam 4",
     'qkv translate "I love you" --model runs/translate-en-zh --beam 4',
+    "cat lines.txt | qkv translate - --model opus-zh-en > translated.txt",
 ]
 DEMO = Path(__file__).parent.parent / "demo" / "dates"
 MADE_BY = "python tools/make_demo.py"
+DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("text", nargs="*", help=both("one or more sentences", "一句或几句话"))
+    text_arguments(parser, both("one or more sentences", "一句或几句话"), nargs="*", lines=True)
     model_arguments(parser)
     parser.add_argument(
         "--demo",
@@ -40,26 +43,47 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Each sentence's translation on a line."""
-    if options.demo:
-        print(say("translate.demo", command=MADE_BY))
-        texts = options.text or ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
-    else:
-        given = [need_text(text, EXAMPLES[0]) for text in options.text or [None]]
-        texts = [
-            line for text in given for line in text.splitlines() if line.strip()
-        ]  # a model takes a sentence at a time
+    texts = options.text or (DATES if options.demo and options.file is None else [])
+    rows = lines(texts, options.file, EXAMPLES[0])
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
+    from ..model.batches import in_batches
     from ..model.generate import source_ids, translate_ids
+    from ..model.reading import check_context
+    from ..text.dates import not_a_date, read_date
 
     if tokenizer.eos is None:
         raise Problem("generation.source.eos")
     most = min(options.most, model.config.context) if model.config.position == "learned" else options.most
-    sources = [source_ids(tokenizer, text) for text in texts]
     cut = 0
-    for text, ids in zip(texts, translate_ids(model, tokenizer, sources, width=options.beam, most=most), strict=True):
-        said = tokenizer.decode(ids)
-        print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")
-        cut += len(ids) >= most  # one that ended by itself is shorter: its end took the last place
+
+    def source(text: str) -> list[int]:
+        if options.demo and read_date(text) is None:
+            raise not_a_date("translate.demo.date", text)
+        ids = source_ids(tokenizer, text)
+        check_context(model, [ids], 0, "source")
+        return ids
+
+    def translated(sources: list[list[int]]) -> list[str]:
+        nonlocal cut
+        found = translate_ids(model, tokenizer, sources, width=options.beam, most=most)
+        cut += sum(
+            len(ids) >= most for ids in found
+        )  # one that ended by itself is shorter: its end took the last place
+        return [tokenizer.decode(ids) for ids in found]
+
+    made = say("translate.demo", command=MADE_BY)
+    if rows is not None:
+        if options.demo:
+            print(made, file=sys.stderr)
+        answer_lines(both("translating", "翻译"), rows, source, len, translated)
+    else:
+        # A model takes a sentence at a time.
+        texts = [line for text in texts for line in text.splitlines() if line.strip()]
+        sources = [source(text) for text in texts]
+        if options.demo:
+            print(made)
+        for text, said in zip(texts, in_batches(sources, len, translated), strict=True):
+            print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")
     if cut:
         longer = "" if most == options.most else say("translate.cut.context", context=most)
         print(say("translate.cut", n=cut, most=most, longer=longer or say("translate.cut.most")), file=sys.stderr)

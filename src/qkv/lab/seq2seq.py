@@ -25,7 +25,7 @@ from ..draw import plots
 from ..model.config import Config
 from ..model.generate import translate
 from ..model.transformer import Transformer
-from ..text.dates import date_pair, date_tokenizer
+from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
@@ -104,8 +104,8 @@ def measure(
     """Train both on the same batches in turn, translate dates that neither has seen, and align one of them."""
     if not text.strip():
         raise Problem("lab.seq2seq.empty")
-    if len(text) > 200:
-        raise Problem("lab.seq2seq.long", n=len(text))
+    if read_date(text) is None:
+        raise not_a_date("lab.seq2seq.date", text)
     if width % 8:
         raise Problem("model.config.heads", width=width, heads=8)
     tokenizer = date_tokenizer()

@@ -150,9 +150,15 @@ def stream(
 
 
 def complete(
-    model: Transformer, tokenizer: Tokenizer, texts: Sequence[str], *, stop: Sequence[str] = (), **options: Any
+    model: Transformer,
+    tokenizer: Tokenizer,
+    texts: Sequence[str | Sequence[int]],
+    *,
+    stop: Sequence[str] = (),
+    **options: Any,
 ) -> list[str]:
-    """What follows each of some texts, computed together; options as in `generate`, `stop` is texts to end before."""
+    """What follows each of some texts (or their tokens), computed together; options as in `generate`, `stop` is texts to
+    end before."""
     tails: list[list[int]] = [[] for _ in texts]
     # A character is at most four tokens (bytes), so a stop text that just ended lies within the last few.
     reach = 4 * max((len(s) for s in stop), default=0) + 4
@@ -162,7 +168,7 @@ def complete(
         tail = tokenizer.decode(tails[item])
         return any(s in tail for s in stop)
 
-    prompts = [_begin(tokenizer, text) for text in texts]
+    prompts = [_begin(tokenizer, text) if isinstance(text, str) else list(text) for text in texts]
     ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never)
     found = generate(model, prompts, **ends, on_token=ended if stop else None, **options)
     return ["".join(until(tokenizer.stream(ids), stop)) for ids in found]
@@ -243,24 +249,32 @@ def translate_ids(
 
 def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
     """The k likeliest words for each [MASK] in a text, each with its probability, the likeliest first."""
+    return guess(model, tokenizer, masked_ids(model, tokenizer, text), k)
+
+
+def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text with [MASK] in it, as an encoder reads them."""
     if model.encoder is None or model.decoder is not None or model.config.head == "none":
         raise Problem("generation.fill.kind")
     if tokenizer.mask is None:
         raise Problem("generation.fill.mask")
-    if k < 1:
-        raise Problem("generation.fill.top", value=k)
     ids = tokenizer.encode(text, special=True)
     if tokenizer.bos is not None and tokenizer.eos is not None:  # as a BERT reads: [CLS] text [SEP]
         ids = [*([] if ids[:1] == [tokenizer.bos] else [tokenizer.bos]), *ids]
         ids = [*ids, *([] if ids[-1] == tokenizer.eos else [tokenizer.eos])]
-    name = tokenizer.special["mask"]
     if tokenizer.mask not in ids:
-        raise Problem("generation.fill.none", name=name)
+        raise Problem("generation.fill.none", name=tokenizer.special["mask"])
     if model.config.position == "learned" and len(ids) > model.config.context:
         raise Problem("generation.fill.long", longest=len(ids), context=model.config.context)
-    device = model.embedding.weight.device
+    return ids
+
+
+def guess(model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], k: int = 5) -> list[list[tuple[str, float]]]:
+    """The same on tokens, those that `masked_ids` gives."""
+    if k < 1:
+        raise Problem("generation.fill.top", value=k)
     with quiet(model):
-        given = torch.tensor([ids], device=device)
+        given = torch.tensor([list(ids)], device=model.embedding.weight.device)
         logits = model(given)[0, given[0] == tokenizer.mask].float()  # (masks, V)
         # A hidden word is a word: the special tokens are no answers.
         logits[:, [i for i in tokenizer.special_ids if i < logits.shape[1]]] = float("-inf")

@@ -53,7 +53,7 @@ class Reading:
         rows = as_rows("prompt", prompts, model.config.vocab)
         if model.decoder is None:
             raise Problem("generation.encoder")
-        _check_context(model, rows, most)
+        check_context(model, rows, most)
         self.ids, self.lengths = pad(rows, device)  # (R, N), (R,)
         self.ragged = len({len(row) for row in rows}) > 1
         self.memory: Tensor | None = None  # (R, M, C)
@@ -82,7 +82,7 @@ class Reading:
             given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
         if len(given) != rows:
             raise ValueError(f"there are {rows} prompts but {len(given)} sources: give one source per prompt")
-        _check_context(self.model, given, 0, "source")
+        check_context(self.model, given, 0, "source")
         ids, self.memory_lengths = pad(given, self.ids.device)
         if len({len(row) for row in given}) > 1:
             self.memory_mask = masks.padding(self.memory_lengths)
@@ -167,7 +167,7 @@ def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
     return torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device), lengths
 
 
-def _check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
+def check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
     """Learned positions end somewhere; the last new token is never read and needs none."""
     if model.config.position != "learned":
         return

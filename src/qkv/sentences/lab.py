@@ -271,7 +271,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "--text is empty: give a date, as in  15 November 2026",
         "--text 是空的：请给一个日期，例如  2026年11月15日",
     ),
-    "lab.seq2seq.long": ("--text has {n} characters: a date has at most 200", "--text 有 {n} 个字符：日期最多 200 个"),
+    "lab.seq2seq.date": (
+        "--text is {text}, no date in a form that the two are taught: write one from {first} to {last} like {forms}",
+        "--text 是 {text}，不是两个模型要学的日期写法：请给 {first} 到 {last} 年之间的日期，写成 {forms} 这样",
+    ),
     "lab.seq2seq.ahead": (
         "After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}.",
         "训练 {steps} 步后，{tests} 个没见过的日期里，{ahead}全对的占 {high}，{behind}占 {low}。",

@@ -59,10 +59,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with np.savez",
         "{file} 无法读取：文件已损坏，或者存的不是数值数组；请用 np.savez 保存",
     ),
-    "problem.file.kind": (
-        "{file} is neither .json nor .npz: save the matrices as one of these",
-        "{file} 既不是 .json 也不是 .npz：请把矩阵存成其中一种",
-    ),
     "problem.file.key": (
         "{file} holds {key}, which is not used: it may hold {keys}",
         "{file} 里的 {key} 用不上：可以有 {keys}",
@@ -280,6 +276,25 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "请说明用哪个模型：--model RUN，即一次训练的文件夹（用  qkv train 训练一个）",
     ),
     "problem.text.none": ("give a text, as in  {example}", "请给一段文本，例如  {example}"),
+    "problem.text.two": (
+        "give the text in one way: as an argument, by - from a pipe, or by --file, as in  {example}",
+        "文本只能用一种方式给出：直接写、用 - 从管道读，或用 --file，例如  {example}",
+    ),
+    "problem.text.utf8": (
+        "{what} can't be read: byte {byte} in line {line} is not UTF-8; convert it first, as in  "
+        "iconv -f GB18030 -t UTF-8",
+        "{what} 无法读取：第 {line} 行的字节 {byte} 不是 UTF-8；请先转换，例如  iconv -f GB18030 -t UTF-8",
+    ),
+    "problem.stdin.none": ("- reads from a pipe, and there is none", "- 表示从管道读取，但这里没有管道"),
+    "problem.line": ("line {line}: {problem}", "第 {line} 行：{problem}"),
+    "problem.lines.option": (
+        "{option} goes with one text, not with lines: leave it out",
+        "{option} 只用于单段文本，逐行时请去掉",
+    ),
+    "text.typing": (
+        "type the text, then end it with Ctrl-D on a line of its own (Windows: Ctrl-Z and Enter)",
+        "请输入文本，最后在新的一行按 Ctrl-D 结束（Windows：Ctrl-Z 再回车）",
+    ),
     "problem.models.name": (
         "qkv models {what} needs a name; see  qkv models",
         "qkv models {what} 后面要有名字；见  qkv models",

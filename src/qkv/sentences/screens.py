@@ -101,6 +101,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "the model has {context} positions; translate shorter pieces",
         "模型只有 {context} 个位置，请分成短句翻译",
     ),
+    "translate.demo.date": (
+        "{text} is no date in a form that this small model learned, and all it can do is write a date: give one from {first} "
+        "to {last}, written like {forms}; for sentences use  --model opus-zh-en",
+        "“{text}”不是这个小模型学过的日期写法，而它只会写日期：请给 {first} 到 {last} 年之间的日期，写成 {forms} 这样；"
+        "翻译句子请用  --model opus-zh-en",
+    ),
     "translate.demo": (
         "a small model that ships with qkv, trained on dates alone by: {command}",
         "这是随 qkv 附带的小模型，只学过日期，由此命令训练：{command}",

@@ -1,7 +1,6 @@
 """What `qkv see` says."""
 
 SENTENCES: dict[str, tuple[str, str]] = {
-    "see.text": ("give a text, as in  {example}", "请给一段文本，例如  {example}"),
     "see.demo": ("{name}: {model} on “{text}”", "{name}：{model}，文本“{text}”"),
     "see.what": (
         "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",

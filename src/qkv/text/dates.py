@@ -4,13 +4,14 @@ Many written forms in English and Chinese of the same day, none that could be re
 here). Unseen dates are split off by the date itself, so a date that a test asks was never seen in any form.
 """
 
+import re
 from collections.abc import Callable
 from datetime import date
 from functools import lru_cache
 
 import numpy as np
 
-from ..words import Problem, all_of
+from ..words import Problem, all_of, one_of
 from .dice import mix
 from .tokenizer import Characters
 
@@ -92,6 +93,35 @@ FORMS: tuple[Callable[[date], str], ...] = (
     lambda d: f"{_chinese_words(d)[:-1]}号，周{'一二三四五六日'[d.weekday()]}",
 )
 TARGETS: dict[str, Callable[[date], str]] = {"iso": date.isoformat, "en": FORMS[0], "zh": _chinese}
+
+
+def not_a_date(key: str, text: str) -> Problem:
+    """The problem of a text that names no day in these forms: says some of them."""
+    forms = (FORMS[0], FORMS[6], FORMS[14], _chinese, _chinese_words)
+    shown = one_of(form(date(2026, 11, 15)) for form in forms)
+    return Problem(key, text=text, first=FIRST.year, last=LAST.year, forms=shown)
+
+
+def read_date(text: str) -> date | None:
+    """The day that a text names, if it is written in one of the forms above to the letter; else None.
+
+    >>> read_date("Nov. 15, 2026"), read_date("二零二六年十一月十五日")
+    (datetime.date(2026, 11, 15), datetime.date(2026, 11, 15))
+    >>> read_date("hello"), read_date("Monday, 15 November 2026"), read_date("31 November 2026")  # it was a Sunday
+    (None, None, None)
+    """
+    digits = text.strip().replace("零", "〇").translate({ord(sign): str(i) for i, sign in enumerate(DIGITS)})
+    for year in {int(found) for found in re.findall(r"\d{4}", digits)}:  # \d is full-width too, and so is int
+        if FIRST.year <= year <= LAST.year:
+            for day in range(date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal() + 1):
+                if text.strip() in _written(day):
+                    return date.fromordinal(day)
+    return None
+
+
+@lru_cache(maxsize=1000)
+def _written(day: int) -> frozenset[str]:
+    return frozenset(form(date.fromordinal(day)) for form in FORMS)
 
 
 def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") -> tuple[str, str]:

@@ -1,0 +1,130 @@
+"""The text that a verb works on: its argument, what comes through a pipe (-), or what a file holds.
+
+Some verbs take it whole; others take a pipe or a file line by line and give a line for each, in the same order, so that
+`cat in.txt | qkv translate - > out.txt` pairs them up: an empty line stays an empty line, and nothing else is printed.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ..screen import live
+from ..words import Both, Problem, both, say
+from .progress import bar
+
+Ready = TypeVar("Ready")
+
+PIPE = "-"
+
+
+def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
+    """The text, and --file."""
+    piped = both("; - takes a line at a time from a pipe", "；- 表示从管道逐行读取") if lines else ""
+    parser.add_argument(
+        "text", nargs=nargs, help=means + (piped or both("; - takes it from a pipe", "；- 表示从管道读取"))
+    )
+    each = both("texts from a file, one per line; a line for each comes out", "从文件读文本，每行一段；每段输出一行")
+    parser.add_argument("--file", metavar="FILE", help=each if lines else both("a text from a file", "从文件读文本"))
+
+
+def whole(text: str | None, file: str | None, example: str) -> str:
+    """The one text: given as it is, by - or by a file; without the line end that closes it there."""
+    if text is not None and file is not None:
+        raise Problem("problem.text.two", example=example)
+    if file is not None or text == PIPE:
+        text = re.sub(r"[\r\n]+\Z", "", read(PIPE if file is None else file))
+    elif text is not None:
+        check(text)
+    if text is None or not text.strip():
+        raise Problem("problem.text.none", example=example)
+    return text
+
+
+def lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
+    """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
+    if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
+        raise Problem("problem.text.two", example=example)
+    if file is not None or texts == [PIPE]:
+        rows = read(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
+        return [row.removesuffix("\r") for row in (rows if rows[-1] else rows[:-1])]
+    for text in texts or [""]:
+        whole(text, None, example)
+    return None
+
+
+def answer_lines(
+    what: str,
+    rows: list[str],
+    prepare: Callable[[str], Ready],
+    length: Callable[[Ready], int],
+    answer: Callable[[list[Ready]], list[str]],
+) -> None:
+    """Print a line for each: all are prepared first, so that a mistake is told, with its line, before the work begins."""
+    from ..model.batches import in_batches
+
+    ready: dict[int, Ready] = {}
+    for number, row in enumerate(rows):
+        try:
+            if row.strip():
+                ready[number] = prepare(row)
+        except Problem as problem:
+            raise Problem("problem.line", line=number + 1, problem=problem) from None
+    with bar(what) as progress:
+        done = 0
+
+        def counted(some: list[Ready]) -> list[str]:
+            nonlocal done
+            found = answer(some)
+            done += len(some)
+            progress(done, len(ready))
+            return found
+
+        coming = in_batches(list(ready.values()), length, counted)
+        for number in range(len(rows)):
+            said = one_line(next(coming)) if number in ready else ""
+            if sys.stderr.isatty():
+                live("", sys.stderr)  # the bar may stand where the line goes
+            print(said, flush=True)
+
+
+def one_line(text: str) -> str:
+    r"""An answer that takes one line: its own line ends are written out, as JSON does.
+
+    >>> print(one_line("a\nb"))
+    a\nb
+    """
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def read(source: str | Path) -> str:
+    """All of a pipe or a file, which must be UTF-8."""
+    if str(source) == PIPE:
+        name: object = Both("what came through the pipe", "管道传来的内容")
+        raw = _piped()
+    else:
+        name, path = source, Path(source)
+        if not str(source) or not path.exists():
+            raise Problem("problem.file.missing", file=source or '""')
+        raw = path.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")  # Notepad writes a mark before the text
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise Problem("problem.text.utf8", what=name, line=line, byte=f"{raw[error.start]:02x}") from None
+
+
+def _piped() -> bytes:
+    if sys.stdin is None:
+        raise Problem("problem.stdin.none")
+    if sys.stdin.isatty():
+        print(say("text.typing"), file=sys.stderr)
+    return sys.stdin.buffer.read()
+
+
+def check(text: str) -> None:
+    """Refuse an argument that holds bytes no character has: Python passes them on as halves of a pair."""
+    if broken := re.search("[\ud800-\udfff]", text):
+        raise Problem("problem.utf8", place=broken.start() + 1)
