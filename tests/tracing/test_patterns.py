@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import Config, Transformer, masks
+from qkv import Config, Transformer, grid, masks
 from qkv.attention.attend import Call
 from qkv.attention.steps import from_qkv
 from qkv.tracing import maps
 from qkv.tracing.maps import weights
-from qkv.tracing.patterns import BAND, COLUMNS, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
+from qkv.tracing.patterns import BAND, CLEAR, COLUMNS, EVEN, FEW, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.trace import Trace
+from qkv.words import say
 from tests.tracing.elsewhere import Elsewhere
 
 WORDS = "the cat sat , and the dog ran . then a bird saw the cat and sang , so the dog sat".split()
@@ -397,3 +398,75 @@ def test_all_is_computed_where_the_model_is(kind):
         with Elsewhere():
             same = patterns(found, part=part, batch=1)
         assert same.show("en") == true.show("en")
+
+
+def shipped(name="cat-smollm2", part=None):
+    """The heads of a trace that ships with the package."""
+    from importlib.resources import files
+
+    return Trace.load(str(files("qkv") / "demo" / "traces" / f"{name}.safetensors")).patterns(part=part)
+
+
+def test_a_notebook_shows_a_short_table_and_everything_is_still_there():
+    found = shipped()
+    assert len(repr(found)) < 300 and "\n" not in repr(found) and "270 heads" in repr(found)
+    assert max(len(repr(row)) for row in found.table) < 120
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == 1 + len(found.kinds) + 2 and len(shown) < 6000
+    assert len(found.table) == 270 and all(set(row.scores) == set(found.kinds) for row in found.table)
+
+
+def test_a_table_of_tokens_that_look_like_tags_is_safe():
+    words = ("<b>", "</table>", "&amp;", *"abcdefgh")
+    tokens = Tokens(words)
+    found = patterns(made([only(11, lambda i: [1, 2])], masks.full(), keys=tokens))
+    assert "<b>" not in found._repr_html_() and "</table>" not in found._repr_html_()[:-200].replace("</table><p>", "")
+
+
+def both_wide(n=20):
+    """A head that looks near, and near keys are the same few for all that can see others: two wide kinds, none clear."""
+    return only(n, lambda i: [j for j in range(max(0, i - 2), i + 1)] if i < 6 else [0, 1, 2, i, i - 1, i - 2])
+
+
+NEAREST = {
+    "a real decoder": lambda: shipped(),
+    "a real translator": lambda: shipped("weather-opus-zh-en", "cross"),
+    "narrower": lambda: patterns(made([HEADS["previous"], HEADS["self"]], masks.causal())),
+    "two wide kinds": lambda: patterns(made([both_wide()], masks.causal(), keys=tokens_of(WORDS[:20]))),
+    "even": lambda: patterns(made([np.full((N, N), 1 / N)], masks.full())),
+    "short": lambda: patterns(made([only(3, lambda i: [i - 1])], masks.causal(), keys=tokens_of(WORDS[:3]))),
+}
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", NEAREST)
+def test_where_no_head_is_named_it_is_said_why_not_the_nearest(name, lang):
+    """Whoever reads a score of 1.00 and no head beside it must find out why: counted elsewhere, or not enough, or unsure."""
+    found = NEAREST[name]()
+    told = dict(zip((*found.kinds, "mixed", "none"), found.show(lang, columns=200).splitlines()[1:-1], strict=True))
+    for kind in found.kinds:
+        if found.named(kind) or not found.best(kind):
+            continue
+        row = found.best(kind, 1)[0]
+        score, value = row.scores[kind], f"{row.place} {row.scores[kind].value:.2f}"
+        enough = score.value >= EVEN if kind == "uniform" else score.lift >= CLEAR
+        if score.count < FEW:
+            why = "few"
+        elif not enough:
+            why = "uneven" if kind == "uniform" else "faint"
+        else:
+            why = "close" if row.name == "none" else "elsewhere"
+            assert row.name == "none" or say(f"trace.kind.{row.name}", lang) in told[kind]
+        sentence = say(f"trace.patterns.{why}", lang, head="|", kind="|", count=score.count)
+        assert value in told[kind] and all(piece in told[kind] for piece in sentence.split("|"))
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_lines_fit_unless_one_head_alone_is_wider(lang, columns):
+    found = shipped()
+    lines = found.show(lang, columns=columns).splitlines()[1:-1]
+    alone = found.show(lang, most=1, columns=columns).splitlines()[1:-1]
+    for line, one in zip(lines, alone, strict=True):
+        assert grid.width(line) <= columns or line == one
+    assert sum(map(len, found.show(lang, columns=400).splitlines())) > sum(map(len, alone))

@@ -62,7 +62,17 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "trace.kind.none": ("none of these", "都不是"),
     "trace.patterns": ("{part}, {heads} heads on {tokens} tokens", "{part}，{tokens} 个词元上的 {heads} 个头"),
     "trace.patterns.more": ("and {n} more", "另有 {n} 个"),
-    "trace.patterns.nearest": ("no head clearly; highest: {head}", "没有明显的头；最高的是：{head}"),
+    "trace.patterns.elsewhere": ("highest: {head}, counted as “{kind}”", "最高的是 {head}，已归入“{kind}”"),
+    "trace.patterns.faint": ("highest: {head}, too near to an even head", "最高的是 {head}，与均匀的头相差不够"),
+    "trace.patterns.close": ("highest: {head}, but another kind comes close", "最高的是 {head}，但与另一类难以区分"),
+    "trace.patterns.uneven": ("highest: {head}, not even enough", "最高的是 {head}，还不够均匀"),
+    "trace.patterns.few": ("highest: {head}, on {count} tokens only", "最高的是 {head}，只有 {count} 个词元可以判断"),
+    "trace.patterns.column.kind": ("looks at", "看哪里"),
+    "trace.patterns.column.heads": ("heads", "头数"),
+    "trace.patterns.column.strongest": (
+        "strongest: layer.head, score (of an even head)",
+        "最强的：层.头、得分（均匀的头的得分）",
+    ),
     "trace.patterns.untold": ("this text can't show it", "这段文本看不出来"),
     "trace.patterns.distance": (", mean distance {distance}", "，平均距离 {distance}"),
     "trace.patterns.meaning": (

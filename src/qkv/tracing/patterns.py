@@ -11,9 +11,11 @@ H heads, H' heads whose masks differ (1 where all share one), N queries, M keys,
 from __future__ import annotations
 
 import math
+import shutil
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -61,7 +63,7 @@ class Score:
         return (self.value - self.baseline) / (1 - self.baseline) if self.baseline < 1 else math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Row:
     """One head: its name (a kind, "mixed" or "none"), its score of every kind, and how far it looks."""
 
@@ -73,19 +75,24 @@ class Row:
     keys: tuple[int, ...]  # the keys that most of its weight goes to
     mixture: tuple[str, ...] = ()  # the kinds that a mixed head is made of
 
+    def __repr__(self) -> str:
+        """Its name and what it is named for; `scores` has every number."""
+        kinds = self.mixture or ((self.name,) if self.name in self.scores else ())
+        return f"<Row {self.place} {self.name}{''.join(f' {k} {self.scores[k].value:.2f}' for k in kinds)}>"
+
     @property
     def place(self) -> str:
         """As heads are called: "13.8"."""
         return f"{self.layer}.{self.head}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Patterns:
     """Every head of one part of a model on one text; `print` it, or ask `table`, `best(kind)`, `named(kind)`."""
 
     table: list[Row]
     part: str
-    tokens: Tokens = field(repr=False)  # those that are looked at
+    tokens: Tokens  # those that are looked at
     model: str = ""
     padding: int = 0  # how many of them only fill up the batch
 
@@ -115,35 +122,79 @@ class Patterns:
             made[row.layer, row.head] = getattr(row.scores[kind], what)
         return made
 
-    def show(self, lang: str | None = None, most: int = 6) -> str:
-        """The heads by kind, with their scores and what an even head would get."""
+    def show(self, lang: str | None = None, most: int = 6, columns: int | None = None) -> str:
+        """The heads by kind, with their scores and what an even head would get: at most `most` of each, and no more than
+        fit into a line of the terminal (or of `columns`)."""
         lang = language(lang)
-        label = {kind: say(f"trace.kind.{kind}", lang) for kind in (*self.kinds, "mixed", "none")}
-        margin = max(map(grid.width, label.values()))
-        part = say(f"trace.part.{self.part}", lang)
-        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=len(self.tokens) - self.padding)
-        lines = [f"{self.model}: {title}" if self.model else title]
-        for kind in self.kinds:
-            rows = self.named(kind)
-            told = "  ".join(self._told(row, kind, lang) for row in rows[:most])
-            if len(rows) > most:
-                told += "  " + say("trace.patterns.more", lang, n=len(rows) - most)
-            if not rows:
-                nearest = self.best(kind, 1)
-                key = "trace.patterns.nearest" if nearest else "trace.patterns.untold"
-                told = say(key, lang, head=self._told(nearest[0], kind, lang) if nearest else "")
-            lines.append(f"{grid.left(label[kind], margin)}  {len(rows):>3}  {told}")
-        for kind in ("mixed", "none"):
-            rows = self.named(kind)
-            told = "  ".join(
-                row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
-                for row in rows[: most if kind == "mixed" else 0]
-            )
-            lines.append(f"{grid.left(label[kind], margin)}  {len(rows):>3}  {told}".rstrip())
-        return "\n".join([*lines, say("trace.patterns.meaning", lang)])
+        lines = self._lines(lang)
+        margin = max(grid.width(label) for label, *_ in lines)
+        room = (columns or shutil.get_terminal_size((100, 24)).columns) - margin - 7
+        shown = [
+            f"{grid.left(label, margin)}  {count:>3}  {_fitting(told, most, room, count, lang)}".rstrip()
+            for label, count, told in lines
+        ]
+        return "\n".join([self._title(lang), *shown, say("trace.patterns.meaning", lang)])
 
     def __str__(self) -> str:
         return self.show()
+
+    def __repr__(self) -> str:
+        """One line, however many heads; `print` shows them by kind, `table` has every number."""
+        counts = {kind: len(self.named(kind)) for kind in (*self.kinds, "mixed", "none")}
+        told = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
+        return f"<Patterns of {self.model or 'a model'}: {self._title('en', named=False)}: {told}>"
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per kind."""
+        lang = language()
+        titles = (say(f"trace.patterns.column.{name}", lang) for name in ("kind", "heads", "strongest"))
+        rows = [
+            f"<tr><th scope=row style='text-align: left'>{escape(label)}</th><td>{count}</td>"
+            f"<td style='text-align: left'>{escape(_fitting(told, 4, 10**6, count, lang))}</td></tr>"
+            for label, count, told in self._lines(lang)
+        ]
+        heading = "".join(f"<th scope=col style='text-align: left'>{escape(title)}</th>" for title in titles)
+        return (
+            f"<table><caption style='text-align: left'>{escape(self._title(lang))}</caption>"
+            f"<thead><tr>{heading}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"<p>{escape(say('trace.patterns.meaning', lang))}</p>"
+        )
+
+    def _title(self, lang: str, named: bool = True) -> str:
+        part, tokens = say(f"trace.part.{self.part}", lang), len(self.tokens) - self.padding
+        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=tokens)
+        return f"{self.model}: {title}" if self.model and named else title
+
+    def _lines(self, lang: str) -> list[tuple[str, int, list[str]]]:
+        """A kind's name, how many heads are called so, and what is said of each; of none, why the nearest isn't."""
+        label = {kind: say(f"trace.kind.{kind}", lang) for kind in (*self.kinds, "mixed", "none")}
+        lines = []
+        for kind in self.kinds:
+            rows = self.named(kind)
+            told = [self._told(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
+            lines.append((label[kind], len(rows), told))
+        mixed = [
+            row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
+            for row in self.named("mixed")
+        ]
+        return [*lines, (label["mixed"], len(mixed), mixed), (label["none"], len(self.named("none")), [])]
+
+    def _nearest(self, kind: str, label: dict[str, str], lang: str) -> str:
+        """The head with the highest score of a kind that no head is named for, and what stood in its way."""
+        best = self.best(kind, 1)
+        if not best:
+            return say("trace.patterns.untold", lang)
+        row, score = best[0], best[0].scores[kind]
+        told = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
+        if score.count < FEW:
+            why = "few"
+        elif kind == "uniform" and score.value < EVEN:
+            why = "uneven"
+        elif kind != "uniform" and not score.lift >= CLEAR:
+            why = "faint"
+        else:  # a narrower kind says more: who looks at the token before also looks near
+            why = "close" if row.name == "none" else "elsewhere"
+        return say(f"trace.patterns.{why}", lang, **told)
 
     def _told(self, row: Row, kind: str, lang: str) -> str:
         score = row.scores[kind]
@@ -160,6 +211,17 @@ class Patterns:
     def _check(self, kind: str) -> None:
         if kind not in self.kinds:
             raise unknown("kind", kind, self.kinds)
+
+
+def _fitting(told: list[str], most: int, room: int, count: int, lang: str) -> str:
+    """As many of the heads as there is room for, at least one; and how many are left out."""
+    for shown in range(min(most, len(told)), 0, -1):
+        line = "  ".join(told[:shown])
+        if shown < count:
+            line += "  " + say("trace.patterns.more", lang, n=count - shown)
+        if grid.width(line) <= room:
+            break
+    return line if told else ""
 
 
 @torch.no_grad()
