@@ -34,6 +34,12 @@ def test_every_sentence_says_the_same_in_both(key):
     assert not HAN.search(re.sub("“.*?”|'.*?'|\".*?\"", "", english)), english
 
 
+@pytest.mark.parametrize("key", [key for key, pair in SENTENCES.items() if "pip" in "".join(pair)])
+def test_what_to_install_is_said_for_the_python_that_runs(key):
+    """`pip install …` alone installs for whichever Python comes first, which is seldom that of a .venv: use pip_install."""
+    assert not re.search("pip install", "".join(SENTENCES[key]))
+
+
 def test_a_problem_arrives_whole_in_another_process():
     """Processes that train together send each other what went wrong, pickled."""
     inner = Problem("train.checkpoint.changed", file="a")

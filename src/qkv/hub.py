@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .words import Problem, all_of, quoted
+from .words import Problem, all_of, pip_install, quoted
 
 PREFIX = "hf:"
 READ = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
@@ -142,7 +142,7 @@ def _library(repository: Repository) -> Any:
         import huggingface_hub
         from huggingface_hub import utils  # a module of its own: no attribute until it is imported
     except ImportError:
-        raise Problem("store.hub.library", name=repository.name) from None
+        raise Problem("store.hub.library", name=repository.name, command=pip_install("huggingface_hub")) from None
     utils.disable_progress_bars()  # we show our own
     utils.logging.set_verbosity_error()  # and tell what went wrong ourselves
     return huggingface_hub.HfApi()

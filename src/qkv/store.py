@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -504,7 +505,7 @@ def _explain(package: Package, said: str) -> Problem:
     """What pip's failure means, and what to do."""
     what = f"{package.name} {package.version}"
     if "No module named pip" in said:
-        return Problem("store.fetch.pip", what=what, python=Path(sys.executable).name)
+        return Problem("store.fetch.pip", what=what, python=shlex.quote(sys.executable))
     if "DO NOT MATCH THE HASHES" in said:
         return Problem("store.fetch.hash", what=what)
     if _too_many(said):

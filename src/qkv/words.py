@@ -10,6 +10,8 @@ import difflib
 import errno
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -122,6 +124,11 @@ class Problem(Spoken, ValueError):
 
 class Notice(Spoken, UserWarning):
     """Something a user should know although the work goes on."""
+
+
+def pip_install(package: str) -> str:
+    """The command that installs a package where this very Python sees it: `pip` alone may be another's."""
+    return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
 def quoted(reason: object) -> "Both | Problem":

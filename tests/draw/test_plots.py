@@ -1,10 +1,17 @@
 """Figures: the pixels' values are the weights, labels are the tokens, files are what their names say."""
 
+import shlex
+import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
 
 from qkv import Config, Transformer
 from qkv.draw import plots
@@ -12,6 +19,8 @@ from qkv.text import Bytes
 from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
 from qkv.words import Notice
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +67,73 @@ def test_anyones_array(tmp_path):
         plots.heatmap(np.eye(2), list("ab"), list("abc"))
 
 
-def test_no_font_for_chinese_is_said(monkeypatch):
-    monkeypatch.setattr(plots, "cjk_font", lambda: None)
-    with pytest.warns(UserWarning, match=r"qkv\[fonts\]"):
+@pytest.fixture
+def no_fonts(monkeypatch, tmp_path):
+    """matplotlib as on a machine without fonts but its own; gives the folder where fonts could be put."""
+    own = [font for font in font_manager.fontManager.ttflist if "matplotlib" in font.fname]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    really = font_manager.findSystemFonts
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda places=(tmp_path / "fonts",): really(list(places)))
+    monkeypatch.setattr(plots, "FONT_PACKAGE", "no-such-package")
+    (tmp_path / "fonts").mkdir()
+    return tmp_path / "fonts"
+
+
+def write_font(file, family, signs):
+    """A font file whose every sign is a black square."""
+    square = TTGlyphPen(None)
+    square.moveTo((0, 0)), square.lineTo((0, 900)), square.lineTo((900, 900)), square.lineTo((900, 0))
+    square.closePath()
+    names = [".notdef", *(f"uni{ord(sign):04X}" for sign in signs)]
+    made = FontBuilder(1000, isTTF=True)
+    made.setupGlyphOrder(names)
+    made.setupCharacterMap({ord(sign): name for sign, name in zip(signs, names[1:], strict=True)})
+    made.setupGlyf(dict.fromkeys(names, square.glyph()))
+    made.setupHorizontalMetrics(dict.fromkeys(names, (1000, 0)))
+    made.setupHorizontalHeader(ascent=900, descent=-100)
+    made.setupNameTable(dict(familyName=family, styleName="Regular"))
+    made.setupOS2()
+    made.setupPost()
+    made.save(file)
+
+
+def test_a_font_is_found_though_it_is_younger_than_matplotlibs_list(no_fonts, tmp_path):
+    with pytest.warns(Notice):
+        plots.heatmap(np.eye(1), ["汉"])
+    (no_fonts / "broken.ttf").write_bytes(b"no font")
+    write_font(no_fonts / "latin.ttf", "Letters Only", "abc")
+    write_font(no_fonts / "japanese.ttf", "Kanji Only", "漢層頭訳")
+    assert plots.cjk_font() is None
+    write_font(no_fonts / "any.ttf", "Whatever It Is Called", plots.CHINESE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.heatmap(np.eye(1), ["汉"], path=tmp_path / "a.png")
+    assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == "Whatever It Is Called"
+
+
+@pytest.mark.parametrize("name", [n for n in plots.CJK_FONTS if n.startswith(("Noto", "WenQuanYi M"))])
+def test_a_font_known_by_its_name_is_taken_without_looking_for_others(no_fonts, monkeypatch, name):
+    write_font(no_fonts / "a.ttf", name, "汉")
+    font_manager.fontManager.addfont(no_fonts / "a.ttf")
+    monkeypatch.setattr(font_manager, "findSystemFonts", None)
+    assert plots.cjk_font() == name
+
+
+def test_a_font_that_was_removed_is_not_taken(no_fonts):
+    write_font(no_fonts / "a.ttf", "Noto Sans SC", plots.CHINESE)
+    assert plots.cjk_font() == "Noto Sans SC"
+    (no_fonts / "a.ttf").unlink()
+    assert plots.cjk_font() is None
+
+
+def test_the_advice_is_a_command_for_this_python_and_the_package_of_the_extra():
+    with pytest.MonkeyPatch.context() as patched, pytest.warns(Notice) as told:
+        patched.setattr(plots, "cjk_font", lambda: None)
         plots.heatmap(np.eye(1), ["我"])
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    package = extra["fonts"][0].split(">=")[0]
+    for lang in ("en", "zh"):
+        assert told[0].message.say(lang).endswith(f"\n  {shlex.quote(sys.executable)} -m pip install {package}")
 
 
 def test_other_figures_keep_their_fonts():
@@ -105,4 +177,4 @@ def test_a_missing_font_is_said_once_and_in_both_languages(monkeypatch, tmp_path
         warnings.simplefilter("always")
         plots.heatmap(np.eye(1), ["我"], path=tmp_path / "a.png")
     assert [type(warning.message) for warning in told] == [Notice]  # and none of matplotlib's about each letter
-    assert "方框" in told[0].message.say("zh") and "qkv[fonts]" in told[0].message.say("zh")
+    assert "方框" in told[0].message.say("zh") and "boxes" in told[0].message.say("en")

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..words import Both, Problem
+from ..words import Both, Problem, pip_install
 from .report import Finding, Remark, Report
 from .sandbox import SILENT, both, place
 from .source import Source, read
@@ -142,10 +142,9 @@ def _explained(report: Report, source: Source) -> Report:
 
     if standins.missed and report.verdict != "right":
         package = sorted(standins.missed)[0]
-        key = "check.framework" if package in FRAMEWORKS else "check.package"
         kept = [one for one in report.findings if not any(word in one.evidence.english for word in standins.missed)]
         if not kept:
-            return Report(report.target, "unknown", [], report.remarks, report.adapted, both(key, package=package))
+            return Report(report.target, "unknown", [], report.remarks, report.adapted, _absent(package))
         report.findings = kept
     name = re.search(r"name '(\w+)' is not defined", report.problem.english) if report.problem else None
     if report.problem and name and name[1] in source.loader.failed:
@@ -155,6 +154,12 @@ def _explained(report: Report, source: Source) -> Report:
         )
         report.problem = Both(english, chinese)
     return report
+
+
+def _absent(package: str) -> Both:
+    """What to do about a package that the code needs and that isn't here."""
+    key = "check.framework" if package in FRAMEWORKS else "check.package"
+    return both(key, package=package, command=pip_install(package))
 
 
 def why(error: BaseException, source: Source, name: str) -> Both:
@@ -169,10 +174,8 @@ def why(error: BaseException, source: Source, name: str) -> Both:
         seen.add(root.name)
         root = source.loader.failed[root.name][0]
     package = _absent_package(root)
-    if package in FRAMEWORKS:
-        return both("check.framework", package=package)
     if package:
-        return both("check.package", package=package)
+        return _absent(package)
     if isinstance(error, NameError) and error.name in source.loader.failed:
         error = source.loader.why(error.name)
     if isinstance(error, Problem):

@@ -1,23 +1,24 @@
 """Figures by matplotlib: one head, all heads of a layer, all heads of a model, an alignment; PNG, SVG or PDF by the name.
 
 Pairs that a mask hides are hatched, not just dark. Chinese labels use any CJK font that is installed, or the one that
-comes with `pip install qkv[fonts]`. No pyplot, so no window and no state: a figure is an object that can be saved.
+comes with the extra `fonts`. No pyplot, so no window and no state: a figure is an object that can be saved.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import warnings
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..words import Notice, both, say
+from ..words import Notice, both, pip_install, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,12 +33,11 @@ MOST_LABELS = 64
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
 DRAWN = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
-# Fonts with 汉字 that systems carry: Linux, Windows, macOS.
+# Fonts with 汉字 that systems carry, those drawn for simplified Chinese first. Noto's collections hold one face for each
+# place, of which older matplotlibs know only the first, JP: it has all characters too.
+PLACES = ("SC", "CN", "TC", "HK", "TW", "JP", "KR")
 CJK_FONTS = (
-    "Noto Sans SC",
-    "Noto Sans CJK SC",
-    "Source Han Sans SC",
-    "Source Han Sans CN",
+    *(f"{family}{place}" for place in PLACES for family in ("Noto Sans ", "Noto Sans CJK ", "Source Han Sans ")),
     "WenQuanYi Micro Hei",
     "WenQuanYi Zen Hei",
     "Microsoft YaHei",
@@ -47,7 +47,10 @@ CJK_FONTS = (
     "Heiti SC",
     "Arial Unicode MS",
     "Droid Sans Fallback",
+    *(f"{family}{place}" for place in PLACES for family in ("Noto Serif ", "Noto Serif CJK ", "Source Han Serif ")),
 )
+CHINESE = "汉这层头译"  # a font that lacks one of these draws boxes in our figures
+FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # of the extra `fonts`
 
 
 def heatmap(
@@ -312,7 +315,7 @@ def _figure(size: tuple[float, float], labels: Sequence[str], lang: str | None =
     if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in (*labels, both("", "汉", lang))):
         font = cjk_font()
         if font is None:
-            warnings.warn(Notice("draw.font"), stacklevel=3)
+            warnings.warn(Notice("draw.font", command=pip_install(FONT_PACKAGE)), stacklevel=3)
         else:
             families = [font, "DejaVu Sans"]
     figure = Figure(figsize=size, dpi=150, layout="constrained")
@@ -320,21 +323,52 @@ def _figure(size: tuple[float, float], labels: Sequence[str], lang: str | None =
     return figure
 
 
-@lru_cache(maxsize=1)
 def cjk_font() -> str | None:
-    """The name of a font with 汉字: an installed one, else the one of the extra `fonts`."""
+    """The name of a font with 汉字: one known by name, that of the extra `fonts`, or any that has the characters.
+
+    Matplotlib keeps a list of fonts from the first time it ran. So before giving up, look for those that came since, and
+    never remember that there was none: who follows the advice and draws again should see it.
+    """
     from matplotlib import font_manager
 
-    known = {font.name for font in font_manager.fontManager.ttflist}
-    for name in CJK_FONTS:
-        if name in known:
-            return name
-    if (found := importlib.util.find_spec("pylopdf_fonts_zh_cn")) and found.submodule_search_locations:
-        for place in found.submodule_search_locations:
-            for file in Path(place).rglob("NotoSansSC*.otf"):
+    if found := _known():
+        return found
+    importlib.invalidate_caches()  # it may have been installed since this process began
+    package = importlib.util.find_spec(FONT_PACKAGE.replace("-", "_"))
+    folders = (package and package.submodule_search_locations) or []
+    listed = {font.fname for font in font_manager.fontManager.ttflist}
+    for file in [*font_manager.findSystemFonts(folders), *sorted(font_manager.findSystemFonts())]:
+        if file not in listed:
+            with contextlib.suppress(Exception):  # a file that is no font, or one of a kind matplotlib can't read
                 font_manager.fontManager.addfont(file)
-                return font_manager.FontProperties(fname=file).get_name()
-    return None
+    return _known() or next((name for name, file in _fonts() if _writes_chinese(file)), None)
+
+
+def _fonts() -> Iterator[tuple[str, str]]:
+    """Name and file of each font that matplotlib has in its list and that is still there."""
+    from matplotlib import font_manager
+
+    for font in font_manager.fontManager.ttflist:
+        if Path(font.fname).exists():
+            yield font.name, font.fname
+
+
+def _known() -> str | None:
+    names = {name for name, _ in _fonts()}
+    return next((name for name in CJK_FONTS if name in names), None)
+
+
+@cache
+def _writes_chinese(file: str) -> bool:
+    """Whether a font has the characters. One of last resort, which comes with matplotlib, has one sign for all of them."""
+    from matplotlib import ft2font
+
+    try:
+        font = ft2font.FT2Font(file)
+        signs = {font.get_char_index(ord(character)) for character in CHINESE}
+    except Exception:  # of a kind matplotlib can't read
+        return False
+    return 0 not in signs and len(signs) == len(CHINESE)
 
 
 def _save(figure: Figure, path: str | Path | None) -> Figure:

@@ -89,8 +89,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "无法加载 {name}（{place}）：\n  {code}\n{error}",
     ),
     "check.package": (
-        "It needs the package {package}, which is not installed here. Install it (pip install {package}) and check again.",
-        "它需要 {package} 包，而这里没有安装。安装后（pip install {package}）再检查。",
+        "It needs the package {package}, which is not installed here. Install it ({command}) and check again.",
+        "它需要 {package} 包，而这里没有安装。安装后（{command}）再检查。",
     ),
     "check.framework": (
         "It is written for {package}; qkv checks PyTorch and NumPy code.",

@@ -65,8 +65,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{name} 不是 hub 上的仓库名：请写 hf:owner/name、hf:owner/name@版本，或者在多个文件中选一个：hf:owner/name/文件.gguf",
     ),
     "store.hub.library": (
-        "{name} comes from the Hugging Face hub, which needs its library: pip install huggingface_hub",
-        "{name} 来自 Hugging Face hub，需要它的库：pip install huggingface_hub",
+        "{name} comes from the Hugging Face hub, which needs its library: {command}",
+        "{name} 来自 Hugging Face hub，需要它的库：{command}",
     ),
     "store.hub.offline": (
         "{name} is not in the cache and the hub cannot be reached ({why}): go online and run  qkv models get {name}  "

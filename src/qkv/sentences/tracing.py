@@ -123,8 +123,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "有 {sources} 条文本，却有 {targets} 条目标：请一一对应",
     ),
     "draw.font": (
-        "no font with Chinese characters was found, so they show as boxes: install one, or  pip install qkv[fonts]",
-        "没有找到含汉字的字体，图中的汉字会显示成方框：请安装一种中文字体，或运行  pip install qkv[fonts]",
+        "there is no font with Chinese characters here, so they show as boxes. Install any, or this one (17 MB), then draw "
+        "again:\n  {command}",
+        "本机没有含汉字的字体，图中的汉字会显示成方框。请安装任意一种中文字体，或者安装这一种（17 MB），然后重新画图：\n  {command}",
     ),
     "draw.page.title": ("Attention", "注意力"),
     "draw.page.old": (
