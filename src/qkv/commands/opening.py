@@ -55,7 +55,10 @@ def fetch(name: str) -> None:
 
     if Path(name).exists() or store.path(name) is not None:
         return
-    print(both(f"fetching {name} …", f"正在下载 {name} …"), file=sys.stderr)
+    item = store.find(name)
+    size = f"{item.package.size / 1e6:.0f} MB" if isinstance(item, store.Item) else ""
+    told = both(f"fetching {name} ({size}, once) …", f"正在下载 {name}（{size}，只此一次）…")
+    print(told if size else both(f"fetching {name} …", f"正在下载 {name} …"), file=sys.stderr)
     with bar(name) as progress:
         store.get(name, progress)
 

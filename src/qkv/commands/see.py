@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import grid
 from ..screen import draw
-from ..words import Both, Problem, all_of, both, language, one_of, say
+from ..words import Both, Problem, all_of, both, language, one_of, quoted, say
 from .opening import model_arguments, open_model
 from .progress import bar, passing
 from .texts import text_arguments, whole
@@ -244,11 +244,11 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes)
-    except Problem as problem:
+    except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
         shipped = demo_of(text)
         if options.model is not None or shipped is None:
             raise
-        print(say("see.shipped", reason=problem.say()))
+        print(say("see.shipped", reason=quoted(problem)))
         return shipped, None, None
     from ..tracing.recorder import trace
 

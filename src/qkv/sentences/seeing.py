@@ -82,8 +82,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "网页放不下{part} {layers} 层中的任何一层：它们只有概览。",
     ),
     "see.shipped": (
-        "The model isn't here ({reason}).\nThis is the trace of the same sentence that ships with qkv, made from that model:",
-        "模型不在本机（{reason}）。\n下面是 qkv 附带的同一句话的记录，由该模型生成：",
+        "The model isn't here ({reason}).\nThis is the same sentence from the trace that ships with qkv, recorded from that "
+        "model; any other text needs the model itself.",
+        "模型不在本机（{reason}）。\n下面是 qkv 附带的同一句话的记录，由该模型生成；其他文本需要模型本身。",
     ),
     "see.transformers": (
         "{model} could not be opened by transformers either: {error}",
