@@ -1,8 +1,19 @@
-"""Every test starts from the same seed, with uninitialised memory full of NaN so that reading it shows."""
+"""Every test starts from the same seed, with uninitialised memory full of NaN so that reading it shows.
+
+Tests that need something that a machine may lack have the mark `needs`; where it is missing they are not run, and the end
+says how many. With --furnished they alone are run, and a missing thing is an error: so a run without them on a bare
+machine and one with --furnished on another run every test once.
+"""
+
+import shutil
+from collections import Counter
 
 import pytest
 import torch
 from hypothesis import settings
+
+from qkv.lab.complexity import compiler
+from qkv.words import both
 
 settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("qkv")
@@ -33,3 +44,53 @@ def shelf(tmp_path_factory):
         source = folder / ("pairs.tsv" if task == "translate" else "book.txt")
         assert main(["train", task, given, str(source), "--out", str(folder / task), *SMALL]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Where Chromium is: a test that asks for it needs it."""
+    return find_chromium()
+
+
+def find_chromium():
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+NEEDS = {"Chromium": find_chromium, "a C++ compiler": compiler}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--furnished", action="store_true", help=f"only tests that need {' or '.join(NEEDS)}, all here")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", f"needs(what): not run where it is missing: {' or '.join(NEEDS)}")
+    missing = [what for what, find in NEEDS.items() if not find()]
+    if config.getoption("furnished") and missing:
+        raise pytest.UsageError(f"--furnished needs {' and '.join(missing)}: not here")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    missing = {what for what, find in NEEDS.items() if not find()}
+    needing = []
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs("Chromium"))
+        needed = {mark.args[0] for mark in item.iter_markers("needs")}
+        needing += [item] if needed else []
+        for what in needed & missing:
+            item.add_marker(pytest.mark.skip(reason=f"needs {what}"))
+    if config.getoption("furnished"):
+        config.hook.pytest_deselected(items=[item for item in items if item not in needing])
+        items[:] = needing
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    for reason, n in Counter(skipped).items():
+        if reason.startswith("Skipped: needs "):
+            what = reason.removeprefix("Skipped: needs ")
+            english = f"{n} tests need {what}" if n > 1 else f"1 test needs {what}"
+            told = both(f"{english}: not run, there is none here", f"{n} 个测试需要 {what}：本机没有，未运行")
+            terminalreporter.line(told)

@@ -270,6 +270,7 @@ def test_compiled_for_any_length_and_with_masks_made_inside():
 
 
 @pytest.mark.slow
+@pytest.mark.needs("a C++ compiler")
 def test_compiled_by_inductor_forward_and_backward():
     q, k = torch.randn(2, 4, 40, 8, requires_grad=True), torch.randn(2, 2, 40, 8, requires_grad=True)
     for rule in (masks.causal(), masks.window(3), masks.padding(torch.tensor([40, 11]))):

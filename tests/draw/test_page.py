@@ -1,9 +1,7 @@
 """The page in a real browser: its numbers are Python's, it fetches nothing, it fits, it speaks both languages, it answers keys."""
 
 import json
-import os
 import re
-import shutil
 import string
 import time
 from pathlib import Path
@@ -40,18 +38,11 @@ CONFIGS = {
 
 
 @pytest.fixture(scope="module")
-def browser():
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        found = None
-    if not found:
-        if os.environ.get("QKV_NEED_BROWSER"):
-            pytest.fail("QKV_NEED_BROWSER is set, and there is no Chromium or no playwright")
-        pytest.skip("no Chromium, or no playwright")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=found, args=FLAGS.split())
+        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
         yield made
         made.close()
 

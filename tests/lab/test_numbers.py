@@ -144,7 +144,7 @@ def test_without_a_compiler_it_says_so(monkeypatch, lang, cost):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(complexity.compiler() is None, reason="no C++ compiler here")
+@pytest.mark.needs("a C++ compiler")
 def test_a_compiled_step_is_timed():
     step = complexity._training(16, 0, True, lambda done: None)[2]
     assert step["seconds"] > 0 and step["first"] > step["seconds"]
