@@ -10,8 +10,8 @@ BIN := .venv/bin
 
 # What is announced, in English or, where the system speaks it, in Chinese.
 LANGUAGE := $(if $(filter zh% ZH%,$(firstword $(QKV_LANG) $(LC_ALL) $(LC_MESSAGES) $(LANG))),zh,en)
-RUN_en := looking into SmolLM2 (98 MB, fetched once and verified): where does "it" look?
-RUN_zh := 看看 SmolLM2 的内部（98 MB，只下载一次并校验）：“it” 在看哪里？
+RUN_en := looking into SmolLM2: where does "it" look?
+RUN_zh := 看看 SmolLM2 的内部：“it” 在看哪里？
 TEST_en := running the tests
 TEST_zh := 正在运行测试
 TEST_ALL_en := running all tests, slow ones too
@@ -21,6 +21,7 @@ BENCH_zh := 测速
 LINT_en := checking format, style and types
 LINT_zh := 正在检查格式、风格和类型
 
+# `make test OPTIONS="-k page"` gives pytest more to go by.
 # One thread per test process: two processes with all threads each only get in each other's way.
 # The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
 # Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
@@ -37,11 +38,11 @@ run: setup ## look into a real model: which heads link "it" to "cat", and how
 
 test: setup ## run the tests and the examples in docstrings
 	@echo "$(TEST_$(LANGUAGE))"
-	@$(TEST)
+	@$(TEST) $(OPTIONS)
 
 test-all: setup ## the same with the slow tests too
 	@echo "$(TEST_ALL_$(LANGUAGE))"
-	@$(TEST) -m ""
+	@$(TEST) -m "" $(OPTIONS)
 
 # Files that begin with _ are helpers.
 bench: setup ## measure speed against peers, one benchmark after another

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Run a command as on a machine where nothing is installed yet but Python and make: no fonts, no browser, no compiler, an
+# empty HOME, no locale. Nothing outside changes: the room is a mount namespace, gone when the command ends.
+#
+#     tools/bare.sh COMMAND…              in the room
+#     tools/bare.sh --offline COMMAND…    the same, without any network
+#     tools/bare.sh                       what the README promises: make test; then, without network, make run
+#
+# Linux only. It needs root, or a system that lets everyone have namespaces (unshare -r).
+set -euo pipefail
+script=$(readlink -f "${BASH_SOURCE[0]}")
+programs="chromium chromium-browser google-chrome google-chrome-stable microsoft-edge firefox firefox-esr cc c++ gcc g++ clang clang++"
+
+if [ "${1-}" = --inside ]; then # of the namespace
+	shift
+	for fonts in /usr/share/fonts /usr/local/share/fonts /usr/X11R6/lib/X11/fonts /usr/lib/openoffice/share/fonts; do
+		[ ! -d "$fonts" ] || mount -t tmpfs none "$fonts"
+	done
+	IFS=:
+	for folder in $PATH; do
+		IFS=' '
+		for name in $programs; do
+			for file in "$folder/$name" "$folder/$name"-[0-9]*; do
+				# /dev/null can't be executed, so neither PATH nor the full name finds a program.
+				[ ! -x "$file" ] || mount --bind /dev/null "$(readlink -f "$file")"
+			done
+		done
+	done
+	unset IFS
+	exec "$@"
+fi
+
+spaces=(--mount)
+if [ "${1-}" = --offline ]; then
+	shift
+	spaces+=(--net)
+fi
+[ "$(id -u)" = 0 ] || spaces+=(--map-root-user)
+if ! unshare "${spaces[@]}" true 2>/dev/null; then
+	echo "tools/bare.sh hides parts of the system in a namespace of its own, which needs Linux and root: sudo tools/bare.sh" >&2
+	exit 2
+fi
+
+if [ $# = 0 ]; then
+	cd "$(dirname "$script")/.."
+	"$script" make test
+	rm -f out/attention.html out/attention.png
+	"$script" --offline make run
+	ls -l out/attention.html out/attention.png
+	exit
+fi
+
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+mkdir "$room/home" "$room/tmp"
+# How the network is reached is no part of the machine's furniture.
+kept=(PATH="$PATH" TERM="${TERM-dumb}" HOME="$room/home" TMPDIR="$room/tmp")
+while IFS= read -r name; do
+	kept+=("$name=${!name}")
+done < <(compgen -e | grep -E '^(CI|PIP_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE)$|_(proxy|PROXY)$' || true)
+env -i "${kept[@]}" unshare "${spaces[@]}" bash "$script" --inside "$@"
