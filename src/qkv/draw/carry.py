@@ -2,8 +2,9 @@
 
 Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
 they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
-q and k of the layers asked for, then of those with a head that links the two words of `focus`, the strongest first, then
-of the others, kinds of heads taking turns (tracing/survey.py); v in the same order.
+q, k and v of every layer in float32; where that is too much, in float16, q and k of the layers asked for, then of those with
+a head that links the two words of `focus`, the strongest first, then of the others, kinds of heads taking turns
+(tracing/survey.py); v in the same order. How exact weights, q·k and v are is told with each layer, and shown by its digits.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
@@ -35,6 +36,9 @@ from ..words import Problem
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
 DENSE = 1 << 26  # cells of a mask that has no words
 BIAS = 1 << 19  # numbers of a bias that isn't one of distances
+LEAST = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
+DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
+ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
 EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
 
 Opening = tuple[str, int, int]  # part, layer, head
@@ -48,6 +52,9 @@ class Carried:
     header: dict[str, Any] = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
+    tightest: dict[str, float] = field(
+        default_factory=dict
+    )  # dtype → the least share of its bytes that one was packed to
 
     @property
     def whole(self) -> dict[str, list[int]]:
@@ -59,7 +66,12 @@ class Carried:
 
     def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
         """Keep an array, unless there is no room for it."""
-        block, dtype = pack(array)
+        dtype = _dtype(array)
+        if array.nbytes * self.tightest.get(dtype, 0.0) > self.room and not must:
+            return None  # not even packed as well as any before it
+        block, _ = pack(array)
+        if array.nbytes > 1 << 16 and dtype != "u1":
+            self.tightest[dtype] = min(self.tightest.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
         told = {"id": name, "shape": list(array.shape), "dtype": dtype}
         cost = len(block) + len(name) + 100
         if cost > self.room and not must:
@@ -191,34 +203,57 @@ def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dic
     return sorted(order, key=lambda place: place[1] not in asked)
 
 
-def _tensors(trace: Trace, carried: Carried, order: Iterable[tuple[str, int]]) -> None:
-    """q and k of as many layers as fit, in that order, then v."""
-    told = {part["name"]: part["layers"] for part in carried.header["parts"]}
-    error, kinds, whole = 0.0, set[str](), []
+def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
+    """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
+    order = list(order)
+    numbers = sum(
+        tensor.numel() for calls in trace.calls.values() for call in calls for tensor in (call.q, call.k, call.v)
+    )
+    found = None
+    if 4 * numbers * LEAST <= carried.room:
+        alone = replace(carried, blocks={}, names={})
+        found = _packed(trace, alone, order, exact=True)
+        if found is not None:
+            carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
+    found = _packed(trace, carried, order, exact=False) if found is None else found
+    assert found is not None
+    for part in carried.header["parts"]:
+        for layer, told in enumerate(part["layers"]):
+            told.update(found.get((part["name"], layer), {}))
+    if found:
+        kinds = sorted({DTYPES[told["q"]["dtype"]] for told in found.values()})
+        error = max(told["errors"]["weight"] for told in found.values())
+        carried.header["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
+
+
+def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
+    """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
+    found: dict[Place, dict[str, Any]] = {}
     for part, layer in order:
         call = plain(trace.calls[part][layer])
-        name, into = f"{part}.{layer}", told[part][layer]
-        mask = _mask(name, call, carried)
-        bias = _bias(name, call, carried)
+        name, before = f"{part}.{layer}", carried.room
+        mask, bias = _mask(name, call, carried), _bias(name, call, carried)
         if mask is None or bias is False:
             continue
-        dtype, off = _precision(call)
-        before = carried.room
-        stored = [carried.add(f"{name}.{what}", getattr(call, what).numpy().astype(dtype)) for what in "qk"]
-        if None in stored:  # all or nothing
-            for what in "qk":
-                carried.blocks.pop(f"{name}.{what}", None)
+        dtype, errors = (np.float32, ERRORS) if exact else _precision(call)
+        q = carried.add(f"{name}.q", call.q.numpy().astype(dtype))
+        k = None if q is None else carried.add(f"{name}.k", call.k.numpy().astype(dtype))
+        if k is not None:
+            found[part, layer] = dict(mask=mask, bias=bias, errors=errors, q=q, k=k)
+        elif exact:
+            return None
+        else:  # both or neither
+            carried.blocks.pop(f"{name}.q", None)
             carried.room = before
-            continue
-        into.update(q=stored[0], k=stored[1], mask=mask, bias=bias)
-        error, kinds = max(error, off), kinds | {np.dtype(dtype).name}
-        whole.append((part, layer))
-    for part, layer in whole:
+    for (part, layer), told in found.items():
         v = plain(trace.calls[part][layer]).v.numpy()
-        half = np.abs(v).max(initial=0.0) < 6e4
-        told[part][layer]["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
-    if whole:
-        carried.header["precision"] = dict(dtype=" / ".join(sorted(kinds)), error=_rounded_up(error))
+        most = float(np.abs(v).max(initial=0.0))
+        half = not exact and most < 6e4
+        told["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
+        if told["v"] is None and exact:
+            return None
+        told["errors"] = told["errors"] | {"value": most * 2.0**-11 if half else 0.0}
+    return found
 
 
 def pack(array: np.ndarray) -> tuple[str, str]:
@@ -237,21 +272,25 @@ def pack(array: np.ndarray) -> tuple[str, str]:
 
 
 def _dtype(array: np.ndarray) -> str:
-    return {"float16": "f2", "float32": "f4", "uint8": "u1"}[array.dtype.name]
+    return next(short for short, name in DTYPES.items() if name == array.dtype.name)
 
 
-def _precision(call: Call) -> tuple[type[np.floating], float]:
+def _precision(call: Call) -> tuple[type[np.floating], dict[str, float]]:
     """float16 for q and k if weights stay exact, measured on rows of every head; and how exact."""
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / 15) for i in range(16)}) if n > 1 else [0]
     halved = replace(call, q=call.q.half().float(), k=call.k.half().float())
-    error = 0.0
+    weight = dot = 0.0
     for item in range(call.q.shape[0]):
         for head in range(call.q.shape[1]):
-            exact, rough = (head_of(one, item, head).weights(rows) for one in (call, halved))
-            off = float((exact - rough).abs().max())
-            error = max(error, off if math.isfinite(off) else 1.0)
-    return (np.float16, error) if error <= EXACT else (np.float32, 1e-6)
+            exact, rough = (head_of(one, item, head) for one in (call, halved))
+            off = float((exact.weights(rows) - rough.weights(rows)).abs().max())
+            weight = max(weight, off if math.isfinite(off) else 1.0)
+            dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in (exact, rough)]
+            dot = max(dot, float((dots[0] - dots[1]).abs().max()))
+    if weight > EXACT:
+        return np.float32, ERRORS
+    return np.float16, dict(weight=max(weight, ERRORS["weight"]), dot=dot, value=0.0)
 
 
 def _rounded_up(error: float) -> str:
@@ -275,6 +314,7 @@ def _layer(call: Call) -> dict[str, Any]:
         sinks=None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist(),
         mask=[],
         bias=None,
+        errors=None,
         q=None,
         k=None,
         v=None,

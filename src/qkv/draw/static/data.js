@@ -12,6 +12,7 @@
  * @property {number[] | null} sinks
  * @property {Rule[]} mask all of them must allow
  * @property {{ kind: "distances" | "dense", table: Stored } | null} bias
+ * @property {{ weight: number, dot: number, value: number } | null} errors how far off weights, q·k and v may be; 0 is not at all
  * @property {Stored | null} q (B, H, N, D)
  * @property {Stored | null} k (B, G, M, D)
  * @property {Stored | null} v

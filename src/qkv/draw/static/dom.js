@@ -116,18 +116,29 @@ export function refill(element, ...children) {
   if (target instanceof HTMLElement) target.focus();
 }
 
-/** A weight as people read it: 0.80, 0.034, 0.0012. @param {number} w */
-export function weight(w) {
-  if (w === 0) return "0";
-  if (w < 0.0001) return "<0.0001";
-  return w.toFixed(w >= 0.1 ? 2 : w >= 0.01 ? 3 : 4);
+/** How many decimals an error leaves: it is at most half a unit of the last. @param {number} error @param {number} most */
+const decimals = (error, most) =>
+  error > 0 ? Math.max(0, Math.min(most, Math.floor(1e-9 - Math.log10(2 * error)))) : most;
+
+/** A weight with every digit that is known. @param {number} w @param {number} error */
+export function exactly(w, error) {
+  const digits = decimals(error, 6);
+  return w > 0 && w < 10 ** -digits / 2 ? "<" + (10 ** -digits).toFixed(digits) : w.toFixed(digits);
 }
 
-/** A number with four digits or so, a true minus sign. @param {number} x */
-export function number(x) {
+/** A weight as people read it: 0.80, 0.034, 0.0012; no digit that isn't known. @param {number} w @param {number} [error] */
+export function weight(w, error = 0) {
+  if (w === 0) return "0";
+  const known = decimals(error, 4);
+  if (w < 10 ** -known) return "<" + (10 ** -known).toFixed(known);
+  return w.toFixed(Math.min(known, w >= 0.1 ? 2 : w >= 0.01 ? 3 : 4));
+}
+
+/** A number with four digits or so, none that isn't known, a true minus sign. @param {number} x @param {number} [error] */
+export function number(x, error = 0) {
   if (x === -Infinity) return "−∞";
   const size = Math.abs(x);
-  return x.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3).replace("-", "−");
+  return x.toFixed(decimals(error, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3)).replace("-", "−");
 }
 
 /** Let the browser draw and answer. */

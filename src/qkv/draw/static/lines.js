@@ -35,7 +35,7 @@ export class Lines extends HTMLElement {
     if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "busy")));
     const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
     if (row === null || mine !== this.asked) return;
-    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() });
+    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() }, seen.error);
   }
 
   /** @param {...Node} content */
@@ -57,8 +57,8 @@ export class Lines extends HTMLElement {
     );
   }
 
-  /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row */
-  draw(near, far, chosen, row) {
+  /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {number} error */
+  draw(near, far, chosen, row, error) {
     const { lang, way } = state.now;
     const from = way === "from";
     const some = far.length > MOST;
@@ -102,7 +102,7 @@ export class Lines extends HTMLElement {
     for (const j of places) {
       const button = this.button(far[j], !from, row.seen[j] ? "" : "hidden");
       button.style.setProperty("--share", String(row.weights[j]));
-      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j]) : say(lang, "hidden")));
+      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], error) : say(lang, "hidden")));
       farSide.append(button);
     }
     const notes = [];

@@ -2,7 +2,7 @@
 // Rows are computed as they come into view, a slice of time at a time; nothing larger than the picture is kept.
 
 import { picks, ramp, reading } from "./controls.js";
-import { filled, h, hole, refill, token, weight } from "./dom.js";
+import { exactly, filled, h, hole, refill, token } from "./dom.js";
 import { heat } from "./heat.js";
 import { cut, FONT, STACK, stack, upright } from "./labels.js";
 import { state } from "./state.js";
@@ -311,14 +311,14 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? share.toFixed(4) : say(lang, "hidden")),
+      h("b", {}, open ? exactly(share, seen.error) : say(lang, "hidden")),
       h("small", {}, say(lang, "cell.places", { i: places(query), j: places(key) })),
     );
     if (this.hover) return;
     const said = say(lang, open ? "cell.said" : "cell.hidden", {
       from: query.label,
       to: key.label,
-      weight: weight(share),
+      weight: exactly(share, seen.error),
     });
     if (said === this.told) return;
     this.told = said;

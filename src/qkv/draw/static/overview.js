@@ -4,7 +4,7 @@ import { level, palette } from "./colour.js";
 import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
-import { header, label, linking, partOf, thumb } from "./view.js";
+import { errorOf, header, label, linking, partOf, thumb } from "./view.js";
 
 export class Overview extends HTMLElement {
   /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
@@ -175,7 +175,7 @@ export class Overview extends HTMLElement {
               },
               h("b", {}, `${layer}.${head}`),
               h("span", { class: "meter", style: `--share: ${share}` }),
-              weight(share),
+              weight(share, shown === header.focus ? 0 : errorOf(partOf(part).layers[layer])),
             ),
           ),
         );

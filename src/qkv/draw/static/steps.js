@@ -1,6 +1,6 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
-import { filled, h, hole, number, refill, token, weight } from "./dom.js";
+import { exactly, filled, h, hole, number, refill, token } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
 import { axes, label, partOf, view } from "./view.js";
@@ -60,14 +60,16 @@ export class StepsPanel extends HTMLElement {
   table(one, steps) {
     const { lang, key, part, item } = state.now;
     const special = axes(partOf(part), item, "tokens")[1];
-    /** @type {[string, Float64Array][]} */
+    const errors = one.layer.errors ?? { weight: 0, dot: 0, value: 0 };
+    const scaled = errors.dot * one.layer.scale;
+    /** @type {[string, Float64Array, number][]} */
     const columns = [
-      [say(lang, "column.dot"), steps.dots],
-      [say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled],
+      [say(lang, "column.dot"), steps.dots, errors.dot],
+      [say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled, scaled],
     ];
-    if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped]);
-    if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased]);
-    columns.push([say(lang, "column.masked"), steps.masked]);
+    if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped, scaled]);
+    if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased, scaled]);
+    columns.push([say(lang, "column.masked"), steps.masked, scaled]);
 
     const order = Array.from({ length: one.m }, (_, j) => j);
     order.sort(
@@ -112,17 +114,21 @@ export class StepsPanel extends HTMLElement {
             token(label("key", j)),
             h("small", {}, ` ${j}`),
           ),
-          ...columns.map(([, numbers], c) =>
-            h("td", {}, hidden && c === columns.length - 1 ? "−∞" : number(numbers[j])),
+          ...columns.map(([, numbers, error], c) =>
+            h("td", {}, hidden && c === columns.length - 1 ? "−∞" : number(numbers[j], error)),
           ),
-          h("td", { class: "weight", "data-weight": steps.weights[j] }, hidden ? "0" : weight(steps.weights[j])),
+          h(
+            "td",
+            { class: "weight", "data-weight": steps.weights[j] },
+            hidden ? "0" : exactly(steps.weights[j], errors.weight),
+          ),
           v
             ? h(
                 "td",
                 { class: "values" },
-                Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), number).join(
-                  "  ",
-                ),
+                Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), (x) =>
+                  number(x, errors.value),
+                ).join("  "),
               )
             : null,
         ),
@@ -142,8 +148,8 @@ export class StepsPanel extends HTMLElement {
     const foot = h(
       "tfoot",
       {},
-      rest > 0 ? line(say(lang, "steps.rest", { n: rest }), weight(Math.max(total ? left : 0, 0)), "rest") : null,
-      steps.sink === null ? null : line(say(lang, "steps.sink"), weight(steps.sink), "sink"),
+      rest > 0 ? line(say(lang, "steps.rest", { n: rest }), exactly(Math.max(total ? left : 0, 0), errors.weight), "rest") : null,
+      steps.sink === null ? null : line(say(lang, "steps.sink"), exactly(steps.sink, errors.weight), "sink"),
       line(say(lang, "steps.sum"), total.toFixed(3), "sum"),
     );
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
@@ -154,6 +160,8 @@ export class StepsPanel extends HTMLElement {
     const { lang } = state.now;
     const notes = [];
     const { output } = steps;
+    const { weight, value } = one.layer.errors ?? { weight: 0, value: 0 };
+    const error = value * (1 + 2048 * weight); // float16 is off by 1/2048 of the largest v
     if (output) {
       const some = Math.min(OUTPUT, output.length);
       notes.push(
@@ -165,7 +173,7 @@ export class StepsPanel extends HTMLElement {
           h(
             "code",
             {},
-            `[${Array.from(output.slice(0, some), number).join(", ")}${some < output.length ? ", …" : ""}]`,
+            `[${Array.from(output.slice(0, some), (x) => number(x, error)).join(", ")}${some < output.length ? ", …" : ""}]`,
           ),
           h("small", {}, " " + say(lang, "steps.first", { n: some, all: output.length })),
         ),

@@ -7,7 +7,7 @@ import { breathe } from "./dom.js";
 import { state } from "./state.js";
 
 /** @import { Head } from "./attention.js" */
-/** @import { Header, Link, Part, Tokens } from "./data.js" */
+/** @import { Header, Layer, Link, Part, Tokens } from "./data.js" */
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
 /** @typedef {{ weights: Float32Array, seen: Uint8Array }} Row */
@@ -74,6 +74,9 @@ export function unitAt(list, place) {
   return low;
 }
 
+/** How far off a layer's weights may be. @param {Layer} layer */
+export const errorOf = (layer) => layer.errors?.weight ?? 0;
+
 export class View {
   /**
    * @param {Unit[]} queries
@@ -87,6 +90,7 @@ export class View {
     this.keys = keys;
     this.head = head;
     this.compute = compute;
+    this.error = head ? errorOf(head.layer) : 1 / 255; // of its weights; a picture's are √weight in 255 steps
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
     this.remember = queries.length * keys.length <= REMEMBER;
