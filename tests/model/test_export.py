@@ -387,7 +387,7 @@ UNREADABLE = {
     ),
     "yarn with more": (
         dict(rope_parameters=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=9, truncate=False)),
-        "'yarn' with truncate is more than qkv knows",
+        "truncate is False in this config.json: qkv reads it with True only",
     ),
     "a strange activation": (dict(hidden_act="mish"), "activation 'mish' has no word in qkv: it knows silu, gelu"),
     "windows here and there": (

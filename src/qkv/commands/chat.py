@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ..words import Problem, both, say
-from .opening import Pace, model_arguments, open_model
+from .opening import Pace, drawing, model_arguments, open_model
 from .texts import whole
 
 EXAMPLES = [
@@ -39,16 +39,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--temperature",
         type=float,
-        default=0.2,
         metavar="T",
-        help=both("0 takes the likeliest each time (0.2)", "0 表示每次取最可能的（0.2）"),
+        help=both(
+            "0 takes the likeliest each time (as the model's files say, else 0.2)",
+            "0 表示每次取最可能的（按模型文件的设定，没有则为 0.2）",
+        ),
     )
     add(
         "--top-p",
         type=float,
-        default=0.9,
         metavar="P",
-        help=both("only the likeliest that make up this share (0.9)", "只在累计概率达到 P 的里选（0.9）"),
+        help=both(
+            "only the likeliest that make up this share (as the model's files say, else 0.9)",
+            "只在累计概率达到 P 的里选（按模型文件的设定，没有则为 0.9）",
+        ),
     )
     add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
     add(
@@ -99,6 +103,7 @@ class Talk:
 
     def __init__(self, model: Any, tokenizer: Any, options: argparse.Namespace) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
+        self.drawn = drawing(options, tokenizer, temperature=0.2, top_p=0.9)
         self.messages: list[dict[str, str]] = []
         self.forget()
 
@@ -120,8 +125,7 @@ class Talk:
             self.tokenizer,
             ids,
             most=options.most,
-            temperature=options.temperature,
-            top_p=options.top_p,
+            **self.drawn,
             seed=options.seed,
             on_token=pace,
         )

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from ..words import Problem, both
-from .opening import Pace, model_arguments, open_model
+from .opening import Pace, drawing, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
@@ -25,9 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--temperature",
         type=float,
-        default=0.8,
         metavar="T",
-        help=both("0 takes the likeliest each time (0.8)", "0 表示每次取最可能的（0.8）"),
+        help=both(
+            "0 takes the likeliest each time (as the model's files say, else 0.8)",
+            "0 表示每次取最可能的（按模型文件的设定，没有则为 0.8）",
+        ),
     )
     add("--top-k", type=int, metavar="K", help=both("only the K likeliest", "只在最可能的 K 个里选"))
     add(
@@ -39,7 +41,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--repetition-penalty",
         type=float,
-        default=1.0,
         metavar="X",
         help=both("above 1 discourages repeating (1)", "大于 1 时减少重复（1）"),
     )
@@ -61,8 +62,7 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
     from ..model.generate import complete, stream
 
-    how: dict[str, Any] = dict(most=options.most, temperature=options.temperature, stop=options.stop)
-    how |= dict(top_k=options.top_k, top_p=options.top_p, repetition_penalty=options.repetition_penalty)
+    how = dict(most=options.most, stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
     if rows is not None:
         answer_lines(
             both("generating", "续写"),

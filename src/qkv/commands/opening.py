@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from ..words import Problem, both, say
+from ..words import Problem, all_of, both, say
 
 KINDS = {"generate": "decoder", "chat": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
 
@@ -44,6 +44,21 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
 
         quantise(model)
     return model, tokenizer
+
+
+def drawing(options: argparse.Namespace, tokenizer: Any, **usual: float) -> dict[str, Any]:
+    """How tokens are drawn: as the options say, else as the model's files do, else as usual; the files' part is told."""
+    habits = tokenizer.habits
+    said = habits.sampling()
+    usual = {} if said else usual
+    said |= {"repetition_penalty": habits.repetition_penalty} if habits.repetition_penalty != 1.0 else {}
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    obeyed = {name: value for name, value in said.items() if name not in given and value is not None}
+    if obeyed and not options.quiet:
+        told = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in obeyed.items())
+        print(say("generate.habits", names=told), file=sys.stderr)
+    return usual | obeyed | given
 
 
 def fetch(name: str) -> None:

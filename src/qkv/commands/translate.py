@@ -32,9 +32,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beam",
         type=int,
-        default=1,
         metavar="K",
-        help=both("keep the K best beginnings (1)", "每步保留最好的 K 个开头（1）"),
+        help=both(
+            "keep the K best beginnings (as the model's files say, else 1)",
+            "每步保留最好的 K 个开头（按模型文件的设定，没有则为 1）",
+        ),
     )
     parser.add_argument(
         "--most", type=int, default=128, metavar="N", help=both("tokens at most (128)", "最多多少词元（128）")
@@ -66,9 +68,8 @@ def run(options: argparse.Namespace) -> None:
     def translated(sources: list[list[int]]) -> list[str]:
         nonlocal cut
         found = translate_ids(model, tokenizer, sources, width=options.beam, most=most)
-        cut += sum(
-            len(ids) >= most for ids in found
-        )  # one that ended by itself is shorter: its end took the last place
+        # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
+        cut += sum(len(ids) >= most - bool(tokenizer.habits.forced_eos_token_id) for ids in found)
         return [tokenizer.decode(ids) for ids in found]
 
     made = say("translate.demo", command=MADE_BY)

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from ..text.habits import Habits
 from ..words import Problem
-from .reading import Prompts, Reading, as_rows
+from .reading import Prompts, Reading, as_rows, source_rows
+from .rules import obey, penalised
 from .transformer import Transformer
 
 
@@ -39,6 +41,7 @@ def beam(
     source: Prompts | None = None,
     source_lengths: Any = None,
     cache: bool = True,
+    habits: Habits | None = None,
 ) -> list[list[Found]]:
     """The `best` texts found for each prompt, the highest score first.
 
@@ -46,7 +49,7 @@ def beam(
     the likeliest `width` that don't end go on. The score is logprob / length ** length_penalty: 0 compares whole texts, 1
     the average token, more favours long ones. An item is done when `width` texts have ended and no beginning in play
     scores better than the worst of them. Width 1 is the greedy choice; any width finds what transformers finds.
-    Tokens in `never` are not said.
+    Tokens in `never` are not said. `habits` are what a model's files say of which tokens may come, and when to stop.
 
     >>> from .config import Config
     >>> _ = torch.manual_seed(0)
@@ -64,12 +67,27 @@ def beam(
     if not rows:
         return found
     reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
+    early = False if habits is None else habits.early_stopping
+
+    def done(best: float, n: int, worst: float) -> bool:
+        """Can the best in play, after n tokens, no longer beat the worst of `width` texts that have ended?"""
+        longest = most if early == "never" and length_penalty > 0 else n
+        return early is True or best / longest**length_penalty <= worst
+
     ends = frozenset(int(i) for i in stop)
     items = list(range(len(rows)))  # of which item each row is a beginning
     begun: list[list[int]] = [[] for _ in rows]
     totals = torch.zeros(len(rows), dtype=torch.float64)
+    sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
     for n in range(1, most + 1):
-        chances = totals[:, None] + reading.logits.double().log_softmax(-1).cpu()  # (R, V)
+        chances = reading.logits.double().log_softmax(-1).cpu()  # (R, V)
+        if habits is not None:
+            texts = [rows[i] + new for i, new in zip(items, begun, strict=True)]
+            read = None if sources is None else [sources[i] for i in items]
+            chances = penalised(chances, texts, habits.repetition_penalty)
+            given = [len(rows[i]) for i in items]
+            chances = obey(habits, chances, texts, given, last=n == most, ends=stop, sources=read)
+        chances = totals[:, None] + chances
         if never:
             chances[:, list(never)] = float("-inf")
         vocab = chances.shape[1]
@@ -89,8 +107,7 @@ def beam(
                     text = begun[row] if ended else [*begun[row], token]
                     found[item].append(Found(text, logprob, logprob / n**length_penalty, ended))
             found[item] = sorted(found[item], key=lambda text: -text.score)[:width]
-            full = len(found[item]) == width
-            if going and not (full and going[0][2] / n**length_penalty <= found[item][-1].score):
+            if going and not (len(found[item]) == width and done(going[0][2], n, found[item][-1].score)):
                 kept += going[:width]
         if not kept:
             break

@@ -1,6 +1,6 @@
 """A trained model as a folder that Hugging Face's `transformers` loads, with the same logits.
 
-    config.json   model.safetensors   tokenizer.json   tokenizer_config.json
+    config.json   model.safetensors   tokenizer.json   tokenizer_config.json   (generation_config.json)
 
 Which layout it is (LLaMA, Mistral, Qwen, GPT-2, BERT, T5, BART, Marian) follows from the model's config; `families` has the tables.
 """
@@ -28,6 +28,7 @@ from .transformer import Transformer
 from .weights import weights_of
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+HABITS = "generation_config.json"
 
 
 def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, to: str = "hf") -> str:
@@ -52,7 +53,15 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         config["decoder_start_token_id"] = 0 if start is None else start
     config["qkv_version"] = __version__
 
+    habits = {} if tokenizer is None else tokenizer.habits.told()
+    if habits:  # such a file speaks for all that config.json would say of writing
+        ends = tokenizer.ends if tokenizer is not None and tokenizer.ends else None
+        names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
+        habits |= {"eos_token_id": ends, **{name: config[name] for name in names if name in config}}
+
     with whole(folder) as part:
+        if habits:
+            _write_json(part / HABITS, habits)
         _write_json(part / "config.json", config)
         try:
             save_file({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
@@ -105,7 +114,7 @@ def _refuse_strangers(folder: Path) -> None:
     if not folder.is_dir():
         raise Problem("model.family.file", folder=folder)
     there = sorted(file.name for file in folder.iterdir())
-    strange = [name for name in there if name not in FILES]
+    strange = [name for name in there if name not in (*FILES, HABITS)]
     if there and not strange and not _exported(folder / "config.json"):
         strange = there
     if strange:

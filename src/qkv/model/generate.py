@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..text.habits import Habits
 from ..words import Problem
-from .reading import Prompts, Reading, as_rows, quiet
+from .reading import Prompts, Reading, as_rows, quiet, source_rows
+from .rules import obey
 from .sampling import Sampling, draws
 from .transformer import Transformer
 
@@ -35,9 +37,12 @@ def generate(
     source: Prompts | None = None,
     source_lengths: Any = None,
     cache: bool = True,
+    habits: Habits | None = None,
     on_token: Callable[[int, int], Any] | None = None,
 ) -> list[list[int]]:
     """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`, none of `never`.
+
+    `habits` are what a model's files say of which tokens may come (`tokenizer.habits`).
 
     Prompts may differ in length. `most=None` fills the model's context. How tokens are chosen: see `Sampling`. Item i
     draws from seed + i (or give a seed per item), so an item's text doesn't depend on the others in the batch.
@@ -64,6 +69,7 @@ def generate(
         source=source,
         source_lengths=source_lengths,
         cache=cache,
+        habits=habits,
     )
     ended = None
     while True:
@@ -87,6 +93,7 @@ def grow(
     source: Prompts | None = None,
     source_lengths: Any = None,
     cache: bool = True,
+    habits: Habits | None = None,
 ) -> Generator[tuple[int, int], bool | None, None]:
     """(item, token) as they come, step by step; send True to end that item. Arguments as in `generate`."""
     rows = as_rows("prompt", prompts, model.config.vocab)
@@ -103,11 +110,19 @@ def grow(
     seen = _seen(rows, reading.logits) if sampling.remembers else None
     items, ends = list(range(len(rows))), frozenset(int(i) for i in stop)
     unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
+    texts, begun = [list(row) for row in rows], [len(row) for row in rows]
+    sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
     for n in range(most):
-        logits = reading.logits if unsaid is None else reading.logits.index_fill(1, unsaid, float("-inf"))
-        tokens = sampling.choose(logits, luck[:, n] if sampling.temperature else luck, seen)
+        logits = sampling.penalised(reading.logits, seen)
+        logits = logits if unsaid is None else logits.index_fill(1, unsaid, float("-inf"))
+        if habits is not None:
+            said, given = [texts[i] for i in items], [begun[i] for i in items]
+            read = None if sources is None else [sources[i] for i in items]
+            logits = obey(habits, logits, said, given, last=n + 1 == most, ends=stop, sources=read)
+        tokens = sampling.choose(logits, luck[:, n] if sampling.temperature else luck)
         alive = []
         for row, token in enumerate(tokens.tolist()):
+            texts[items[row]].append(token)
             if token not in ends and not (yield items[row], token):
                 alive.append(row)
         if not alive or n + 1 == most:
@@ -130,15 +145,20 @@ def stream(
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    repetition_penalty: float = 1.0,
+    repetition_penalty: float | None = None,
     seed: int = 0,
     stop: Sequence[str] = (),
     on_token: Callable[[int], Any] | None = None,
 ) -> Iterator[str]:
-    """What follows a text (or its tokens), piece by piece, never half a character; it ends before the texts in `stop`."""
-    sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+    """What follows a text (or its tokens), piece by piece, never half a character; it ends before the texts in `stop`.
+
+    By the tokenizer's habits, which also have the repetition penalty if none is given.
+    """
+    penalty = tokenizer.habits.repetition_penalty if repetition_penalty is None else repetition_penalty
+    sampling = Sampling(temperature, top_k, top_p, penalty)
     ids = _begin(tokenizer, text) if isinstance(text, str) else list(text)
-    growing = grow(model, [ids], sampling, most=most, seed=seed, stop=tokenizer.ends, never=tokenizer.never)
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=tokenizer.habits)
+    growing = grow(model, [ids], sampling, most=most, seed=seed, **ends)
 
     def tokens() -> Iterator[int]:
         for _, token in growing:
@@ -169,7 +189,8 @@ def complete(
         return any(s in tail for s in stop)
 
     prompts = [_begin(tokenizer, text) if isinstance(text, str) else list(text) for text in texts]
-    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never)
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=tokenizer.habits)
+    options = {"repetition_penalty": tokenizer.habits.repetition_penalty} | options
     found = generate(model, prompts, **ends, on_token=ended if stop else None, **options)
     return ["".join(until(tokenizer.stream(ids), stop)) for ids in found]
 
@@ -203,11 +224,14 @@ def translate(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
-    width: int = 1,
+    width: int | None = None,
     most: int = 128,
-    length_penalty: float = 1.0,
+    length_penalty: float | None = None,
 ) -> list[str]:
-    """Each text translated by an encoder-decoder; `width` above 1 keeps that many beginnings in play (beam search)."""
+    """Each text translated by an encoder-decoder; `width` above 1 keeps that many beginnings in play (beam search).
+
+    By the tokenizer's habits; width and length penalty too are those, if none is given, else 1.
+    """
     if tokenizer.eos is None:
         raise Problem("generation.source.eos")
     sources = [source_ids(tokenizer, text) for text in texts]
@@ -226,9 +250,9 @@ def translate_ids(
     tokenizer: Tokenizer,
     sources: Sequence[Sequence[int]],
     *,
-    width: int = 1,
+    width: int | None = None,
     most: int = 128,
-    length_penalty: float = 1.0,
+    length_penalty: float | None = None,
 ) -> list[list[int]]:
     """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
     from .beam import beam
@@ -240,9 +264,13 @@ def translate_ids(
     if model.config.position == "learned":
         most = min(most, model.config.context)
     begin = [[tokenizer.start]] * len(sources)
-    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never)
+    habits = tokenizer.habits
+    width = (habits.num_beams or 1) if width is None else width
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=habits)
     if width == 1:
-        return generate(model, begin, most=most, source=sources, **ends)
+        return generate(model, begin, most=most, source=sources, repetition_penalty=habits.repetition_penalty, **ends)
+    if length_penalty is None:
+        length_penalty = 1.0 if habits.length_penalty is None else habits.length_penalty
     found = beam(model, begin, source=sources, width=width, most=most, length_penalty=length_penalty, **ends)
     return [best[0].tokens for best in found]
 

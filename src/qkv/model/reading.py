@@ -160,6 +160,12 @@ def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
     return rows
 
 
+def source_rows(model: Transformer, source: Prompts, lengths: Any = None) -> list[list[int]]:
+    """The tokens that the encoder reads, without what they are filled up with."""
+    rows = as_rows("source", source, model.config.vocab)
+    return rows if lengths is None else [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
+
+
 def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
     """Rows filled up on the right, (R, N), and how long each is, (R,)."""
     lengths = torch.tensor([len(row) for row in rows], device=device)

@@ -50,11 +50,16 @@ class Sampling:
         """Does the choice depend on which tokens were there before?"""
         return self.repetition_penalty != 1.0
 
+    def penalised(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Logits (B, V) after the repetition penalty; `seen` (B, V) is True for tokens there before."""
+        if not self.remembers or seen is None:
+            return logits
+        less = torch.where(logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty)
+        return torch.where(seen, less, logits)
+
     def shape(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Logits (B, V) as they are drawn from, −inf where nothing is; `seen` (B, V) is True for tokens there before."""
-        if self.remembers and seen is not None:
-            penalised = torch.where(logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty)
-            logits = torch.where(seen, penalised, logits)
+        """Logits (B, V) as they are drawn from, −inf where nothing is."""
+        logits = self.penalised(logits, seen)
         if self.temperature not in (0.0, 1.0):
             logits = logits / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[-1]:

@@ -66,6 +66,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{train} tokens to learn from and {validation} to test with, in {folder}",
         "训练用 {train} 个词元，验证用 {validation} 个，存于 {folder}",
     ),
+    "generate.habits": (
+        "as the model's files say: {names} (an option on the command line goes before it)",
+        "按模型文件的设定：{names}（命令行选项优先）",
+    ),
     "generate.speed": (
         "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
         "提示 {prompt} 个词元，用时 {before} 秒（每秒 {reading} 个）· 新增 {made} 个，每秒 {speed} 个",

@@ -73,6 +73,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "the vocabulary beside {file} has a name twice, or one that is no text: it is damaged; fetch or copy it again",
         "{file} 旁边的词表有重复的名字，或者有不是文本的项：它已损坏；请重新下载或复制",
     ),
+    "text.habits": (
+        "{file} says {names}, which qkv does not obey: texts may come out otherwise than its makers meant",
+        "{file} 里写着 {names}，qkv 不支持：生成的文本可能与作者预期的不同",
+    ),
     "text.added": (
         "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
         "{name} 的编号应为 {i}，在 {file} 之后却是 {got}：这不是这个模型的词表",

@@ -7,13 +7,14 @@ a decoder starts, stands in up to five other files; all are asked.
 
 import base64
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..words import Both, Problem, quoted
-from . import foreign
+from ..words import Both, Notice, Problem, all_of, quoted
+from . import foreign, habits
 from .sentencepiece import check_charsmap
 from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer
 
@@ -229,9 +230,14 @@ class _Told:
         made.ends = ids(made.ends, self.tokenizer.get("eos_token_ids"), self.generation.get("eos_token_id"))
         if not made.ends or "eos_token_id" not in self.generation:
             made.ends = ids(made.ends, self.config.get("eos_token_id"))
-        words = first("bad_words_ids")
-        single = [word[0] for word in words if isinstance(word, list) and len(word) == 1] if words else []
-        made.never = ids(made.never, single, self.generation.get("suppress_tokens"))
+        made.habits, strange = habits.read(self.generation or self.config, made.vocab, whole=bool(self.generation))
+        words = [*(self.tokenizer.get("bad_words_ids") or []), *map(list, made.habits.bad_words_ids)]
+        single = [word[0] for word in words if isinstance(word, list) and len(word) == 1 and word[0] not in made.ends]
+        made.never = ids(made.never, single, list(made.habits.suppress_tokens))
+        if strange:
+            file = "generation_config.json" if self.generation else "config.json"
+            names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(strange.items()))
+            warnings.warn(Notice("text.habits", file=file, names=names), stacklevel=4)
         made.template = self.template
 
     def _template(self, folder: Path) -> str | None:

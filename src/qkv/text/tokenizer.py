@@ -25,6 +25,7 @@ from tokenizers.decoders import DecodeStream
 
 from ..words import Problem, all_of
 from . import chat
+from .habits import Habits
 from .sentencepiece import Charsmap
 
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
@@ -47,7 +48,7 @@ class Tokenizer:
 
     `pad`, `bos`, `eos`, `mask`, `unk` are ids or None. Beyond these, what models need to know: `start` is where the
     decoder of an encoder-decoder begins, `ends` are all ids that end a text, `never` are ids that are never written,
-    `template` lays out a chat.
+    `habits` is how the model is meant to write, `template` lays out a chat.
 
     `cutter` is for the few whose text is cut by one vocabulary and numbered by another (Marian): the cutter's pieces
     are looked up by name.
@@ -81,6 +82,7 @@ class Tokenizer:
         self.start: int | None = self.bos
         self.ends: list[int] = [] if self.eos is None else [self.eos]
         self.never: list[int] = []
+        self.habits = Habits()
         self.template: str | None = None
 
     @property

@@ -246,8 +246,8 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
         raise Problem("generation.target.ends")
     most = min(huggingface.MOST, model.config.context) if model.config.position == "learned" else huggingface.MOST
     rows = _sources(model, text, tokenizer)
-    never = {"never": tokenizer.never} if getattr(tokenizer, "never", None) else {}
-    ids = generate(model, [[tokenizer.start]], most=most, stop=tokenizer.ends, source=rows, cache=cache, **never)[0]
+    how = {name: getattr(tokenizer, name) for name in ("never", "habits") if hasattr(tokenizer, name)}
+    ids = generate(model, [[tokenizer.start]], most=most, stop=tokenizer.ends, source=rows, cache=cache, **how)[0]
     return tokenizer.decode(ids)
 
 
