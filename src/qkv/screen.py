@@ -9,6 +9,7 @@ which writes such characters as what they are, \\u001b. Our own colours and live
 import contextlib
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -37,7 +38,9 @@ class Screen:
         """As of any stream."""
         whole = self._held + text
         self._held = "\r" if whole.endswith("\r") else ""
-        self.stream.write(plain(whole[:-1] if self._held else whole))
+        with _turns:
+            _make_room()
+            self.stream.write(plain(whole[:-1] if self._held else whole))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -70,14 +73,34 @@ def guarded() -> Iterator[None]:
 
 def draw(text: str) -> None:
     """Print something of our own with its colours; what is foreign in it was made plain as it was put in."""
-    _behind(sys.stdout).write(text + "\n")
+    with _turns:
+        _make_room()
+        _behind(sys.stdout).write(text + "\n")
 
 
-def live(text: str, stream: Any) -> None:
-    """A line in the place of the one before; without a text, that one is wiped away."""
+def live(text: str, stream: Any, *, fleeting: bool = False) -> None:
+    """A line in the place of the one before; without a text, that one is wiped away.
+
+    A fleeting one makes room for whatever is printed while it stands, on stdout too: both are often one terminal.
+    """
+    global _standing
     behind = _behind(stream)
-    behind.write("\r\x1b[K" + plain(text).replace("\n", " "))
-    behind.flush()
+    with _turns:
+        behind.write("\r\x1b[K" + plain(text).replace("\n", " "))
+        behind.flush()
+        _standing = behind if fleeting and text else None
+
+
+_turns = threading.RLock()  # a progress bar is drawn by a thread of its own
+_standing: Any = None  # the stream on which a fleeting line stands
+
+
+def _make_room() -> None:
+    global _standing
+    if _standing is not None:
+        _standing.write("\r\x1b[K")
+        _standing.flush()
+        _standing = None
 
 
 def _behind(stream: Any) -> Any:

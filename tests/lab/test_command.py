@@ -12,12 +12,12 @@ from functools import partial
 import pytest
 
 from qkv.cli import main
-from qkv.lab import EXPERIMENTS, report
+from qkv.lab import EXPERIMENTS, complexity, report, run
 
 HAN = re.compile("[\u4e00-\u9fff]")
 QUICK = {
     "scaling": "--numbers 500 --widths 4,64 --keys 16 --queries 32",
-    "complexity": "--lengths 64,128,256 --window 8 --width 8 --context 8 --compile 0 --to 1000",
+    "complexity": "--lengths 64,128,256 --window 8 --width 8 --context 8 --to 1000",
     "memory": "--model gpt2 --length 1024",
     "distance": "--gaps 2,4 --symbols 3 --steps 3 --width 8 --batch 4",
     "heads": "--heads 1,2 --length 4 --symbols 8 --steps 3 --width 8 --batch 4",
@@ -66,6 +66,43 @@ def test_json_has_the_numbers_and_nothing_else_is_printed(call, tmp_path, name):
     found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found["experiment"] == name and found["shows"] and found["figure"].endswith("x.svg")
     assert "<svg" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(monkeypatch, name):
+    monkeypatch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
+    told = []
+    words = [word.removeprefix("--").replace("-", "_") for word in quick(name)]
+    run(name, lambda *now: told.append(now), **dict(zip(words[::2], words[1::2], strict=True)))
+    if name in ("memory", "masks"):  # done at once
+        assert told == []
+        return
+    assert told[0][1] > 0 and {total for _, total in told} == {told[0][1]}, "expected once, by a small step"
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+@pytest.mark.parametrize("name", ["scaling", "complexity", "distance"])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_how_long_it_will_take_is_measured_and_said(call, monkeypatch, name, lang):
+    """Not a constant: twice as long a small step makes twice as long an experiment."""
+    said = []
+    for took in (50.0, 100.0):
+        monkeypatch.setattr(f"qkv.lab.{name}.small_step", lambda work, took=took: took)
+        code, _, err = call("lab", name, *quick(name), "--lang", lang)
+        said += [int(n) for n in re.findall(r"take about (\d+) s here" if lang == "en" else r"大约需要 (\d+) 秒", err)]
+    assert code == 0 and len(said) == 2 and said[0] > 50 and said[1] == pytest.approx(2 * said[0], rel=0.02)
+    monkeypatch.setattr(f"qkv.lab.{name}.small_step", lambda work: 0.0)
+    monkeypatch.setattr(report, "race_takes", lambda once: once)
+    assert "about" not in call("lab", name, *quick(name))[2], "what is done at once needs no word"
+
+
+def test_nothing_is_compiled_unless_asked(call, monkeypatch):
+    monkeypatch.setattr(complexity, "compiler", lambda: None)
+    _, out, _ = call("lab", "complexity", *quick("complexity"))
+    assert "no C++ compiler" not in out and "--compile measures a compiled step too" in out
+    for asked in (["--compile"], ["--compile", "1"]):
+        code, out, _ = call("lab", "complexity", *asked, *quick("complexity"))
+        assert code == 0 and "no C++ compiler" in out
 
 
 def test_the_list_has_a_line_for_each(call):
@@ -152,4 +189,4 @@ def test_ctrl_c_ends_it_in_a_word(tmp_path):
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err.strip() == "stopped" and not out
+    assert process.returncode == 130 and err.splitlines()[-1] == "stopped" and not out and "Traceback" not in err

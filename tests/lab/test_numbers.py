@@ -97,7 +97,7 @@ def test_peak_memory_sees_what_is_held_and_freed():
 
 @pytest.fixture(scope="module")
 def cost():
-    return run("complexity", lengths=(128, 256, 512), window=16, width=16, context=16, compile=0)
+    return run("complexity", lengths=(128, 256, 512), window=16, width=16, context=16)
 
 
 def test_plain_attention_holds_the_matrix_and_fused_does_not(cost):
@@ -112,9 +112,8 @@ def test_plain_attention_holds_the_matrix_and_fused_does_not(cost):
 
 
 def test_the_training_step_is_the_same_by_every_road(cost):
-    plain, fused, compiled = cost["steps"]
+    plain, fused = cost["steps"]  # nothing is compiled unless it was asked for
     assert plain["seconds"] > 0 and fused["seconds"] > 0
-    assert compiled["seconds"] is None and compiled["why"] == "asked"
 
 
 def test_the_plain_step_does_take_the_plain_road(monkeypatch):

@@ -2,11 +2,12 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from .. import grid
-from ..lab import EXPERIMENTS, Size, checked, experiment
+from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
 from ..words import LANGUAGES, Problem, both, language, one_of, say
 from .progress import bar
@@ -20,6 +21,7 @@ EXAMPLES = [
     "qkv lab heads --help",
 ]
 ENDINGS = (".png", ".svg", ".pdf")
+WORTH_SAYING = 2  # seconds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +40,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             allow_abbrev=False,
         )
         for size in sizes:
+            # A switch may stand alone, or be given as 1 or 0.
+            alone: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
             own.add_argument(
-                size.option, dest=size.name, metavar=_metavar(size), help=size.means[spoken] + _default(size)
+                size.option, dest=size.name, metavar=_metavar(size), help=size.means[spoken] + _default(size), **alone
             )
         own.add_argument(
             "-o",
@@ -60,7 +64,7 @@ def _metavar(size: Size) -> str:
 
 
 def _default(size: Size) -> str:
-    if size.default in (None, ""):
+    if size.default in (None, "") or size.switch:
         return ""
     shown = ",".join(map(str, size.default)) if isinstance(size.default, tuple) else f"{size.default}"
     return both(f" ({shown})", f"（{shown}）").replace("%", "%%")
@@ -81,9 +85,9 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("see.suffix", file=out, endings=one_of(ENDINGS))
     out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
     with bar(both(f"measuring {name}", f"测量 {name}")) as progress:
-        found: dict[str, Any] = measured(name, progress, **sizes)
-    told = experiment(name)
-    told.draw(found, out)
+        found: dict[str, Any] = measured(name, _announced(name, progress), **sizes)
+        told = experiment(name)
+        told.draw(found, out)
     if options.json:
         print(json.dumps(found | {"shows": told.shows(found), "figure": str(out)}, ensure_ascii=False))
         return
@@ -93,6 +97,20 @@ def run(options: argparse.Namespace) -> None:
         print(f"{table}\n")
     print(wrapped(told.shows(found)) + "\n")
     print(say("see.saved", path=out))
+
+
+def _announced(name: str, progress: Progress) -> Progress:
+    """The same, but what the first small step promises is said once."""
+    expected = None
+
+    def tell(done: float, total: float) -> None:
+        nonlocal expected
+        if expected is None and total >= WORTH_SAYING:
+            print(say("lab.takes", name=name, seconds=f"{total:.0f}"), file=sys.stderr)
+        expected = total
+        progress(done, total)
+
+    return tell
 
 
 def listing() -> str:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from ..words import Problem, all_of, both, say
+from .progress import bar
 
 KINDS = {"generate": "decoder", "chat": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
 
@@ -33,9 +34,10 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
         raise Problem("problem.model.none")
     if yes:
         fetch(name)
-    from ..model.weights import load
+    with bar(both(f"opening {name}", f"打开 {name}")):
+        from ..model.weights import load  # which loads torch, and may take longer than the model
 
-    model, tokenizer = load(name)
+        model, tokenizer = load(name)
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
         raise Problem("problem.model.kind", model=name, kind=kind, verb=f"qkv {verb}", needed=KINDS[verb])
@@ -66,7 +68,6 @@ def fetch(name: str) -> None:
     from pathlib import Path
 
     from .. import store
-    from .progress import bar
 
     if Path(name).exists() or store.path(name) is not None:
         return

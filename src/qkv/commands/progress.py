@@ -1,35 +1,71 @@
-"""A progress bar for anything that takes more than two seconds, on terminals only."""
+"""Progress of anything that takes more than two seconds, on terminals only: a line that lives by itself."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..screen import live
+from ..words import both
+
+FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
 
 
 @contextmanager
-def bar(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Gives `progress(done, total)` to call as often as one likes; the bar appears after half a second."""
-    begun, seen = time.monotonic(), show and sys.stderr.isatty()
-    last = 0.0
+def bar(what: str, show: bool = True) -> Iterator[Callable[[float, float], None]]:
+    """Gives `progress(done, total)` to call as often as one likes, or never.
 
-    def progress(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if not seen or now - begun < 0.5 or now - last < 0.1:
-            return
-        last = now
-        share = min(done / total, 1.0) if total else 0.0
-        left = (now - begun) * (1 - share) / share if share else 0.0
-        live(f"{what} {'━' * int(30 * share):┈<30} {share:4.0%} {left:.0f} s", sys.stderr)
+    The line appears after a second and is drawn by a thread of its own: work that can't tell how far it is (loading
+    torch, opening a file, compiling, waiting for a server) still shows that it goes on, and for how long.
+    """
+    line, ended = _Line(what), threading.Event()
 
+    def draw() -> None:
+        ended.wait(FIRST)
+        while not ended.is_set():
+            live(str(line), sys.stderr, fleeting=True)
+            ended.wait(EACH)
+
+    thread = threading.Thread(target=draw, daemon=True) if show and sys.stderr.isatty() else None
+    if thread:
+        thread.start()
     try:
-        yield progress
+        yield line
     finally:
-        if last:
+        ended.set()
+        if thread:
+            thread.join()
             live("", sys.stderr)
+
+
+class _Line:
+    """How far it is: what is told of it, and the time."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.done, self.total, self.begun = what, 0.0, 0.0, time.monotonic()
+
+    def __call__(self, done: float, total: float) -> None:
+        self.done, self.total = done, total
+
+    def __str__(self) -> str:
+        gone = time.monotonic() - self.begun
+        share = min(self.done / self.total, 1.0) if self.total else 0.0
+        if not share:
+            return f"{self.what} … {clock(gone)}"
+        left = clock(gone * (1 - share) / share)
+        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%} {both(f'{left} left', f'剩余 {left}')}"
+
+
+def clock(seconds: float) -> str:
+    """
+    >>> clock(7.6), clock(75), clock(8000)
+    ('0:07', '1:15', '2:13:20')
+    """
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 @contextmanager

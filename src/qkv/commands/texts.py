@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..screen import live
 from ..words import Both, Problem, both, say
 from .progress import bar
 
@@ -84,10 +83,7 @@ def answer_lines(
 
         coming = in_batches(list(ready.values()), length, counted)
         for number in range(len(rows)):
-            said = one_line(next(coming)) if number in ready else ""
-            if sys.stderr.isatty():
-                live("", sys.stderr)  # the bar may stand where the line goes
-            print(said, flush=True)
+            print(one_line(next(coming)) if number in ready else "", flush=True)
 
 
 def one_line(text: str) -> str:

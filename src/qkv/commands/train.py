@@ -8,7 +8,7 @@ from typing import Any
 
 from ..screen import live
 from ..words import Problem, both, say
-from .progress import bar
+from .progress import bar, clock
 
 EXAMPLES = [
     "qkv train lm --text mybook.txt",
@@ -222,7 +222,7 @@ class Line:
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
         text = (
             f"{line['step']}/{settings.steps} · loss {line['loss']:.3f}{validation} · {speed:,.0f} "
-            f"{both('tokens/s', '词元/秒')} · {share:.0%} {both('of peak', '峰值')} · {_clock(left)} {both('left', '剩余')}"
+            f"{both('tokens/s', '词元/秒')} · {share:.0%} {both('of peak', '峰值')} · {clock(left)} {both('left', '剩余')}"
         )
         if self.live:
             live(text, sys.stdout)
@@ -246,9 +246,3 @@ def _peak() -> float:
         a @ a
         best = min(best, time.perf_counter() - begun)
     return 2 * 1024**3 / best
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,7 +1,8 @@
 """The lab: measured experiments. Each prints a table, draws a figure and says in a paragraph what was measured.
 
 An experiment is a file with four functions: `measure(**sizes)` gives plain numbers, `tables`, `shows` and `draw` tell
-them as tables, as a paragraph and as a figure. The sizes, with what they mean and how far they may go, stand here, so
+them as tables, as a paragraph and as a figure. One that may take long first measures a small step of each of its parts,
+and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so
 that `qkv lab --help` needs no torch.
 
 >>> found = run("memory", model="gpt2", length=1024)
@@ -12,12 +13,13 @@ that `qkv lab --help` needs no torch.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..words import Both, Problem, unknown
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, float], None]  # seconds gone, as they were expected, and seconds expected in all
 
 
 class Size(NamedTuple):
@@ -28,6 +30,11 @@ class Size(NamedTuple):
     least: float
     most: float
     means: Both
+
+    @property
+    def switch(self) -> bool:
+        """Whether it is only on or off."""
+        return (self.least, self.most) == (0, 1)
 
     @property
     def option(self) -> str:
@@ -77,7 +84,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("heads", 1, 1, 64, Both("heads", "头数")),
             Size("width", 64, 1, 1024, Both("width of a head", "每个头的宽度")),
             Size("context", 512, 8, 8192, Both("tokens per row of the training step", "训练一步时每行的词元数")),
-            Size("compile", 1, 0, 1, Both("1: measure torch.compile too; 0: don't", "1：也测 torch.compile；0：不测")),
+            Size(
+                "compile",
+                0,
+                0,
+                1,
+                Both("measure torch.compile too, which may take minutes", "也测 torch.compile，可能要几分钟"),
+            ),
             _seed(),
         ),
         "qkv lab complexity --lengths 512,1024,2048,4096 --window 64",
@@ -158,6 +171,32 @@ EXPERIMENTS: dict[str, Experiment] = {
         'qkv lab masks --text "I love Beijing" --source "我 爱 北京"',
     ),
 }
+
+
+class Course:
+    """How far an experiment is, in the seconds that it is expected to take: so many for each of its parts.
+
+    >>> course = Course(lambda done, expected: print(f"{done} of {expected} s"), [1, 4])
+    0 of 5 s
+    >>> course(1, 0.5)
+    3.0 of 5 s
+    """
+
+    def __init__(self, progress: Progress, expected: Sequence[float]) -> None:
+        self.progress, self.expected = progress, list(expected)
+        self(0, 0)
+
+    def __call__(self, part: int, share: float = 1) -> None:
+        """So much of this part is done."""
+        self.progress(sum(self.expected[:part]) + share * self.expected[part], sum(self.expected))
+
+
+def small_step(work: Callable[[], Any]) -> float:
+    """Seconds that some work takes once it has been done before."""
+    work()
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
 
 
 def run(name: str, progress: Progress = lambda done, total: None, **own: Any) -> dict[str, Any]:

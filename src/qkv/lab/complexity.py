@@ -12,19 +12,21 @@ import os
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ..words import Problem, both, say
-from . import Progress, report
+from ..words import Notice, Problem, both, say
+from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("plain", "fused", "windowed")
+FIRST = 1024  # n, at most, of the small step by which the others are expected
 FITTED = 3  # the law is fitted to this many of the longest texts: short ones cost the call more than the work
 LOOSE = 0.3  # a law that is off by more than this share at a measured point is no law
 FLOAT32 = 4
@@ -55,27 +57,34 @@ def measure(
     from ..attention import masks
     from ..attention.attend import attend
 
-    torch.manual_seed(seed)
-    rows: list[dict[str, Any]] = []
-    load = report.busy()
-    total = len(lengths) * len(KINDS) + 3
-    for n in lengths:
+    def work(n: int) -> dict[str, Callable[[], Any]]:
         q, k, v = (torch.randn(1, heads, n, width) for _ in range(3))
-        work: dict[str, Callable[[], Any]] = {
+        made: dict[str, Callable[[], Any]] = {
             "plain": partial(attend, q, k, v, kernel="plain"),
             "fused": partial(attend, q, k, v),
             "windowed": partial(attend, q, k, v, masks.window(window)),
         }
         if heads * n * n * FLOAT32 > ROOM:
-            work.pop("plain")
+            made.pop("plain")
+        return made
+
+    load = report.busy()
+    first = min(FIRST, lengths[-1])
+    with torch.no_grad():
+        small = {kind: small_step(once) for kind, once in work(first).items()}
+    course = Course(progress, [_expected(small, first, n, heads) for n in lengths] + _expected_training(context, seed))
+    torch.manual_seed(seed)
+    rows: list[dict[str, Any]] = []
+    for part, n in enumerate(lengths):
+        made = work(n)
         with torch.no_grad():
-            times = report.race(work)
+            times = report.race(made)
             for kind in KINDS:
-                held = report.peak_bytes(work[kind]) if kind in work else None
+                held = report.peak_bytes(made[kind]) if kind in made else None
                 rows.append({"n": n, "kind": kind, "seconds": times.get(kind), "bytes": held})
-                progress(len(rows), total)
+        course(part)
     laws = {kind: law([row for row in rows if row["kind"] == kind], to) for kind in KINDS}
-    steps = _training(context, seed, compile == 1, lambda done: progress(len(rows) + done, total))
+    steps = _training(context, seed, compile == 1, lambda done: course(len(lengths) + done))
     matrix = {"entries": to * to, "bytes": FLOAT32 * to * to}
     return {
         "rows": rows,
@@ -98,47 +107,61 @@ def law(rows: list[dict[str, Any]], to: int) -> dict[str, float]:
     return told
 
 
-def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
-    """One step (forward, backward, AdamW) of a small GPT, by each road; the best of several."""
+def _expected(small: dict[str, float], first: int, n: int, heads: int) -> float:
+    """Seconds that measuring one n takes, from what each kind took at another: the work grows as n², a window's as n."""
+    once = {kind: took * (n / first) ** (1 if kind == "windowed" else 2) for kind, took in small.items()}
+    if heads * n * n * FLOAT32 > ROOM:
+        once.pop("plain", None)
+    return sum(report.race_takes(took) + took for took in once.values())
+
+
+def _expected_training(context: int, seed: int) -> list[float]:
+    """Of the plain and the fused step, by a fused one."""
+    return [report.race_takes(small_step(_stepper(context, seed)))] * 2
+
+
+def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], float]:
+    """One step (forward, backward, AdamW) of a small GPT."""
     import torch
 
-    from ..attention import heads
     from ..model.config import Config
     from ..model.transformer import Transformer
     from ..train.tasks import summed_loss
 
-    config = Config(vocab=VOCAB, width=WIDTH, n_layer=LAYERS, n_head=HEADS, context=context)
+    torch.manual_seed(seed)
     ids = torch.randint(VOCAB, (BATCH, context + 1))
+    model: Any = Transformer(Config(vocab=VOCAB, width=WIDTH, n_layer=LAYERS, n_head=HEADS, context=context))
+    model = torch.compile(model) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
-    def stepper(model: Any) -> Callable[[], float]:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    def step() -> float:
+        loss, count = summed_loss(model(ids[:, :-1]), ids[:, 1:])
+        (loss / count).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
 
-        def step() -> float:
-            loss, count = summed_loss(model(ids[:, :-1]), ids[:, 1:])
-            (loss / count).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            return loss.item()
+    return step
 
-        return step
 
-    def fresh() -> Any:
-        torch.manual_seed(seed)
-        return Transformer(config)
+def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
+    """That step by each road; the best of several."""
+    from ..attention import heads
 
     made = []
     # Models ask for the fastest kernel; here alone they are made to take the plain one.
     with mock.patch.object(heads, "attend", partial(heads.attend, kernel="plain")):
-        made.append({"kind": "plain", "seconds": report.race({"": stepper(fresh())})[""]})
+        made.append({"kind": "plain", "seconds": report.race({"": _stepper(context, seed)})[""]})
+    tick(0)
+    made.append({"kind": "fused", "seconds": report.race({"": _stepper(context, seed)})[""]})
     tick(1)
-    made.append({"kind": "fused", "seconds": report.race({"": stepper(fresh())})[""]})
-    tick(2)
     if not compiled:
-        made.append({"kind": "compiled", "seconds": None, "why": "asked"})
-    elif not compiler():
+        return made
+    if not compiler():
         made.append({"kind": "compiled", "seconds": None, "why": "none"})
     else:
-        step = stepper(torch.compile(fresh()))
+        warnings.warn(Notice("lab.complexity.compiling"), stacklevel=2)
+        step = _stepper(context, seed, compiled=True)
         begun = time.perf_counter()
         try:
             step()
@@ -147,7 +170,6 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
         except Exception as error:  # what a compiler that is there but doesn't work may raise has no common name
             told = f"{type(error).__name__}: {error}".split("\n")[0]
             made.append({"kind": "compiled", "seconds": None, "why": "failed", "error": told})
-    tick(3)
     return made
 
 
@@ -228,7 +250,7 @@ def shows(found: dict[str, Any]) -> str:
     ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
     key = "saves" if ratio > 1.5 else "equal"
     told.append(say(f"lab.complexity.{key}", ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
-    plain, fused, compiled = found["steps"]
+    plain, fused, *compiled = found["steps"]
     told.append(
         say(
             "lab.complexity.steps",
@@ -237,15 +259,18 @@ def shows(found: dict[str, Any]) -> str:
             ratio=f"{plain['seconds'] / fused['seconds']:.2f}",
         )
     )
-    if compiled["seconds"] is None:
-        told.append(say(f"lab.complexity.why.{compiled['why']}", error=compiled.get("error", "")))
-    else:
+    if not compiled:
+        told.append(say("lab.complexity.uncompiled"))
+    for step in compiled:
+        if step["seconds"] is None:
+            told.append(say(f"lab.complexity.why.{step['why']}", error=step.get("error", "")))
+            continue
         told.append(
             say(
                 "lab.complexity.compiled.took",
-                seconds=report.duration(compiled["seconds"]),
-                first=report.duration(compiled["first"]),
-                ratio=f"{fused['seconds'] / compiled['seconds']:.2f}",
+                seconds=report.duration(step["seconds"]),
+                first=report.duration(step["first"]),
+                ratio=f"{fused['seconds'] / step['seconds']:.2f}",
             )
         )
     worst = max(laws[kind]["seconds_off"] for kind in KINDS)

@@ -21,7 +21,7 @@ from ..attention import masks
 from ..attention.heads import MultiHeadAttention
 from ..text.dice import dice
 from ..words import Problem, both, say
-from . import Progress, report
+from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,28 +101,36 @@ def measure(
         raise Problem("model.config.heads", width=width, heads=HEADS)
     rows: list[dict[str, Any]] = []
     load = report.busy()
-    for number, gap in enumerate(gaps):
-        made: dict[str, Recurrent | Attentive] = {}
-        told: dict[str, dict[str, Any]] = {}
+
+    def fresh() -> dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]]:
+        made: dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]] = {}
         for kind, build in KINDS.items():
             torch.manual_seed(seed)
-            made[kind] = build(symbols + NOISE + 1, width, symbols)
-            told[kind] = {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in made[kind].parameters())}
-        movers = {kind: torch.optim.AdamW(model.parameters(), lr=RATE) for kind, model in made.items()}
+            model = build(symbols + NOISE + 1, width, symbols)
+            made[kind] = model, torch.optim.AdamW(model.parameters(), lr=RATE)
+        return made
+
+    def small(gap: int) -> float:
+        made, given = fresh().values(), recall(gap, symbols, seed, 0, batch)
+        return small_step(lambda: [_step(*each, *given) for each in made])
+
+    course = Course(progress, [small(gap) * steps for gap in gaps])
+    for part, gap in enumerate(gaps):
+        made = fresh()
+        told: dict[str, dict[str, Any]] = {
+            kind: {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in model.parameters())}
+            for kind, (model, _) in made.items()
+        }
         for step in range(steps):
             ids, word = recall(gap, symbols, seed, step, batch)
-            for kind, model in made.items():
+            for kind, each in made.items():
                 begun = time.perf_counter()
-                loss = F.cross_entropy(model(ids), word)
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                movers[kind].step()
-                movers[kind].zero_grad(set_to_none=True)
+                loss = _step(*each, ids, word)
                 told[kind]["seconds"].append(time.perf_counter() - begun)
                 told[kind]["losses"].append(loss.item())
-            progress(number * steps + step + 1, len(gaps) * steps)
+            course(part, (step + 1) / steps)
         ids, word = recall(gap, symbols, seed, 10**9, TESTS)
-        for kind, model in made.items():
+        for kind, (model, _) in made.items():
             with torch.no_grad():
                 right = float((model(ids).argmax(-1) == word).float().mean())
             rows.append(
@@ -139,6 +147,15 @@ def measure(
             if isinstance(model, Attentive):
                 rows[-1]["weight_on_the_word"] = float(model.looks(ids)[:, 0].mean())
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
+
+
+def _step(model: nn.Module, mover: torch.optim.Optimizer, ids: Tensor, word: Tensor) -> Tensor:
+    loss = F.cross_entropy(model(ids), word)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    mover.step()
+    mover.zero_grad(set_to_none=True)
+    return loss
 
 
 def tables(found: dict[str, Any]) -> list[report.Table]:

@@ -8,6 +8,8 @@ that follows an earlier occurrence (induction). Lengths vary, so a fixed distanc
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
 from ..words import LANGUAGES, Problem, all_of, both, language, say
-from . import Progress, report
+from . import Course, Progress, report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 TESTS = 256
 EVERY = 20  # steps between looks at how much is right
 GOOD = 0.9
+SMALL = 3  # steps that tell how long all will take
 SHOWN = ("induction", "previous")  # the kinds of heads that this task is made of
 
 
@@ -53,15 +56,16 @@ def measure(
     if wrong:
         raise Problem("lab.heads.divide", width=width, heads=all_of(wrong))
     rows, load = [], report.busy()
-    for number, count in enumerate(heads):
-        rows.append(
-            _train(count, layers, length, symbols, steps, width, batch, seed, _within(progress, number, len(heads)))
-        )
+
+    def small(count: int) -> float:
+        begun = time.perf_counter()
+        once = _train(count, layers, length, symbols, SMALL, width, batch, seed, lambda share: None)["seconds_per_step"]
+        return time.perf_counter() - begun + once * (steps - SMALL)  # a look at its heads is in it
+
+    course = Course(progress, [small(count) for count in heads])
+    for part, count in enumerate(heads):
+        rows.append(_train(count, layers, length, symbols, steps, width, batch, seed, partial(course, part)))
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
-
-
-def _within(progress: Progress, number: int, count: int) -> Progress:
-    return lambda done, total: progress(number * total + done, count * total)
 
 
 def _rows(seed: int, step: int, rows: int, length: int, symbols: int) -> tuple[Tensor, Tensor]:
@@ -78,7 +82,7 @@ def _train(
     width: int,
     batch: int,
     seed: int,
-    progress: Progress,
+    tell: Callable[[float], None],
 ) -> dict[str, Any]:
     torch.manual_seed(seed)
     config = Config(
@@ -111,7 +115,7 @@ def _train(
             curve.append([step + 1, _right(model, *test)])
             if reached is None and curve[-1][1] >= GOOD:
                 reached = step + 1
-        progress(step + 1, steps)
+        tell((step + 1) / steps)
     return {
         "heads": count,
         "head_width": width // count,

@@ -36,10 +36,9 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
         raise Problem("lab.masks.both")
     made = _own(text.split(), source.split(), width, seed) if text.strip() else _real()
     rows = []
-    for done, kind in enumerate(KINDS):
+    for kind in KINDS:
         call, queries, keys = made["calls"][kind]
         rows.append({"kind": kind, "queries": queries, "keys": keys, **_looked(call), **made["names"].get(kind, {})})
-        progress(done + 1, len(KINDS))
     return {"rows": rows, "model": made["model"]}
 
 

@@ -61,7 +61,7 @@ def measure(
     if shape.heads == shape.kv_heads == 1 and not shape.rank:
         own_kind = "MHA"
     rows = []
-    for done, kind in enumerate(KINDS):
+    for kind in KINDS:
         held = {"MHA": shape.heads, "GQA": grouped, "MQA": 1, "MLA": 1}[kind]
         numbers = rank + rope if kind == "MLA" else 2 * held * shape.head_width
         token = shape.layers * numbers * bytes
@@ -77,7 +77,6 @@ def measure(
                 "own": kind == own_kind,
             }
         )
-        progress(done + 1, len(KINDS))
     shown = shape._replace(rank=rank, rope_width=rope)._asdict()
     return {"model": model, "shape": shown, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
 

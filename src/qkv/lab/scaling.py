@@ -8,19 +8,21 @@ to 0 everywhere, and no gradient passes. Dividing by √d_k brings the standard 
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..words import both, say
-from . import Progress, report
+from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = np.ndarray
 BINS = 60
+FEW = 8  # queries of the first small step
 
 
 def measure(
@@ -29,14 +31,22 @@ def measure(
     """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
     dice = np.random.default_rng(seed)
     standard = dice.standard_normal(numbers)
+    few, other = min(queries, FEW), np.random.default_rng(seed)
+    small = [small_step(partial(_choices, other, width, few, keys)) for width in widths]
+    course = Course(progress, [took * queries / few for took in small])
     rows = []
-    for done, width in enumerate(widths):
-        q, k = dice.standard_normal((queries, width)), dice.standard_normal((keys, width))
-        scores = q @ k.T  # (queries, keys)
-        rows.append({"width": width, "raw": _chosen(scores), "scaled": _chosen(scores / math.sqrt(width))})
-        progress(done + 1, len(widths))
+    for part, width in enumerate(widths):
+        rows.append(_choices(dice, width, queries, keys))
+        course(part)
     spreads = [_spread(standard * wide, wide) for wide in (std, 1.0)]
     return {"spreads": spreads, "widths": rows, "most_entropy": math.log(keys)}
+
+
+def _choices(dice: np.random.Generator, width: int, queries: int, keys: int) -> dict[str, Any]:
+    """How queries of this width choose among keys, with and without the division by its root."""
+    q, k = dice.standard_normal((queries, width)), dice.standard_normal((keys, width))
+    scores = q @ k.T  # (queries, keys)
+    return {"width": width, "raw": _chosen(scores), "scaled": _chosen(scores / math.sqrt(width))}
 
 
 def log_softmax(scores: Floats) -> Floats:

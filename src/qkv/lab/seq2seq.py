@@ -31,7 +31,7 @@ from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import Translation, summed_loss
 from ..words import Problem, both, say
-from . import Progress, report
+from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 LONGEST = 12  # an ISO date has ten characters
 YEAR = 4  # the first characters of an ISO date, which most sources write the same way
 KINDS = ("gru", "transformer")
+FEW, SMALL = 8, 3  # dates and steps that tell how long all will take
 
 
 class Recurrent(nn.Module):
@@ -134,6 +135,13 @@ def measure(
     load = report.busy()
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     losses: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    asked = [date_pair(seed, index, "unseen") for index in range(tests)]
+    # What the answers will take is seen on a few of them; an untrained model doesn't end by itself, so it is the most.
+    few = [source for source, _ in asked[:FEW]]
+    answers = sum(small_step(partial(_translate, kind, models[kind], tokenizer, few)) for kind in KINDS)
+    transformer.train()
+    course = None
+    began = time.perf_counter()
     for step in range(steps):
         given = task.batch(seed, step, batch)
         for kind in KINDS:
@@ -147,8 +155,13 @@ def measure(
                 mover.zero_grad(set_to_none=True)
             seconds[kind].append(time.perf_counter() - begun)
             losses[kind].append(loss.item() / int(counted))
-        progress(step + 1, steps + 1)
-    asked = [date_pair(seed, index, "unseen") for index in range(tests)]
+        if step + 1 == min(SMALL, steps):
+            once = sum(seconds[kind][-1] for kind in KINDS)
+            course = Course(
+                progress, [time.perf_counter() - began + once * (steps - step - 1), answers * tests / len(few)]
+            )
+        if course is not None:
+            course(0, (step + 1) / steps)
     rows = []
     for kind in KINDS:
         begun = time.perf_counter()
@@ -165,7 +178,6 @@ def measure(
                 "losses": losses[kind],
             }
         )
-    progress(steps + 1, steps + 1)
     aligned = _align(gru, transformer, tokenizer, text)
     return {"rows": rows, "alignments": aligned, "threads": torch.get_num_threads(), "busy": load}
 

@@ -5,6 +5,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Measured experiments. Each prints a table, draws a figure and says what was measured, with your own sizes:",
         "测量实验。每个实验都打印表格、画图，并说明测到了什么；大小可以自己定：",
     ),
+    "lab.takes": (
+        "{name} will take about {seconds} s here, by a first small step",
+        "按刚才试测的一小步，{name} 在这里大约需要 {seconds} 秒",
+    ),
     "lab.list.more": (
         "The sizes of one: qkv lab EXPERIMENT --help",
         "某个实验的各种大小：qkv lab 实验 --help",
@@ -127,7 +131,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Nothing was compiled: there is no C++ compiler here (g++ or clang++; CXX names another).",
         "没有测编译：这里没有 C++ 编译器（g++ 或 clang++，也可以用 CXX 指定）。",
     ),
-    "lab.complexity.why.asked": ("Compiling was left out, as asked.", "按要求没有测编译。"),
+    "lab.complexity.uncompiled": ("--compile measures a compiled step too.", "加上 --compile 还会测编译后的一步。"),
+    "lab.complexity.compiling": (
+        "torch compiles the training step now; how long that takes can't be told beforehand",
+        "现在由 torch 编译训练的一步；要多久无法预先知道",
+    ),
     "lab.complexity.why.failed": (
         "Compiling failed here ({error}), so there is no third time.",
         "这里编译失败（{error}），所以没有第三个时间。",

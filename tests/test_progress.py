@@ -1,0 +1,66 @@
+"""A line that says how far something is: it lives by itself, and makes room for what is printed."""
+
+import io
+import threading
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+
+from qkv import screen
+from qkv.commands import progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal; `drawn` is set when a line was drawn on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.drawn = threading.Event()
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if text.strip("\r\x1b[K"):
+            self.drawn.set()
+        return super().write(text)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "EACH", 0.01)
+    monkeypatch.setenv("QKV_LANG", "en")
+    return Terminal()
+
+
+def test_work_that_tells_nothing_shows_that_it_goes_on(terminal):
+    with redirect_stderr(terminal), progress.bar("opening"):
+        assert terminal.drawn.wait(60)
+    assert "opening … 0:0" in terminal.getvalue() and terminal.getvalue().endswith("\r\x1b[K"), "gone when it is done"
+
+
+def test_what_it_tells_is_drawn(terminal):
+    with redirect_stderr(terminal), progress.bar("measuring") as tell:
+        tell(1, 4)
+        terminal.drawn.clear()
+        assert terminal.drawn.wait(60)
+    assert f"measuring {'━' * 7}{'┈' * 23}  25%" in terminal.getvalue() and "left" in terminal.getvalue()
+
+
+def test_what_is_printed_meanwhile_stands_on_a_line_of_its_own(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "EACH", 60.0)  # drawn once
+    with redirect_stderr(terminal), redirect_stdout(terminal), screen.guarded(), progress.bar("translating"):
+        assert terminal.drawn.wait(60)
+        print("hello")
+        screen.draw("drawn")
+    shown = terminal.getvalue()
+    assert "\r\x1b[Khello\ndrawn\n" in shown and shown.index("translating") < shown.index("hello"), repr(shown)
+
+
+def test_nothing_is_drawn_where_no_terminal_is(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    with redirect_stderr(stream), progress.bar("opening") as tell:
+        tell(1, 2)
+    assert stream.getvalue() == ""
