@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from .sentences import SENTENCES
 
 LANGUAGES = ("en", "zh")
+LONGEST = 600  # characters that an error quotes
 
 
 class Both(NamedTuple):
@@ -51,7 +52,8 @@ def nearest(word: object, among: Iterable[object]) -> str:
     >>> nearest("rotery", ["rotary", "learned"]), nearest("x", ["rotary"])
     ('rotary', '')
     """
-    return "".join(difflib.get_close_matches(str(word), list(map(str, among)), n=1))
+    # A file may name something of a million characters, which comes close to nothing.
+    return "".join(difflib.get_close_matches(str(word)[:100], list(map(str, among)), n=1))
 
 
 def language(asked: str | None = None) -> str:
@@ -99,7 +101,7 @@ class Spoken(Exception):
     """
 
     def __init__(self, key: str, values: dict[str, Any] | None = None, /, **more: Any) -> None:
-        self.key, self.values = key, {**(values or {}), **more}
+        self.key, self.values = key, {name: _cut(value) for name, value in {**(values or {}), **more}.items()}
         self.english = say(key, "en", **self.values)
         super().__init__(key, self.values)
 
@@ -112,6 +114,16 @@ class Spoken(Exception):
     def say(self, lang: str | None = None) -> str:
         """The same in that language."""
         return say(self.key, lang, **self.values)
+
+
+def _cut(value: Any) -> Any:
+    """A value as a sentence quotes it: a file may hold a name of a million characters."""
+    if isinstance(value, Both):
+        return Both(*map(_cut, value))
+    text = value if isinstance(value, str) else ""
+    if isinstance(value, list | tuple | dict | int) and not isinstance(value, bool):
+        text = str(value)
+    return value if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
 
 
 class Problem(Spoken, ValueError):

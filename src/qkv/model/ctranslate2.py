@@ -8,7 +8,6 @@ out has the names of Hugging Face's MarianMTModel. Its decoder begins with a tok
 file leaves out: it is put back as one more row at the end of the vocabulary, the padding token.
 """
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words import Both, Problem, quoted
+from ..files import read_json, reading
+from ..text.tokenizer import refuse_long
+from ..words import Both, Problem
 from .binary import Cursor, broken, mapped
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
@@ -298,10 +299,9 @@ def header(file: Path) -> tuple[str, Held]:
 def vocabulary(place: Path) -> list[str]:
     """The pieces in the order of the model's ids; its padding token, which the file leaves out, comes last."""
     file = place / "shared_vocabulary.json"
-    try:
-        pieces = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise Problem("model.file.json", file=file, error=quoted(error)) from None
+    pieces = read_json(file, "model.file.json")
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise Problem("model.file.json", file=file, error=Both("it is no list of words", "内容不是词的列表"))
+    with reading(file, "model.file.json"):
+        refuse_long(pieces)
     return [*pieces, "<pad>"]

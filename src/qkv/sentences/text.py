@@ -236,6 +236,18 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "vocab={vocab} 没有留下符号：编号 0 到 2 是 pad、bos 和分隔符，请给 5 或更多",
     ),
     # chats
+    "text.token.long": (
+        "a token of its vocabulary, {begins}…, has {n} characters and none may have more than {most}",
+        "词表里的词元 {begins}… 有 {n} 个字符，而每个词元最多只能有 {most} 个",
+    ),
+    "text.extra": (
+        "{file}: extra_ids is {value}, not a number from 0 to {most}",
+        "{file}：extra_ids 是 {value}，应为 0 到 {most} 的整数",
+    ),
+    "text.role": (
+        "{file}: {name} is {value}, not the id of a token",
+        "{file}：{name} 是 {value}，不是词元的编号",
+    ),
     "text.chat.none": (
         "this model has no chat template among its files, so how a chat is written for it isn't known: continue a text "
         "with  qkv generate",

@@ -13,22 +13,30 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..words import Both, Notice, Problem, all_of, quoted
+from ..files import read_json, read_table, read_text, reading
+from ..words import Both, Notice, Problem, all_of
 from . import foreign, habits
 from .sentencepiece import check_charsmap
-from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer
+from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
 
+ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
 ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
 FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
+MOST_BLANKS = 10_000  # T5 has 100
 OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
 
 
 def load(path: str | Path) -> Tokenizer:
     """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
     path = Path(path)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    with reading(file if file.is_file() else path, "text.tokenizer.damaged"):
+        return _load(path, file)
+
+
+def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
     told = _Told(folder)
-    file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file() and path.is_dir():
         made = _from_parts(folder, told)
         if made is None:
@@ -37,19 +45,15 @@ def load(path: str | Path) -> Tokenizer:
         return made
     if not file.is_file():
         raise Problem("text.tokenizer.none", file=file)
-    made = _from_json(file, told, _library(folder / "cutter.json") if (folder / "cutter.json").is_file() else None)
+    made = _from_json(file, told, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None)
     told.complete(made)
     return made
 
 
 def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
-    library = _library(file)
-    try:
-        saved = json.loads(_text(file))
-        kind = _kind_of(saved)
-        added = {token["content"]: token["id"] for token in saved["added_tokens"]}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem("text.tokenizer.damaged", file=file, why=quoted(error)) from None
+    library, saved = _library(file)
+    kind = _kind_of(saved)
+    added = {token["content"]: token["id"] for token in saved["added_tokens"]}
     for name, i in added.items():  # the library counts on from the vocabulary, whatever the file says
         if library.token_to_id(name) != i:
             raise Problem("text.added", file=file, name=name, i=i, got=library.token_to_id(name))
@@ -62,16 +66,18 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
     return kind(library, roles)
 
 
-def _library(file: Path) -> Library:
-    try:
-        text = _text(file)
-        normalizer = json.loads(text).get("normalizer") or {}
+def _library(file: Path) -> tuple[Library, dict[str, Any]]:
+    """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
+    with reading(file, "text.tokenizer.damaged"):
+        saved = read_table(file, "text.tokenizer.damaged")
+        normalizer = saved.get("normalizer") or {}
         for step in (normalizer, *normalizer.get("normalizers", ())):
-            if step.get("type") == "Precompiled":  # the library believes it unseen, and panics when it leads outside
-                check_charsmap(base64.b64decode(step["precompiled_charsmap"]))
-        return Library.from_str(text)
-    except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise Problem("text.tokenizer.damaged", file=file, why=quoted(error)) from error
+            if step.get("type") == "Precompiled":  # it believes the map unseen, and panics when it leads outside
+                check_charsmap(base64.b64decode(step["precompiled_charsmap"], validate=True))
+        vocab = saved["model"]["vocab"]
+        refuse_long(name for name in (vocab if isinstance(vocab, dict) else (entry[0] for entry in vocab)))
+        refuse_long(token["content"] for token in saved["added_tokens"])
+        return Library.from_str(_text(file)), saved
 
 
 def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
@@ -98,7 +104,11 @@ def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
     for name in OTHER_FILES:
         if there(name):
             t5 = "t5" in told.family
-            blanks = int(told.get("extra_ids", 100)) if t5 else 0
+            blanks = told.get("extra_ids", 100) if t5 else 0
+            if type(blanks) is not int or not 0 <= blanks <= MOST_BLANKS:
+                raise Problem(
+                    "text.extra", file=folder / "tokenizer_config.json", value=repr(blanks), most=f"{MOST_BLANKS:,}"
+                )
             made = foreign.from_sentencepiece(
                 folder / name,
                 extra=[*told.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
@@ -119,7 +129,8 @@ def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
     cut = "qwen2" if "qwen" in told.family else "gpt2"
     space = bool(told.get("add_prefix_space", False))
-    library = foreign._built(lambda: foreign.byte_pairs(vocab, merges, cut, space))
+    refuse_long(vocab)
+    library = foreign.byte_pairs(vocab, merges, cut, space)
     known = [name for name in (*foreign.NAMES.values(), "<|endoftext|>") if name in vocab]
     foreign.add_tokens(library, (dict.fromkeys(known, True) | told.added()).items())
     for name, i in told.ids().items():
@@ -140,13 +151,12 @@ def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
 def _word_pieces(folder: Path, told: "_Told") -> Tokenizer:
     vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
     accents = told.get("strip_accents")
-    library = foreign._built(
-        lambda: foreign.word_pieces(
-            vocab,
-            lowercase=bool(told.get("do_lower_case", True)),
-            accents=accents if isinstance(accents, bool) else None,
-            chinese=bool(told.get("tokenize_chinese_chars", True)),
-        )
+    refuse_long(vocab)
+    library = foreign.word_pieces(
+        vocab,
+        lowercase=bool(told.get("do_lower_case", True)),
+        accents=accents if isinstance(accents, bool) else None,
+        chinese=bool(told.get("tokenize_chinese_chars", True)),
     )
     usual = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
     foreign.add_tokens(library, ((name, True) for name in [*usual.values(), *told.added()] if name in vocab))
@@ -159,6 +169,7 @@ class _Told:
     """What the files around a tokenizer say about its special tokens."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.config = _read(folder / "config.json")
         self.tokenizer = _read(folder / "tokenizer_config.json")
         self.map = _read(folder / "special_tokens_map.json")
@@ -216,12 +227,17 @@ class _Told:
 
         def ids(*values: Any) -> list[int]:
             flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
-            return [i for i in dict.fromkeys(flat) if isinstance(i, int) and 0 <= i < made.vocab]
+            return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
 
         def first(key: str) -> Any:
             said = (told.get(key) for told in (self.tokenizer, self.generation, self.config))
             return next((value for value in said if value is not None), None)
 
+        for name, told in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
+            for key, value in getattr(self, told).items():
+                each = value if isinstance(value, list) else [value]
+                if key.endswith(("_token_id", "eos_token_ids")) and not all(i is None or type(i) is int for i in each):
+                    raise Problem("text.role", file=self.folder / name, name=key, value=repr(value)[:80])
         for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
             if not self.any_roles and getattr(made, role) is None and (i := ids(first(f"{role}_token_id"))):
                 made.assign(role, i[0])
@@ -231,13 +247,14 @@ class _Told:
         if not made.ends or "eos_token_id" not in self.generation:
             made.ends = ids(made.ends, self.config.get("eos_token_id"))
         made.habits, strange = habits.read(self.generation or self.config, made.vocab, whole=bool(self.generation))
-        words = [*(self.tokenizer.get("bad_words_ids") or []), *map(list, made.habits.bad_words_ids)]
+        listed = self.tokenizer.get("bad_words_ids")
+        words = [*(listed if isinstance(listed, list) else []), *map(list, made.habits.bad_words_ids)]
         single = [word[0] for word in words if isinstance(word, list) and len(word) == 1 and word[0] not in made.ends]
         made.never = ids(made.never, single, list(made.habits.suppress_tokens))
         if strange:
             file = "generation_config.json" if self.generation else "config.json"
             names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(strange.items()))
-            warnings.warn(Notice("text.habits", file=file, names=names), stacklevel=4)
+            warnings.warn(Notice("text.habits", file=file, names=names), stacklevel=5)
         made.template = self.template
 
     def _template(self, folder: Path) -> str | None:
@@ -261,21 +278,12 @@ def _read(file: Path) -> dict[str, Any]:
     """A JSON table, empty if there is no such file."""
     if not file.is_file():
         return {}
-    try:
-        told = json.loads(_text(file))
-    except (ValueError, RecursionError) as error:
-        raise Problem("text.json", file=file, why=quoted(error)) from None
-    if not isinstance(told, dict):
-        raise Problem("text.json", file=file, why=Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
-    return told
+    return read_table(file, "text.json")
 
 
 def _in_order(file: Path) -> list[str]:
     """A vocabulary by place: a list as it is, a table of name -> id put in order."""
-    try:
-        told = json.loads(_text(file))
-    except (ValueError, RecursionError) as error:
-        raise Problem("text.json", file=file, why=quoted(error)) from None
+    told = read_json(file, "text.json")
     if isinstance(told, list):
         return told
     if isinstance(told, dict) and sorted(i for i in told.values() if type(i) is int) == list(range(len(told))):
@@ -289,10 +297,4 @@ def _lines(file: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        told = Both(f"byte {error.start} is no UTF-8", f"第 {error.start} 个字节不是 UTF-8")
-        raise Problem("text.json", file=file, why=told) from None
-    except OSError as error:
-        raise Problem("text.file", file=file, why=quoted(error)) from None
+    return read_text(file, "text.json")

@@ -12,10 +12,11 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
-from ..words import Problem, all_of, quoted
+from ..files import reading
+from ..words import Problem, all_of
 from . import sentencepiece
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
-from .tokenizer import BPE, Tokenizer, byte_level
+from .tokenizer import BPE, Tokenizer, byte_level, refuse_long
 
 SPACE = "▁"  # how SentencePiece writes a space
 
@@ -50,12 +51,18 @@ ENDS = (
 
 def from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
     """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
+    with reading(None, "text.vocabulary"):
+        return _from_gguf(vocabulary)
+
+
+def _from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
     kind = vocabulary.get("ggml.model")
     if kind not in GGUF:
         raise Problem("text.gguf.model", model=kind, known=all_of(GGUF))
     tokens = vocabulary.get("ggml.tokens")
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise Problem("text.gguf.tokens")
+    refuse_long(tokens)
     types = vocabulary.get("ggml.token_type") or [NORMAL] * len(tokens)
     if len(types) != len(tokens):
         raise Problem("text.gguf.lengths", name="token_type", n=len(types), tokens=len(tokens))
@@ -65,7 +72,7 @@ def from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
         if isinstance(i, int) and i < len(tokens):  # an absent one is written as 2³² − 1, or left out
             roles[role] = i
     distinct = _distinct(tokens)
-    library = _built(lambda: GGUF[kind](vocabulary, distinct, types))
+    library = GGUF[kind](vocabulary, distinct, types)
     tokens = [library.id_to_token(i) or token for i, token in enumerate(tokens)]  # spelled as the library has them
     add_tokens(library, ((t, kind != USER_DEFINED) for t, kind in zip(tokens, types, strict=True) if kind in (3, 4)))
     known = {"llama": (True, False), "t5": (False, True), "bert": (True, True)}.get(kind, (False, False))
@@ -101,7 +108,19 @@ def from_sentencepiece(
     `extra` are tokens added at the end (T5's blanks); `begin` and `end` frame a text with <s> and </s>.
     """
     pieces = sentencepiece.read(model_file)
-    library = _built(lambda: from_pieces(pieces))
+    with reading(Path(model_file), "text.sentencepiece"):
+        return _from_model(pieces, model_file, vocabulary, extra, begin, end)
+
+
+def _from_model(
+    pieces: Pieces,
+    model_file: str | Path,
+    vocabulary: Sequence[str] | None,
+    extra: Iterable[str],
+    begin: bool,
+    end: bool,
+) -> Tokenizer:
+    library = from_pieces(pieces)
     controls = [text for text, _, kind in pieces.pieces if kind == CONTROL]
     add_tokens(library, ((text, kind == CONTROL) for text, _, kind in pieces.pieces if kind in (CONTROL, USER_DEFINED)))
     add_tokens(library, ((text, True) for text in extra))
@@ -116,8 +135,9 @@ def from_sentencepiece(
 def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
     if missing := [name for name in ("</s>", "<unk>") if name not in vocabulary]:
         raise Problem("text.vocabulary.missing", file=model_file, names=all_of(missing))
-    if len(set(vocabulary)) != len(vocabulary) or not all(isinstance(name, str) and name for name in vocabulary):
+    if not all(isinstance(name, str) and name for name in vocabulary) or len(set(vocabulary)) != len(vocabulary):
         raise Problem("text.vocabulary.twice", file=model_file)
+    refuse_long(vocabulary)
     names = vocabulary if "<pad>" in vocabulary else [*vocabulary, "<pad>"]
     scores = {text: score for text, score, _ in pieces.pieces}
     low = min(scores.values())
@@ -140,6 +160,7 @@ def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_fil
 def from_pieces(pieces: Pieces) -> Library:
     """The library's tokenizer for SentencePiece's pieces: whole texts, spaces written ▁, joined by score or by sum."""
     names = pieces.names
+    refuse_long(names)
     unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
     if pieces.kind == "unigram":
         scored = [(text, float(score)) for text, score, _ in pieces.pieces]
@@ -226,7 +247,9 @@ def frame(library: Library, begin: str | None, end: str | None) -> None:
 
 def add_tokens(library: Library, tokens: Iterable[tuple[str, bool]]) -> None:
     """Tokens that stand for themselves, (name, whether special), each under the id that its name already has."""
-    library.add_tokens([AddedToken(name, special=special, normalized=False) for name, special in tokens if name])
+    added = [AddedToken(name, special=special, normalized=False) for name, special in tokens if name]
+    refuse_long(token.content for token in added)
+    library.add_tokens(added)
 
 
 NAMES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -298,12 +321,3 @@ def _distinct(tokens: list[str]) -> list[str]:
         seen.add(name)
         made.append(name)
     return made
-
-
-def _built(make: Callable[[], Library]) -> Library:
-    try:
-        return make()
-    except Problem:
-        raise
-    except Exception as error:  # the library raises bare Exception for whatever it cannot use
-        raise Problem("text.vocabulary", why=quoted(error)) from error

@@ -28,6 +28,7 @@ from . import chat
 from .habits import Habits
 from .sentencepiece import Charsmap
 
+LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
 
 
@@ -390,6 +391,13 @@ def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
         chosen[role] = SPECIAL[role]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in chosen.values()])
     return chosen
+
+
+def refuse_long(names: Iterable[str]) -> None:
+    """Refuse a vocabulary with a token that is too long for the library."""
+    longest = max(names, key=len, default="")
+    if len(longest) > LONGEST:
+        raise Problem("text.token.long", n=f"{len(longest):,}", most=f"{LONGEST:,}", begins=repr(longest[:20]))
 
 
 def _charsmap(library: Library) -> Callable[[str], str] | None:

@@ -3,7 +3,6 @@
 Legend: B batch, N context (tokens per row).
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files import is_plain, read_json
 from ..words import Both, Problem
 from .dice import dice
 
@@ -134,18 +134,35 @@ def read_index(folder: Path) -> dict[str, Any] | None:
     file = folder / "index.json"
     if not file.is_file():
         return None
-    try:
-        index = json.loads(file.read_text(encoding="utf-8"))
-        known = index["format"] == FORMAT
-    except (ValueError, KeyError, TypeError):
-        known = False
-    if not known:
+    index = read_json(file, "text.json")
+    if not isinstance(index, dict) or index.get("format") != FORMAT or not _is_index(index):
         raise Problem("text.tokens.index", file=file, form=FORMAT)
     return index
+
+
+def _is_index(index: dict[str, Any]) -> bool:
+    """Does it list shards as `prepare` does?"""
+
+    def is_shard(shard: Any) -> bool:
+        return (
+            isinstance(shard, dict)
+            and is_plain(shard.get("file"))
+            and shard.get("split") in ("train", "validation")
+            and type(shard.get("tokens")) is int
+            and shard["tokens"] >= 0
+        )
+
+    shards = index.get("shards")
+    return (
+        type(index.get("complete")) is bool
+        and index.get("dtype") in ("uint16", "uint32")
+        and isinstance(shards, list)
+        and all(map(is_shard, shards))
+    )
 
 
 def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
     size = file.stat().st_size if file.is_file() else 0
     if size != tokens * dtype.itemsize:
         raise Problem("text.tokens.size", file=file, wanted=tokens * dtype.itemsize, size=size)
-    return np.memmap(file, dtype=dtype, mode="r")
+    return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # nothing can't be mapped

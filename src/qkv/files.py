@@ -1,0 +1,95 @@
+"""Files that others wrote, read with bounds: what they hold is believed only as far as it can be used.
+
+Each reader says in a sentence of its own what it wanted; `key` names it, with {file} and the reason as {why} or {error}.
+"""
+
+import json
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .words import Both, Problem, quoted
+
+LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
+# What a file with nonsense in it can lead to, in code that looks at it name by name.
+WRONG = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+
+
+def read_text(file: Path, key: str) -> str:
+    """A text file: a regular one, since a device has no end, of a size that memory holds, in UTF-8."""
+    try:
+        told = file.stat()
+        if not stat.S_ISREG(told.st_mode):
+            raise unfit(file, key, Both("it is no regular file", "不是普通文件"))
+        if told.st_size > LARGEST:
+            raise unfit(file, key, Both(f"it has {told.st_size:,} bytes", f"文件有 {told.st_size:,} 字节"))
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        why = Both(f"byte {error.start} is no UTF-8", f"第 {error.start} 个字节不是 UTF-8")
+        raise unfit(file, key, why) from None
+    except (OSError, MemoryError) as error:
+        raise unfit(file, key, quoted(error)) from None
+
+
+def read_json(file: Path, key: str) -> Any:
+    """A JSON file, whatever it holds; halves of characters, which no text can hold, are refused."""
+    text = read_text(file, key)
+    try:
+        made = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            json.dumps(made, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        why = Both("it holds half a character (a lone surrogate)", "其中有半个字符（孤立的代理项）")
+        raise unfit(file, key, why) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise unfit(file, key, quoted(error)) from None
+    return made
+
+
+def read_table(file: Path, key: str) -> dict[str, Any]:
+    """A JSON file that holds names and values."""
+    made = read_json(file, key)
+    if not isinstance(made, dict):
+        raise unfit(file, key, Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
+    return made
+
+
+@contextmanager
+def reading(file: Path | None, key: str) -> Iterator[None]:
+    """Whatever a reader stumbles over inside is told as what it is: a file that can't be used, with the reason.
+
+    For libraries that raise bare Exceptions; and one in Rust that panics, which is no Exception at all. A problem that
+    names its file is told as it is.
+    """
+    try:
+        yield
+    except Problem as problem:
+        if file is None or "file" in problem.values:
+            raise
+        raise unfit(file, key, problem) from None
+    except Exception as error:
+        raise unfit(file, key, quoted(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise unfit(file, key, quoted(Exception(str(error)))) from None
+
+
+def is_plain(name: object, depth: int = 1) -> bool:
+    """Is it the name of a file beside the one that names it (or in folders beside it), and of nothing elsewhere?
+
+    >>> [is_plain(name) for name in ("model.safetensors", "../x", "/dev/zero", "a/b", "C:x", "", "..")]
+    [True, False, False, False, False, False, False]
+    """
+    if not isinstance(name, str) or any(sign in name for sign in "\\:\0"):
+        return False
+    parts = name.split("/")
+    return len(parts) <= depth and not any(part in ("", ".", "..") for part in parts)
+
+
+def unfit(file: Path | None, key: str, why: object) -> Problem:
+    """The sentence for a file that can't be used, and the reason."""
+    return Problem(key, file=file, why=why, error=why)

@@ -1,0 +1,124 @@
+"""Tokenizer files that would end the process or be silently misread: each gets a sentence."""
+
+import base64
+import json
+import subprocess
+import sys
+
+import pytest
+
+from qkv.text import foreign, load, train_tokenizer
+from qkv.text.sentencepiece import Pieces
+from qkv.text.tokenizer import LONGEST
+from qkv.words import Problem
+
+LONG = "x" * 1_000_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    train_tokenizer("bpe", ["the cat sat on the mat"] * 9, vocab=300).save(tmp_path)
+    return tmp_path
+
+
+def change(file, **values):
+    saved = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    file.write_text(json.dumps(saved | values), encoding="utf-8")
+
+
+def unigram(vocab):
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocab},
+    }
+
+
+def test_a_token_of_a_million_letters_is_refused_wherever_it_stands(folder, tmp_path):
+    """The library keeps a node per letter and dies when it takes the chain apart, so nothing of it may be made."""
+    pieces = Pieces([("<unk>", 0.0, 2), (LONG, -1.0, 1)])
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "tokenizer.json").write_text(json.dumps(unigram([["<unk>", 0.0], [LONG, -1.0]])))
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "vocab.txt").write_text(f"[UNK]\n{LONG}\n")
+    change(folder / "tokenizer.json", added_tokens=[{"id": 300, "content": LONG, "special": True}])
+    gguf = {"ggml.model": "t5", "ggml.tokens": ["<unk>", LONG], "ggml.scores": [0.0, -1.0], "ggml.token_type": [2, 1]}
+    for make in (
+        lambda: load(tmp_path / "one"),
+        lambda: load(tmp_path / "two"),
+        lambda: load(folder),
+        lambda: foreign.from_pieces(pieces),
+        lambda: foreign.from_gguf(gguf),
+        lambda: foreign._looked_up(None, pieces, ["</s>", "<unk>", LONG], "x.model"),
+    ):
+        with pytest.raises(Problem, match="has 1,000,000 characters") as told:
+            make()
+        assert "1,000,000" in told.value.say("zh") and len(str(told.value)) < 500
+
+
+def test_the_longest_token_that_is_taken_harms_nobody(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(unigram([["<unk>", 0.0], ["人" * LONGEST, -1.0]])))
+    made = f"from qkv.text import load; t = load({str(tmp_path)!r}); print(t.encode('人' * {LONGEST})); del t"
+    told = subprocess.run([sys.executable, "-c", made], capture_output=True, text=True)
+    assert (told.returncode, told.stdout.strip()) == (0, "[1]"), told.stderr[-500:]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("generation_config.json", {"eos_token_id": {"a": 1}}, "eos_token_id is {'a': 1}, not the id of a token"),
+        ("config.json", {"eos_token_id": [1, [2]]}, "not the id of a token"),
+        ("tokenizer_config.json", {"eos_token_ids": "2"}, "not the id of a token"),
+        ("tokenizer_config.json", {"decoder_start_token_id": 1.5}, "not the id of a token"),
+        ("tokenizer_config.json", {"eos_token": "\ud800"}, "half a character"),
+        ("tokenizer_config.json", {"chat_template": "\udfff"}, "half a character"),
+        ("special_tokens_map.json", {"pad_token": {"content": "\ud800"}}, "half a character"),
+        ("tokenizer.json", {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "ab=c!"}}, "not a tokenizer"),
+        ("tokenizer.json", {"normalizer": {"type": "Precompiled", "precompiled_charsmap": 5}}, "not a tokenizer"),
+        ("tokenizer.json", {"model": []}, "not a tokenizer"),
+        ("tokenizer.json", {"added_tokens": {"a": 1}}, "not a tokenizer"),
+    ],
+)
+def test_what_is_no_token_is_told(name, values, says, folder, capfd):
+    change(folder / name, **values)
+    with pytest.raises(Problem, match=says.replace("[", r"\[").replace("{", r"\{")) as told:
+        load(folder)
+    assert str(folder / name) in str(told.value) and told.value.say("zh")
+    assert "panicked" not in capfd.readouterr().err
+
+
+def test_a_panic_of_the_library_is_told(folder, monkeypatch):
+    """It is no Exception, so that whoever catches those lets it pass."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(text):
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr("qkv.text.folder.Library.from_str", panic, raising=False)
+    with pytest.raises(Problem, match="index out of bounds"):
+        load(folder)
+
+
+def test_blanks_without_end_are_refused(tmp_path):
+    from .test_foreign import train_pieces
+
+    train_pieces(tmp_path, "spiece.model", model_type="unigram")
+    change(tmp_path / "tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=2_000_000_000)
+    with pytest.raises(Problem, match="extra_ids is 2000000000, not a number from 0 to 10,000"):
+        load(tmp_path)
+
+
+def test_a_map_of_characters_is_read_as_strictly_as_the_library_does(folder):
+    """Python's base64 passes over what is none, and the library panics at it."""
+    change(
+        folder / "tokenizer.json",
+        normalizer={"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(8)).decode()[:-1]},
+    )
+    with pytest.raises(Problem, match="not a tokenizer"):
+        load(folder)
