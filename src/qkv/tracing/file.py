@@ -188,9 +188,10 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
             for t in items:
                 right = all(isinstance(t[key], list) for key in ("pieces", "special", "ids", "whole"))
                 right = right and all(isinstance(piece, str) for piece in t["pieces"])
+                right = right and all(type(i) is int for i in t["ids"]) and all(type(s) is bool for s in t["special"])
                 sure(right, f"{part}: {which} are no tokens", f"{part}：{which} 不是词元")
                 count = len(t["pieces"])
-                right = count == length and all(len(t[key]) <= length for key in ("special", "ids"))
+                right = count == length and len(t["special"]) in (0, length) and len(t["ids"]) <= length
                 sure(
                     right,
                     f"{part} has {length} {which}, {count} tokens",
