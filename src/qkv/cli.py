@@ -128,8 +128,6 @@ def _main(arguments: Sequence[str] | None) -> int:
         return 130
     except words.Problem as problem:
         sentence = problem.say()
-    except MemoryError:
-        sentence = words.say("problem.memory.full")
     except OSError as error:
         forget_output()
         sentence = _refused(error)
@@ -139,11 +137,21 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
-        told = f"{type(error).__name__}: {error}".split("\n")[0]
-        print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
-        return 1
+        if (full := _full(error)) is None:
+            told = f"{type(error).__name__}: {error}".split("\n")[0]
+            print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
+            return 1
+        sentence = full
     complain(words.say("problem", sentence=sentence))
     return 2
+
+
+def _full(error: Exception) -> str | None:
+    """The sentence for memory that is full; None for any other error."""
+    from . import memory
+
+    problem = memory.told(error)
+    return None if problem is None else problem.say()
 
 
 def complain(sentence: str) -> None:

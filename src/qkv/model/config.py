@@ -6,12 +6,12 @@ qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, ro
 """
 
 import json
-import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..words import Problem, all_of, nearest, unknown
 
+MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),
     "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
@@ -107,14 +107,18 @@ class Config:
         """Values that come from a command line or a file may be anything."""
 
         def whole(value: Any, least: int) -> bool:
-            return isinstance(value, int) and not isinstance(value, bool) and value >= least
+            return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53
 
         def number(value: Any) -> bool:
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            # Not isfinite: whole numbers that no float holds come too.
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
         for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
             if not whole(value := getattr(self, name), 1):
                 raise Problem("model.config.whole", name=name, value=repr(value))
+        for name in ("n_layer", "n_decoder_layer"):  # each takes a moment to build, whatever its width
+            if (value := getattr(self, name)) is not None and not value <= MOST_LAYERS:
+                raise Problem("model.config.layers", name=name, value=repr(value), most=MOST_LAYERS)
         for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
             if (value := getattr(self, name)) is not None and not whole(value, 1):
                 raise Problem("model.config.whole", name=name, value=repr(value))
@@ -153,7 +157,7 @@ class Config:
             return self.hidden
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
 
-    def replace(self, **changes: Any) -> "Config":
+    def replace(self, /, **changes: Any) -> "Config":
         """A copy with some values changed; an unknown name is refused with the nearest right one."""
         known = [field.name for field in fields(self)]
         for name in changes:
@@ -168,8 +172,10 @@ class Config:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Config":
+    def from_dict(cls, values: Any) -> "Config":
         """The other way; unknown names are refused."""
+        if not isinstance(values, dict):
+            raise Problem("model.config.table", value=repr(values))
         return cls().replace(**values)
 
     def set(self, assignments: list[str]) -> "Config":

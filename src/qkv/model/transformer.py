@@ -15,6 +15,7 @@ from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, At, Learned, Relative, Rotary, Sinusoidal
+from ..memory import need
 from .config import Config
 from .layers import HEADS, NORMS, Block
 
@@ -207,6 +208,10 @@ class Transformer(nn.Module):
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
         like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
+        each = (config.rank or 0) + (config.rope_width or 0) if config.mixer == "latent" else 2 * heads * width
+        kept = capacity if config.window is None else min(capacity, config.window + 1)
+        size = batch * (kept + memory) * each * like["dtype"].itemsize * len(self.decoder)
+        need(size, "memory.cache", like["device"], tokens=f"{batch * (kept + memory):,}")
 
         def room(block: Any) -> Any:
             if isinstance(block.attention, LatentAttention):

@@ -8,8 +8,8 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .. import store, text
+from .. import files, store, text
 from ..words import Both, Problem, all_of, nearest, quoted
 from . import ctranslate2, gguf
 from .config import Config
@@ -35,6 +35,11 @@ SIZES = (
     *("num_attention_heads", "num_key_value_heads", "n_head", "num_heads", "head_dim", "d_kv"),
     *("encoder_attention_heads", "decoder_attention_heads"),
 )
+OUR_SIZES = (
+    *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head", "rank", "rope_width"),
+    *("relative_buckets", "token_types"),
+)
+OUR_LAYERS = ("n_layer", "n_decoder_layer")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
@@ -58,8 +63,8 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     if found := ctranslate2.find(place):
         theirs, held = ctranslate2.read(place)
         return _marian(found, build(found / "model.bin", theirs, held, dtype))
-    if len(files := sorted(place.glob("*.gguf"))) == 1:
-        return _gguf(files[0], dtype)
+    if len(lone := sorted(place.glob("*.gguf"))) == 1:
+        return _gguf(lone[0], dtype)
     raise _nothing(place, config)
 
 
@@ -140,11 +145,11 @@ class Safetensors(Mapping[str, Tensor]):
     What is mapped stays so as long as the file is open here; with `keep=False`, only as long as the tensor is used.
     """
 
-    def __init__(self, files: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
+    def __init__(self, given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
         self._dtype, self._keep, self._files = dtype, keep, {}  # name -> its file
         self._opened: dict[Path, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        for file, names in files.items():
+        for file, names in given.items():
             self._opened[file] = opened = _open(file)
             there = set(opened.keys())
             if missing := [name for name in names or () if name not in there]:
@@ -217,7 +222,7 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
         raise Problem("model.file.json", file=index, error=Both("it has no weight_map", "其中没有 weight_map"))
     shards: dict[Path, list[str]] = {}
     for name, shard in where.items():
-        if not shard.endswith(".safetensors") or any(sign in shard for sign in "/\\:\0"):
+        if not shard.endswith(".safetensors") or not files.is_plain(shard):
             raise Problem("model.file.index.path", file=index, shard=repr(shard)[:80])
         shards.setdefault(folder / shard, []).append(name)
     if missing := sorted(shard.name for shard in shards if not shard.is_file()):
@@ -229,12 +234,7 @@ def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]
     record, place = read_run(folder), _best(folder)
     file = place / "model.safetensors"
     _refuse_changed(folder, place, file)
-    try:
-        model = empty(Config.from_dict(record["model"]))
-    except Problem:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
-        raise Problem("model.file.unfit", file=folder / "config.json", error=quoted(error)) from error
+    model = empty(config_of(folder / "config.json", record, place))
     saved = Safetensors({file: None}, dtype)
     _refuse_others(file, saved.shapes, model)
     assign(file, model, dict(Finite(file, saved)), dtype)
@@ -267,13 +267,7 @@ def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text
 
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON file that holds names and values."""
-    try:
-        read = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise Problem("model.file.json", file=file, error=quoted(error)) from None
-    if not isinstance(read, dict):
-        raise Problem("model.file.json", file=file, error=Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
-    return read
+    return files.read_table(file, "model.file.json")
 
 
 def _refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
@@ -281,11 +275,17 @@ def _refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple
     if told := theirs.get("quantization_config"):
         method = told.get("quant_method", "") if isinstance(told, dict) else told
         raise Problem("model.file.quantised.config", file=source, method=str(method)[:80])
+    _refuse_larger(source, theirs, shapes, SIZES, LAYERS)
+
+
+def _refuse_larger(
+    file: Path, told: dict[str, Any], shapes: dict[str, tuple[int, ...]], sizes: Sequence[str], layers: Sequence[str]
+) -> None:
     longest = max((side for shape in shapes.values() for side in shape), default=0)
-    for names, most in ((SIZES, longest), (LAYERS, len(shapes))):
+    for names, most in ((sizes, longest), (layers, len(shapes))):
         for name in names:
-            if isinstance(theirs.get(name), int | float) and not theirs[name] <= most:
-                raise Problem("model.file.absurd", file=source, name=name, value=theirs[name], most=most)
+            if isinstance(told.get(name), int | float) and not told[name] <= most:
+                raise Problem("model.file.absurd", file=file, name=name, value=told[name], most=most)
 
 
 def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
@@ -293,8 +293,8 @@ def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
     pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
     if pickled and not any(folder.glob("*.safetensors")):
         return Problem("model.file.pickled", folder=folder, names=all_of(pickled[:3]))
-    if len(files := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
-        return Problem("model.file.many", folder=folder, names=all_of(files[:5]))
+    if len(several := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
+        return Problem("model.file.many", folder=folder, names=all_of(several[:5]))
     if "model_type" in config:
         return Problem("model.file.unweighted", folder=folder)
     if config:
@@ -315,36 +315,85 @@ def read_run(folder: Path) -> dict[str, Any]:
     return config
 
 
+def config_of(file: Path, record: dict[str, Any], place: Path | None) -> Config:
+    """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
+    try:
+        config = Config.from_dict(record.get("model"))
+    except Problem as problem:
+        raise Problem("model.file.says", file=file, problem=problem) from None
+    if place is not None:
+        shapes = Safetensors({place / "model.safetensors": None}, torch.float32).shapes
+        _refuse_larger(file, config.to_dict(), shapes, OUR_SIZES, OUR_LAYERS)
+    return config
+
+
 def _best(folder: Path) -> Path:
     """The checkpoint with the lowest validation loss, else the newest."""
     found: list[tuple[float, int, Path]] = []
+    damaged: Problem | None = None
     for place in sorted((folder / "checkpoints").glob("[0-9]*")):
         try:
-            state = json.loads((place / "state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            state = read_state(place)
+        except Problem as problem:
+            damaged = damaged or problem
             continue
         found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
     if not found:
-        raise Problem("model.file.no_checkpoint", folder=folder)
+        raise damaged or Problem("model.file.no_checkpoint", folder=folder)
     return min(found)[2]
+
+
+def read_state(place: Path) -> dict[str, Any]:
+    """A checkpoint's state.json, if every value in it is what training writes there."""
+    file = place / "state.json"
+    state = read_json(file)
+
+    def whole(value: object) -> bool:
+        return type(value) is int and 0 <= value < 1 << 53
+
+    def number(value: object) -> bool:
+        return type(value) in (int, float)
+
+    # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
+    fits = {
+        "step": whole,
+        "best_step": lambda value: value is None or whole(value),
+        "best_loss": lambda value: value is None or number(value),
+        "seconds": lambda value: number(value) and math.isfinite(value),
+        "parallel": lambda value: isinstance(value, str),
+        "processes": whole,
+        "files": lambda value: (
+            isinstance(value, dict)
+            and all(files.is_plain(name, depth=2) for name in value)
+            and all(isinstance(known, dict) and whole(known.get("bytes")) for known in value.values())
+            and all(isinstance(known.get("sha256"), str) for known in value.values())
+        ),
+    }
+    for name, right in fits.items():
+        if (name in state or name in ("step", "files")) and not right(state.get(name)):
+            shown = repr(state.get(name))[:80]
+            why = Both(f"{name!r} is {shown}, which training never writes", f"{name!r} 是 {shown}，训练不会这样写")
+            raise files.unfit(file, "model.file.json", why)
+    return state
 
 
 def _refuse_changed(folder: Path, place: Path, file: Path) -> None:
     """Refuse weights that are not those that training wrote: they would be used as if they were the run's."""
-    try:
-        problem = changed(file, json.loads((place / "state.json").read_text(encoding="utf-8"))["files"][file.name])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Problem("model.file.json", file=place / "state.json", error=quoted(error)) from None
-    if problem is not None:
+    if problem := changed(place, file.name, read_state(place)):
         raise Problem("model.file.changed", problem=problem, place=place, folder=folder)
 
 
-def changed(file: Path, known: dict[str, Any]) -> Problem | None:
-    """How a file differs from what is known of it, or None if it doesn't."""
-    found = fingerprint(file)
-    if found["bytes"] != known["bytes"]:
-        return Problem("train.checkpoint.short", file=file, found=found["bytes"], known=known["bytes"])
-    return Problem("train.checkpoint.changed", file=file) if found["sha256"] != known["sha256"] else None
+def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
+    """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
+    file, known = place / name, state["files"].get(name)
+    if known is None:
+        why = Both(f"it does not list {name}", f"其中没有列出 {name}")
+        return files.unfit(place / "state.json", "model.file.json", why)
+    if not file.is_file():  # a device or a pipe is none, and has no end
+        return Problem("train.checkpoint.missing", file=file)
+    if (size := file.stat().st_size) != known["bytes"]:
+        return Problem("train.checkpoint.short", file=file, found=size, known=known["bytes"])
+    return Problem("train.checkpoint.changed", file=file) if fingerprint(file)["sha256"] != known["sha256"] else None
 
 
 def fingerprint(path: Path) -> dict[str, Any]:

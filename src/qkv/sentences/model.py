@@ -12,6 +12,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "model.config.number": ("{name} is {value}: give a number above 0", "{name} 是 {value}：应为大于 0 的数"),
     "model.config.bool": ("{name} is {value}: give true or false", "{name} 是 {value}：应为 true 或 false"),
+    "model.config.layers": (
+        "{name} is {value}: {most} layers are the most that are built",
+        "{name} 是 {value}：最多只能建立 {most} 层",
+    ),
+    "model.config.table": (
+        "a model is described by names and values, not by {value}",
+        "模型由名字和值来描述，而不是 {value}",
+    ),
     "model.config.scaling": (
         'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
         'rotary_scaling 是 {value}：应为 none，或 {{"kind": "linear", "factor": 2}} 这样的对象',

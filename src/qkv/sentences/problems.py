@@ -8,9 +8,25 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the traceback",
         "这是 qkv 自身的错误（{error}），与用法无关。请报告给我们；设置 QKV_DEBUG=1 可以看到完整的出错信息",
     ),
-    "problem.memory.full": (
-        "not enough memory for this; try less text or fewer dimensions",
-        "内存不够：请减少文本或维度",
+    "memory.full": (
+        "memory is full: {size} was asked for and {free} is free. Take less text, a smaller batch, or a smaller model",
+        "内存不够：需要 {size}，空闲 {free}。请减少文本、减小批量，或用更小的模型",
+    ),
+    "memory.model": (
+        "a model of {weights} weights takes at least {size} to train and {free} of memory is free: make width, n_layer "
+        "or hidden smaller",
+        "训练一个有 {weights} 个权重的模型至少需要 {size} 内存，而空闲的只有 {free}：请减小 width、n_layer 或 hidden",
+    ),
+    "memory.batch": (
+        "a batch of {rows} rows of {context} tokens takes at least {size} and {free} of memory is free: give a smaller "
+        "--batch or --context, or --set accumulate=N",
+        "每批 {rows} 行、每行 {context} 个词元，至少需要 {size} 内存，而空闲的只有 {free}：请减小 --batch 或 --context，"
+        "或用 --set accumulate=N",
+    ),
+    "memory.cache": (
+        "keys and values of {tokens} tokens take {size} and {free} of memory is free: ask for fewer new tokens (--most), "
+        "or fewer texts at once",
+        "{tokens} 个词元的键和值需要 {size} 内存，而空闲的只有 {free}：请减少要生成的词元（--most），或减少同时处理的文本",
     ),
     "problem.lang": (
         "there is no language {asked}: give --lang {languages}",

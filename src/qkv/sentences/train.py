@@ -162,6 +162,16 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{file} is not what was written: its content changed",
         "{file} 与写入时不同：内容变了",
     ),
+    "train.damaged": (
+        "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. Nothing was "
+        "changed. To train it anew from step 0, move {folder}/checkpoints away and say  qkv train --resume {folder}",
+        "{folder} 有 {n} 个检查点，但没有一个完整，无法接着训练：{problem}。没有改动任何文件。"
+        "要从第 0 步重新训练，请移走 {folder}/checkpoints，再运行  qkv train --resume {folder}",
+    ),
+    "train.checkpoint.missing": (
+        "{file} is missing, or is no regular file: the checkpoint is not whole",
+        "{file} 不存在，或不是普通文件：检查点不完整",
+    ),
     "train.checkpoint.unreadable": ("{place} can't be read: {error}", "{place} 无法读取（{error}）"),
     "train.checkpoint.config": ("{place} is of another config: {error}", "{place} 属于另一种配置（{error}）"),
     "train.checkpoint.optimizer": (

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ..model.weights import changed, load_weights, weights_of
-from ..words import Problem
+from ..model.weights import changed, load_weights, read_state, weights_of
+from ..words import Problem, quoted
 from .optim import Muon
 
 FORMAT = "qkv checkpoint 1"
@@ -87,14 +88,17 @@ def newest(folder: Path) -> Path | None:
 def check(place: Path) -> Problem | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        state = json.loads((place / "state.json").read_text(encoding="utf-8"))
-        if state["format"] != FORMAT:
-            return Problem("train.checkpoint.format", place=place, found=state["format"], known=FORMAT)
-        for name, known in state["files"].items():
-            if problem := changed(place / name, known):
+        state = read_state(place)
+        if state.get("format") != FORMAT:
+            return Problem("train.checkpoint.format", place=place, found=state.get("format"), known=FORMAT)
+        needed = ["model.safetensors"] + ["optimizer.safetensors"] * (not (place / SHARDS).is_dir())
+        for name in dict.fromkeys([*needed, *state["files"]]):
+            if problem := changed(place, name, state):
                 return problem
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return Problem("train.checkpoint.unreadable", place=place, error=str(error))
+    except Problem as problem:
+        return problem
+    except OSError as error:
+        return Problem("train.checkpoint.unreadable", place=place, error=quoted(error))
     return None
 
 
@@ -111,11 +115,6 @@ def load_checkpoint(
         else:
             _put_momenta(place, model, optimizers)
     return read_state(place)
-
-
-def read_state(place: Path) -> dict[str, Any]:
-    """A checkpoint's state.json."""
-    return json.loads((place / "state.json").read_text(encoding="utf-8"))
 
 
 def save_shards(folder: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
@@ -171,10 +170,19 @@ def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dic
 
 def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     named, owner = _owners(model, optimizers)
-    for key, value in load_file(place / "optimizer.safetensors").items():
-        name, what = key.rsplit(":", 1)
-        parameter = named[name]
-        if (what == "momentum") != isinstance(owner[id(parameter)], Muon):
+    file = place / "optimizer.safetensors"
+    try:
+        momenta = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
+    for key, value in momenta.items():
+        name, _, what = key.rpartition(":")
+        parameter = named.get(name)
+        if (
+            parameter is None
+            or (what == "momentum") != isinstance(owner[id(parameter)], Muon)
+            or value.shape not in (parameter.shape, torch.Size([]))  # a count of steps has no shape
+        ):
             raise Problem("train.checkpoint.optimizer", place=place)
         owner[id(parameter)].state[parameter][what] = value.to(parameter.device, copy=True)
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..attention.positions import Relative
 from ..model.layers import Block
 from ..model.transformer import Transformer
-from ..model.weights import fingerprint
+from ..model.weights import fingerprint, read_state
 from ..words import Both, Problem, unknown
 from .checkpoint import (
     SHARDS,
@@ -35,7 +35,6 @@ from .checkpoint import (
     load_checkpoint,
     load_shards,
     newest,
-    read_state,
     save_checkpoint,
     save_shards,
 )

@@ -20,12 +20,14 @@ from typing import Any
 import torch
 
 from .. import __version__, store, text
+from ..files import WRONG
+from ..memory import need, told
 from ..model.config import Config
 from ..model.transformer import Transformer
-from ..model.weights import read_run
+from ..model.weights import config_of, empty, read_run, read_state
 from ..text.shards import aside
-from ..words import Problem, all_of
-from .checkpoint import check, newest, read_state
+from ..words import Both, Problem, all_of, say
+from .checkpoint import check, newest
 from .extension import Asked, Reason, changed, extend, refuse, settings_of
 from .loop import train
 from .optim import make_optimizers
@@ -121,8 +123,7 @@ def start(
         # What can't be trained is refused before there is a run.
         _task(record, folder, spoken, made, chosen)
         _watch(record, folder, spoken, made)
-        with torch.device("meta"):
-            Transformer(made)
+        _affordable(made, chosen, world)
         _write(folder / "config.json", record)
 
     world.once(found)
@@ -149,16 +150,58 @@ def _agree(folder: Path, asked: Asked) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    record = read_run(folder)
-    for key in ("task", "model", "train", "data", "watch", "why"):
+    file, record = folder / "config.json", read_run(folder)
+    for key, right in RECORD.items():
         if key not in record:
-            raise Problem("train.record", file=folder / "config.json", key=key)
+            raise Problem("train.record", file=file, key=key)
+        if not right(record[key]):
+            shown = repr(record[key])[:80]
+            why = Both(f"{key!r} is {shown}, which no run has", f"{key!r} 是 {shown}，训练不会这样写")
+            raise Problem("model.file.json", file=file, error=why)
     return record
+
+
+def _sayable(reasons: Any) -> bool:
+    """Are these reasons of ours, with all that fills them?"""
+    try:
+        return all(key.startswith("why.") and bool(say(key, **values)) for key, values in reasons)
+    except WRONG:
+        return False
+
+
+RECORD: dict[str, Callable[[Any], bool]] = {
+    "task": lambda value: isinstance(value, str) and value in TASKS,
+    "model": lambda value: isinstance(value, dict),
+    "train": lambda value: isinstance(value, dict),
+    "data": lambda value: isinstance(value, dict) and value.get("kind") in ("dates", "pairs", "text"),
+    "watch": lambda value: value is None or isinstance(value, str),
+    "why": lambda value: isinstance(value, list) and _sayable(value),
+}
+
+
+def _affordable(config: Config, settings: Settings, world: World) -> None:
+    """Refuse what memory can't hold before any of it is made: at least weights, gradients and momenta, and a batch."""
+    size = 8 if settings.dtype == "float64" else 4
+    try:
+        count = empty(config).count()
+    except RuntimeError as error:  # sizes beyond what 64 bits count
+        raise told(error) or error from None
+    moments = 1 if settings.optimizer == "muon" else 2
+    need(count * size * (2 + moments), "memory.model", world.device, weights=f"{count:,}")
+    rows = -(-settings.batch // settings.accumulate // world.size)
+    layers = sum(config.layers)
+    token = 16 + size * (2 * config.vocab + layers * (4 * config.width + 2 * config.hidden_width))
+    need(rows * config.context * token, "memory.batch", world.device, rows=f"{rows:,}", context=config.context)
 
 
 def _open(folder: Path, world: World) -> Run:
     record = _read(folder)
-    config, settings = Config.from_dict(record["model"]), settings_of(record)
+    place = world.once(partial(newest, folder / "checkpoints"))
+    damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
+    if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
+        raise Problem("train.damaged", folder=folder, n=len(damaged), problem=check(damaged[-1]))
+    config, settings = config_of(folder / "config.json", record, place), settings_of(record)
+    _affordable(config, settings, world)
     _safe_dtype(settings.dtype)
     spoken = text.load(folder)
     task = _task(record, folder, spoken, config, settings)
@@ -168,8 +211,6 @@ def _open(folder: Path, world: World) -> Run:
         model = model.double()
     model = world.prepare(model)
     optimizers = make_optimizers(model, settings)
-    place = world.once(partial(newest, folder / "checkpoints"))
-    damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
     why: list[Reason] = [*record["why"], *(("why.damaged", {"problem": check(p)}) for p in damaged)]
     state = None if place is None else world.load(place, model, optimizers)
     if world.size > 1:

@@ -1,0 +1,72 @@
+"""How much memory there is, and a sentence before it runs out.
+
+Linux promises more than it has and ends the process that believes it, so what is large is counted before it is asked for.
+Sizes are lower bounds: what is refused can't work, what is not refused may still not.
+"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .words import Both, Problem
+
+# How libraries say it. A size beyond all numbers of 64 bits is too large as well.
+FULL = re.compile(r"can't allocate memory|out of memory|Unable to allocate|overflow|Invalid buffer size", re.IGNORECASE)
+ASKED = re.compile(r"(?:allocate|buffer size:?) ([\d.]+) ?(bytes|[KMGTPE]i?B)")
+UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def free(device: Any = None) -> int | None:
+    """Bytes that can still be had, on a graphics card where the device is one; None where nobody tells."""
+    if getattr(device, "type", "cpu") == "cuda":
+        import torch
+
+        return torch.cuda.mem_get_info(device)[0]
+    found = []
+    with suppress(OSError, ValueError):
+        told = dict(re.findall(r"^(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
+        found.append((int(told["MemAvailable"]) + int(told["SwapFree"])) << 10)
+    with suppress(OSError, ValueError):  # a container may have less than its machine
+        group = Path("/sys/fs/cgroup") / Path("/proc/self/cgroup").read_text().split("::")[-1].strip().lstrip("/")
+        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+            found.append(limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+    if not found:
+        with suppress(AttributeError, OSError, ValueError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(min(found), 0) if found else None
+
+
+def need(size: int, key: str, device: Any = None, **values: Any) -> None:
+    """Refuse what takes more bytes than there are, in the sentence behind `key`, which is given {size} and {free}."""
+    left = free(device)
+    if left is not None and size > left:
+        raise Problem(key, size=shown(size), free=shown(left), **values)
+
+
+def told(error: BaseException) -> Problem | None:
+    """The sentence for an error that says in a library's words that memory is full; None for any other."""
+    said = str(error)
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and FULL.search(said)):
+        return None
+    asked, left = ASKED.search(said), free()
+    size = Both("more than there is", "超出现有的大小")
+    if asked is not None:
+        number = f"{float(asked[1]):.0f}"
+        size = Both(*[shown(int(number)) if asked[2] == "bytes" else f"{asked[1]} {asked[2]}"] * 2)
+    return Problem("memory.full", size=size, free="?" if left is None else shown(left))
+
+
+def shown(size: int) -> str:
+    """Bytes as people read them.
+
+    >>> shown(512), shown(4_000_000_000_000), shown(10**40)
+    ('512 bytes', '4 TB', '1e+22 EB')
+    """
+    unit = min(max(len(str(size)) - 1, 0) // 3, len(UNITS) - 1)
+    return f"{size / 1000**unit:.3g} {UNITS[unit]}"

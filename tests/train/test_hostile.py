@@ -1,0 +1,177 @@
+"""Run folders that were damaged, or made by a stranger: a sentence, nothing lost, and nothing outside is read."""
+
+import json
+import shutil
+
+import pytest
+
+from qkv.cli import main
+from qkv.model import weights
+from qkv.train.checkpoint import check, newest
+from qkv.train.run import resume, start
+from qkv.words import Problem
+
+SMALL = dict(steps=4, n_layer=1, width=16, n_head=2, context=8, batch=2, eval_every=2, eval_batches=1)
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "book.txt").write_text("the cat sat on the mat\n" * 60)
+    start("lm", out=folder / "lm", source=str(folder / "book.txt"), changes=SMALL).train()
+    return folder / "lm"
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "lm")
+
+
+def change(file, values):
+    told = json.loads(file.read_text())
+    for place, value in values.items():
+        holder, *keys = told, *place.split("/")
+        for key in keys[:-1]:
+            holder = holder[key]
+        holder[keys[-1]] = value
+    file.write_text(json.dumps(told))
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+STATES = {
+    "a list": "[1, 2]",
+    "a number": "7",
+    "nothing": "",
+    "deep": DEEP,
+    "no step": {"step": None},
+    "a word": {"step": "four"},
+    "below 0": {"step": -1},
+    "half": {"step": 1.5},
+    "beyond": {"step": 10**30},
+    "best a list": {"best_step": [1]},
+    "loss a word": {"best_loss": "low"},
+    "seconds": {"seconds": "long"},
+    "endless": {"seconds": float("inf")},
+    "files a list": {"files": ["model.safetensors"]},
+    "no sizes": {"files/model.safetensors": "abc"},
+    "sizes as words": {"files/model.safetensors": {"bytes": "9", "sha256": "ab"}},
+    "hash a list": {"files/model.safetensors": {"bytes": 9, "sha256": [1]}},
+    "a device": {"files//dev/zero": None, "files": {"/dev/zero": {"bytes": 1, "sha256": ""}}},
+    "outside": {"files": {"../../config.json": {"bytes": 1, "sha256": ""}}},
+    "up": {"files": {"..": {"bytes": 1, "sha256": ""}}},
+}
+
+
+@pytest.mark.parametrize("harm", STATES)
+def test_a_damaged_state_is_told(harm, run):
+    for place in (run / "checkpoints").iterdir():
+        told = STATES[harm]
+        if isinstance(told, str):
+            (place / "state.json").write_text(told)
+        else:
+            change(place / "state.json", {key: value for key, value in told.items() if "//" not in key})
+        problem = check(place)
+        assert problem is not None and "state.json" in str(problem) and problem.say("zh")
+    assert newest(run / "checkpoints") is None
+    for opened in (weights.load, resume):
+        with pytest.raises(Problem, match=r"state\.json"):
+            opened(run)
+
+
+def test_a_file_that_has_no_end_is_not_read(run):
+    """A link to a device, a pipe nobody writes to: regular files alone are hashed."""
+    for place in (run / "checkpoints").iterdir():
+        (place / "model.safetensors").unlink()
+        (place / "model.safetensors").symlink_to("/dev/zero")
+        assert "no regular file" in str(check(place))
+    with pytest.raises(Problem, match="no regular file"):
+        weights.load(run)
+    (run / "config.json").unlink()
+    (run / "config.json").symlink_to("/dev/zero")
+    for opened in (weights.load, resume):
+        with pytest.raises(Problem):
+            opened(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_layer", 2**31), ("n_layer", 40), ("width", 2**40), ("vocab", 2**60), ("hidden", 10**12), ("n_head", 2**33)],
+)
+def test_a_config_that_its_weights_belie_is_refused_before_anything_is_built(name, value, run):
+    change(run / "config.json", {f"model/{name}": value, "model/head_width": 8})
+    for opened in (weights.load, resume):
+        with pytest.raises(Problem, match=rf"config\.json.*{name} is {value}"):
+            opened(run)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("model", []),
+        ("model/width", {"a": 1}),
+        ("model/self", 1),
+        ("model/norm_eps", 10**400),
+        ("train", 5),
+        ("data", None),
+        ("data", {"kind": "/etc"}),
+        ("task", ["lm"]),
+        ("watch", 7),
+        ("why", "because"),
+        ("why", [["why.cpu", {}]]),
+        ("why", [["no such", {}]]),
+    ],
+)
+def test_a_record_that_no_run_has_is_told(place, value, run):
+    change(run / "config.json", {place: value})
+    with pytest.raises(Problem) as told:
+        resume(run)
+    assert told.value.say("zh")
+
+
+@pytest.mark.parametrize(
+    "change_to",
+    [
+        {"shards": [{}]},
+        {"shards": [{"file": "/dev/zero", "split": "train", "tokens": 9}]},
+        {"shards": "all"},
+        {"dtype": "O"},
+        {"dtype": 5},
+        {"complete": "yes"},
+    ],
+)
+def test_a_damaged_index_of_tokens_is_told(change_to, run):
+    change(run / "tokens" / "index.json", change_to)
+    with pytest.raises(Problem, match="is not an index"):
+        resume(run)
+
+
+def files(folder):
+    return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_over(run, capsys):
+    for place in (run / "checkpoints").iterdir():
+        file = place / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+    before = files(run)
+    assert main(["train", "--resume", str(run)]) == 2
+    told = capsys.readouterr().err
+    assert "none is whole" in told and "its content changed" in told and f"qkv train --resume {run}" in told
+    assert files(run) == before, "nothing is written"
+    assert main(["train", "--resume", str(run), "--lang", "zh"]) == 2 and "没有改动任何文件" in capsys.readouterr().err
+    (run / "checkpoints").rename(run / "old")  # as the sentence says
+    assert main(["train", "--resume", str(run)]) == 0
+    assert newest(run / "checkpoints").name == "000004"
+
+
+def test_where_one_is_whole_training_goes_on_from_it(run, capsys):
+    last = max((run / "checkpoints").iterdir())
+    (last / "state.json").write_text("[]")
+    assert main(["train", "--resume", str(run)]) == 0
+    told = capsys.readouterr().out
+    assert "step 2" in told and "state.json" in told
