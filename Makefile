@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all bench lint clean setup
+.PHONY: help run test test-all fuzz bench lint clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -18,6 +18,8 @@ TEST_ALL_en := running all tests, slow ones too
 TEST_ALL_zh := 正在运行全部测试，包括较慢的
 BENCH_en := benchmark
 BENCH_zh := 测速
+FUZZ_en := trying $(N) damaged files; what fails is kept in out/fuzz
+FUZZ_zh := 正在尝试 $(N) 个损坏的文件；出错的会保存在 out/fuzz
 LINT_en := checking format, style and types
 LINT_zh := 正在检查格式、风格和类型
 
@@ -43,6 +45,11 @@ test: setup ## run the tests and the examples in docstrings
 test-all: setup ## the same with the slow tests too
 	@echo "$(TEST_ALL_$(LANGUAGE))"
 	@$(TEST) -m "" $(OPTIONS)
+
+N ?= 10000
+fuzz: setup ## try damaged files of every kind: make fuzz N=10000
+	@echo "$(FUZZ_$(LANGUAGE))"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --n $(N)
 
 # Files that begin with _ are helpers.
 bench: setup ## measure speed against peers, one benchmark after another

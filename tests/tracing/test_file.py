@@ -1,7 +1,6 @@
 """Files that claim to be traces: each is a trace or a Problem, told before its tensors are read."""
 
 import json
-import random
 import struct
 
 import pytest
@@ -87,29 +86,3 @@ def test_a_large_file_that_is_no_trace_is_not_read(tmp_path):
         out.truncate(8 + len(head) + size)
     with pytest.raises(Problem, match="no trace"):
         Trace.load(file)
-
-
-def test_any_file_is_a_trace_or_a_problem(whole, tmp_path):
-    rng = random.Random(0)
-    content = whole.read_bytes()
-    end = 8 + struct.unpack("<Q", content[:8])[0]
-    digits = [i for i in range(8, end) if chr(content[i]).isdigit()]
-    file, opened = tmp_path / "t.safetensors", 0
-    for i in range(300):
-        made = bytearray(content)
-        if i % 3 == 0:
-            for _ in range(rng.randint(1, 3)):
-                made[rng.choice(digits)] = ord(rng.choice("0123456789-"))
-        elif i % 3 == 1:
-            made[rng.randrange(end)] ^= 1 << rng.randrange(8)
-        else:
-            del made[rng.choice([rng.randrange(len(made)), rng.randrange(end)]) :]
-        file.write_bytes(made)
-        try:
-            found = Trace.load(file)
-        except Problem as problem:
-            assert problem.say("zh")
-            continue
-        assert found.map(0, 0).shape == (10, 10)
-        opened += 1
-    assert 0 < opened < 300

@@ -1,0 +1,199 @@
+"""python -m tests.fuzz [--n 10000] [--reader NAME …] [--seed S]: try damaged files, show progress, keep what fails.
+
+With --seed, one case of each reader named, with everything it had to say.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .readers import READERS
+
+SECONDS = 60.0  # a case takes milliseconds; a busy machine may stand still for a while
+START = 300.0
+KEPT = Path("out/fuzz")
+PROGRAM = ("-m", "tests.fuzz.worker")
+
+
+@dataclass
+class Result:
+    """What came of all cases."""
+
+    counts: dict[str, collections.Counter[str]] = field(
+        default_factory=lambda: collections.defaultdict(collections.Counter)
+    )
+    wrong: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Worker:
+    """One process, and how it ended if it did."""
+
+    def __init__(self, corpus: Path, scratch: Path, program: Sequence[str] = PROGRAM, more: Sequence[str] = ()) -> None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        self.scratch = scratch
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        calm = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "QKV_LANG": "en", "RUST_BACKTRACE": "0"}
+        self.process = subprocess.Popen(
+            [sys.executable, *program, str(corpus), str(scratch), *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env={**os.environ, **calm},
+        )
+        self.late = False
+        if self.say(None, START).strip() != "ready":
+            raise RuntimeError(f"the worker can't read the good files:\n{self.last_words()}")
+
+    def say(self, line: str | None, seconds: float) -> str:
+        """Its answer; "" if it died, which it is made to when it takes too long."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        alarm = threading.Timer(seconds, self._stop)
+        alarm.start()
+        try:
+            if line is not None:
+                self.process.stdin.write(line + "\n")
+                self.process.stdin.flush()
+            return self.process.stdout.readline()
+        except OSError:
+            return ""
+        finally:
+            alarm.cancel()
+
+    def _stop(self) -> None:
+        self.late = True
+        self.process.kill()
+
+    def attempt(self, reader: str, seed: int) -> dict[str, str]:
+        """What came of a case; a crash or a hang is told as such, and this worker is then of no more use."""
+        answer = self.say(f"{reader} {seed}", SECONDS)
+        if answer.endswith("\n"):
+            return json.loads(answer)
+        code = self.process.wait()
+        how = f"no answer within {SECONDS:g} s" if self.late else f"the process ended with {code}"
+        if not self.late and code < 0:
+            how = f"the process was killed by {signal.Signals(-code).name}"
+        return {"came": "wrong", "why": f"{how}\n{self.last_words()}", "dead": "yes"}
+
+    def last_words(self) -> str:
+        """The end of what it wrote on stderr."""
+        self.errors.flush()
+        self.errors.seek(0)
+        return self.errors.read()[-3000:]
+
+    def end(self) -> None:
+        """Stop it."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+
+def make_corpus(folder: Path, readers: list[str]) -> None:
+    """The good files of each reader."""
+    for reader in readers:
+        (folder / reader).mkdir(parents=True)
+        READERS[reader].make(folder / reader)
+
+
+def fuzz(
+    cases: list[tuple[str, int]], folder: Path, *, workers: int = 1, kept: Path | None = None, show: bool = False
+) -> Result:
+    """Try all cases; good files and scratch copies go to `folder`, files that fail to `kept`."""
+    result, todo, lock = Result(), queue.SimpleQueue[tuple[str, int]](), threading.Lock()
+    begun = shown = time.monotonic()
+    make_corpus(folder / "good", list(dict.fromkeys(reader for reader, _ in cases)))
+    for case in cases:
+        todo.put(case)
+
+    def work(number: int) -> None:
+        nonlocal shown
+        worker = None
+        while True:
+            try:
+                reader, seed = todo.get_nowait()
+            except queue.Empty:
+                break
+            worker = worker or Worker(folder / "good", folder / f"scratch{number}")
+            told = worker.attempt(reader, seed)
+            with lock:
+                result.counts[reader][told["came"]] += 1
+                done = sum(counts.total() for counts in result.counts.values())
+                if told["came"] == "wrong":
+                    result.wrong.append((reader, seed, told))
+                    again = f"python -m tests.fuzz --reader {reader} --seed {seed}"
+                    if kept is not None:
+                        keep(worker, reader, seed, told, kept)
+                    if show:
+                        print(f"\n{reader} {seed} {told.get('file', '')}: {told['why']}\nagain: {again}", flush=True)
+                if show and (time.monotonic() - shown > 2 or done == len(cases)):
+                    shown = time.monotonic()
+                    left = (shown - begun) / done * (len(cases) - done)
+                    print(f"{done:,}/{len(cases):,} · {len(result.wrong)} wrong · {left:.0f} s left", flush=True)
+            if "dead" in told:
+                worker = worker.end()
+        if worker is not None:
+            worker.end()
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(workers)))
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+def keep(worker: Worker, reader: str, seed: int, told: dict[str, str], kept: Path) -> None:
+    """The damaged file and what came of it. A worker that lives has put the good one back, so it is made again."""
+    dice = random.Random(f"{reader} {seed}")
+    name = dice.choice(list(READERS[reader].files))
+    good = worker.scratch.with_name("good") / reader / name
+    place = kept / f"{reader}-{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / Path(name).name).write_bytes(READERS[reader].files[name](good.read_bytes(), dice))
+    (place / "why.txt").write_text(f"{name}\n{told['why']}\n", encoding="utf-8", errors="backslashreplace")
+
+
+def main() -> int:
+    """The exit code is 1 if anything was neither a sentence nor a load."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--n", type=int, default=10_000, help="how many cases in all (10000)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--reader", action="append", choices=list(READERS), help="this reader alone; may be repeated")
+    parser.add_argument("--seed", type=int, help="this one case of each reader")
+    parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 2))
+    options = parser.parse_args()
+    readers = options.reader or list(READERS)
+    seeds = range(options.first, options.first + -(-options.n // len(readers)))
+    cases = [(reader, seed) for seed in ([options.seed] if options.seed is not None else seeds) for reader in readers]
+    cases = cases[: max(options.n, 1)] if options.seed is None else cases
+    with tempfile.TemporaryDirectory() as folder:
+        result = fuzz(cases, Path(folder), workers=options.workers, kept=KEPT, show=True)
+    print(f"{'':14}{'loaded':>10}{'sentence':>10}{'wrong':>10}")
+    for reader in readers:
+        counts = result.counts[reader]
+        print(f"{reader:14}" + "".join(f"{counts[came]:10,}" for came in ("loaded", "sentence", "wrong")))
+    print(f"{len(cases):,} files in {result.seconds:.0f} s")
+    if result.wrong:
+        print(f"{len(result.wrong)} wrong; the files are in {KEPT}")
+    return 1 if result.wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

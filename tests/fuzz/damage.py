@@ -1,0 +1,363 @@
+"""What can happen to a file. Every function takes the good bytes and a `random.Random`, and gives damaged ones."""
+
+import copy
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+Setting = tuple[bytes, int, bytes]  # key, type, value as GGUF writes it
+NUMBERS = [0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**33, 2**48, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+WORDS = [
+    *("", " ", "\0", "\ud800", "x", "�", "\x1b[2J", "-1", "nan", "/dev/zero", "../../x", "..", "a/b", "C:\\x"),
+    *("x" * 1000, "x" * 1_000_000, "人" * 70_000, "{" * 50, "(" * 500, "[MASK]", "</s>", "<0x41>", "▁", "====", "q80="),
+]
+
+
+def value(dice: Random) -> Any:
+    """Something that a reader may not expect."""
+    return dice.choice(
+        [
+            lambda: dice.choice([None, True, False]),
+            lambda: dice.choice([-1, -(2**63), 10**40, *NUMBERS]),
+            lambda: dice.choice([-0.5, 0.1, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf]),
+            lambda: dice.choice(WORDS),
+            lambda: dice.choice(WORDS),
+            lambda: dice.choice([[], {}, [None], [[]], {"": {}}, [1, "a", None], {"a": 1}, [0] * 1000, ["x"] * 3]),
+            lambda: nested(dice.choice([50, 400])),
+        ]
+    )()
+
+
+def nested(depth: int) -> Any:
+    """A list in a list in a list …"""
+    made: Any = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def places(tree: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
+    """Every (container, key) of a JSON tree; of long lists, only the beginning and the end."""
+    found: list[tuple[Any, Any]] = []
+    queue = [tree]
+    for holder in queue:
+        keys: Iterator[Any] | list[Any] = []
+        if isinstance(holder, dict):
+            keys = list(holder)[:200]
+        elif isinstance(holder, list):
+            keys = [*range(min(len(holder), 50)), *range(max(len(holder) - 5, 50), len(holder))]
+        for key in keys:
+            found.append((holder, key))
+            queue.append(holder[key])
+        if len(found) > most:
+            break
+    return found
+
+
+def tree(good: Any, dice: Random) -> Any:
+    """A JSON tree with one to four things wrong in it."""
+    made = copy.deepcopy(good)
+    for _ in range(dice.choice([1, 1, 1, 2, 4])):
+        found = places(made)
+        if not found:
+            return value(dice)
+        # As often a name at the top as something deep inside a vocabulary.
+        top = [(holder, key) for holder, key in found if holder is made]
+        holder, key = dice.choice(top if dice.random() < 0.5 else found)
+        way = dice.choice("value value value value delete rename double swap type near".split())
+        if way == "value":
+            holder[key] = value(dice)
+        elif way == "delete":
+            del holder[key]
+        elif way == "rename" and isinstance(holder, dict):
+            holder[str(dice.choice([*WORDS, *holder]))] = holder.pop(key)
+        elif way == "double" and isinstance(holder, list):
+            holder[key:key] = [holder[key]] * dice.choice([1, 2, 1000])
+        elif way == "swap":
+            other, where = dice.choice(found)
+            if not inside(holder[key], other) and not inside(other[where], holder):
+                holder[key], other[where] = other[where], holder[key]
+        elif way == "type":
+            old = holder[key]
+            holder[key] = dice.choice([[old], {"a": old}, str(old)[:1000], bool(old)])
+        elif isinstance(holder[key], int | float):
+            holder[key] = dice.choice([holder[key] + 1, holder[key] - 1, -holder[key], holder[key] * 2])
+    return made
+
+
+def inside(holder: Any, part: Any) -> bool:
+    """Is it the thing itself or somewhere in it? (Putting a list into itself would make it endless.)"""
+    return holder is part or any(h[k] is part for h, k in places(holder))
+
+
+def as_json(good: bytes, dice: Random) -> bytes:
+    """A JSON file: mostly its tree, sometimes its text."""
+    if dice.random() < 0.15:
+        return dice.choice(
+            [
+                lambda: as_bytes(good, dice),
+                lambda: b"",
+                lambda: b"[" * 100_000,
+                lambda: b'{"a":' * 100_000,
+                lambda: good + good,
+                lambda: b"\xef\xbb\xbf" + good,
+                lambda: good.decode().encode("utf-16"),
+                lambda: b"9" * 10_000,
+            ]
+        )()
+    return json.dumps(tree(json.loads(good), dice)).encode()
+
+
+def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
+    """Any file; mostly within the first `head` bytes, where numbers and names are."""
+    raw = bytearray(good)
+    if not raw:
+        return dice.randbytes(20)
+    head = min(head or len(raw), len(raw))
+    way = dice.choice("cut flip flips number number number delete insert copy swap".split())
+    at = dice.randrange(head if dice.random() < 0.8 else len(raw))
+    if way == "cut":
+        return bytes(raw[:at])
+    if way.startswith("flip"):
+        for _ in range(1 if way == "flip" else dice.randint(2, 40)):
+            raw[at] ^= 1 << dice.randrange(8)
+            at = dice.randrange(head)
+    elif way == "number":
+        size = dice.choice("HIQ")
+        number = dice.choice(NUMBERS) % (1 << 8 * struct.calcsize(size))
+        raw[at : at + struct.calcsize(size)] = struct.pack("<" + size, number)
+    elif way == "delete":
+        del raw[at : at + dice.choice([1, 2, 4, 8, 100])]
+    elif way == "insert":
+        raw[at:at] = dice.randbytes(dice.choice([1, 2, 4, 8, 100]))
+    elif way == "copy":
+        other, length = dice.randrange(len(raw)), dice.choice([4, 8, 64, 500])
+        raw[at : at + length] = raw[other : other + length]
+    else:
+        raw = raw[at:] + raw[:at]
+    return bytes(raw)
+
+
+def as_lines(good: bytes, dice: Random) -> bytes:
+    """A text file of lines."""
+    lines = good.split(b"\n")
+    for _ in range(dice.choice([1, 1, 3])):
+        at = dice.randrange(len(lines))
+        lines[at : at + 1] = other_lines(lines[at], dice)
+        lines = lines or [b""]
+    return b"\n".join(lines)
+
+
+def other_lines(line: bytes, dice: Random) -> list[bytes]:
+    """What may stand where one line stood."""
+    word = dice.choice(WORDS).encode("utf-8", "surrogatepass")
+    bare = line.replace(b" ", b"").replace(b"\t", b"")
+    return dice.choice([[], [line] * 2, [word], [line + b" " + word], [as_bytes(line, dice)], [bare], [b"\xff\xfe"]])
+
+
+def as_safetensors(good: bytes, dice: Random, inner: str | None = None) -> bytes:
+    """Its header is JSON after its length; in `inner`, its metadata under that name, is more JSON."""
+    length = int.from_bytes(good[:8], "little")
+    if dice.random() < 0.3:
+        return as_bytes(good, dice, 8 + length)
+    header, data = json.loads(good[8 : 8 + length]), good[8 + length :]
+    if inner is not None and dice.random() < 0.7:
+        header["__metadata__"][inner] = as_json(header["__metadata__"][inner].encode(), dice).decode("utf-8", "replace")
+    else:
+        header = tree(header, dice)
+    told = json.dumps(header).encode()
+    told += b" " * (-len(told) % 8)
+    return struct.pack("<Q", len(told)) + told + data
+
+
+def as_gguf(good: bytes, dice: Random) -> bytes:
+    """Settings with other values, types and counts; or anything in the header."""
+    settings, begin, end = gguf_settings(good)
+    if dice.random() < 0.35:
+        return as_bytes(good, dice, end)
+    for _ in range(dice.choice([1, 1, 2, 4])):
+        at = dice.randrange(len(settings))
+        settings[at : at + 1] = gguf_other(*settings[at], dice.choice(settings), dice)
+        settings = settings or [(b"a", 4, bytes(4))]
+    head = good[:16] + struct.pack("<Q", len(settings))
+    for key, kind, raw in settings:
+        head += struct.pack("<Q", len(key)) + key + struct.pack("<I", kind) + raw
+    # What follows begins at a multiple of 32: fill up, so that the tensors stay where the file says they are.
+    shift = (len(head) - begin) % 32
+    if shift:
+        return gguf_filled(head, good[begin:end], 32 - shift) + good[end:]
+    return head + good[begin:]
+
+
+def gguf_other(key: bytes, kind: int, raw: bytes, other: Setting, dice: Random) -> list[Setting]:
+    """What may stand where one setting stood."""
+    ways: list[Callable[[], list[Setting]]] = [
+        lambda: [],
+        lambda: [(key, kind, raw)] * 2,
+        lambda: [(key, *gguf_value(dice))],
+        lambda: [(key, *gguf_value(dice))],
+        lambda: [(key, *gguf_value(dice))],
+        lambda: [(key, *other[1:])],
+        lambda: [(other[0], kind, raw)],
+        lambda: [(dice.choice(WORDS).encode("utf-8", "surrogatepass"), kind, raw)],
+        lambda: [(key, kind, as_bytes(raw, dice, 40))],
+    ]
+    return dice.choice(ways)()
+
+
+def gguf_filled(head: bytes, table: bytes, more: int) -> bytes:
+    """One more setting, of a length that brings the table back to its place."""
+    least = 8 + 1 + 4 + 8
+    length = (more - least) % 32
+    count = int.from_bytes(head[16:24], "little") + 1
+    extra = struct.pack("<Q", 1) + b"~" + struct.pack("<IQ", 8, length) + b"x" * length
+    return head[:16] + struct.pack("<Q", count) + head[24:] + extra + table
+
+
+def gguf_settings(good: bytes) -> tuple[list[Setting], int, int]:
+    """(key, type, bytes) of each setting, where they end, and where the data begin, of a file that is whole."""
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+    at = 24
+
+    def number(code: str) -> int:
+        nonlocal at
+        (made,) = struct.unpack_from("<" + code, good, at)
+        at += struct.calcsize("<" + code)
+        return made
+
+    def skip(kind: int) -> None:
+        nonlocal at
+        if kind in sizes:
+            at += sizes[kind]
+        elif kind == 8:
+            length = number("Q")
+            at += length
+        else:
+            of, count = number("I"), number("Q")
+            for _ in range(count):
+                skip(of)
+
+    n_tensors, n_settings = struct.unpack_from("<QQ", good, 8)
+    found = []
+    for _ in range(n_settings):
+        length = number("Q")
+        key = good[at : at + length]
+        at += length
+        kind = number("I")
+        begun = at
+        skip(kind)
+        found.append((key, kind, good[begun:at]))
+    settings_end = at
+    for _ in range(n_tensors):
+        length = number("Q")
+        at += length
+        rank = number("I")
+        at += rank * 8 + 4 + 8
+    return found, settings_end, -(-at // 32) * 32
+
+
+def gguf_value(dice: Random) -> tuple[int, bytes]:
+    """A setting of any type."""
+    kind = dice.choice([4, 4, 5, 6, 7, 8, 8, 9, 9, 10, 11, 12])
+    if kind == 8:
+        raw = dice.choice(WORDS).encode("utf-8", "surrogatepass")
+        return 8, struct.pack("<Q", len(raw)) + raw
+    if kind == 9:
+        of = dice.choice([4, 5, 6, 8, 9])
+        count = dice.choice([0, 1, 3, 257, 1000])
+        inner = {4: struct.pack("<I", dice.choice(NUMBERS) % 2**32), 5: b"\xff" * 4, 6: struct.pack("<f", 0.5)}
+        one = inner.get(of, struct.pack("<Q", 1) + b"t" if of == 8 else struct.pack("<IQ", 4, 0))
+        return 9, struct.pack("<IQ", of, count) + one * count
+    number = dice.choice(NUMBERS)
+    codes = {4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+    if kind in (6, 12):
+        return kind, struct.pack("<" + codes[kind], dice.choice([0.0, -1.0, 1e30, math.nan, math.inf, 1e-40]))
+    size = struct.calcsize("<" + codes[kind])
+    return kind, (number % (1 << 8 * size)).to_bytes(size, "little")
+
+
+def as_protobuf(good: bytes, dice: Random) -> bytes:
+    """A SentencePiece model: fields left out, doubled, moved, of other kinds; pieces with other texts and scores."""
+    if dice.random() < 0.3:
+        return as_bytes(good, dice)
+    fields = protobuf_fields(good)
+    for _ in range(dice.choice([1, 1, 3])):
+        at = dice.randrange(len(fields))
+        number, kind, raw = fields[at]
+        inner = protobuf_fields(raw) if kind == 2 else []
+        if inner and dice.random() < 0.8:
+            place = dice.randrange(len(inner))
+            inner[place : place + 1] = protobuf_other(*inner[place], dice)
+            fields[at] = (number, 2, protobuf_joined(inner))
+        else:
+            fields[at : at + 1] = protobuf_other(number, kind, raw, dice)
+        fields = fields or [(1, 2, b"")]
+    return protobuf_joined(fields)
+
+
+def protobuf_other(number: int, kind: int, raw: bytes, dice: Random) -> list[tuple[int, int, bytes]]:
+    """What may stand where one field stood."""
+    ways: list[Callable[[], list[tuple[int, int, bytes]]]] = [
+        lambda: [],
+        lambda: [(number, kind, raw)] * 2,
+        lambda: [(dice.choice([1, 2, 3, 4, 35, 2**28]), kind, raw)],
+        lambda: [(number, 0, varint(dice.choice(NUMBERS)))],
+        lambda: [(number, 5, struct.pack("<f", dice.choice([math.nan, math.inf, -1e38, 0.0])))],
+        lambda: [(number, 2, dice.choice(WORDS).encode("utf-8", "surrogatepass"))],
+        lambda: [(number, 2, dice.choice(WORDS).encode("utf-8", "surrogatepass"))],
+        lambda: [(number, kind, as_bytes(raw, dice))] if kind == 2 else [(number, kind, raw)],
+        lambda: [(number, 1, bytes(8))],
+    ]
+    return dice.choice(ways)()
+
+
+def protobuf_fields(raw: bytes) -> list[tuple[int, int, bytes]]:
+    """(number, kind, bytes) of each field; nothing where it is no message."""
+    found, at = [], 0
+
+    def number() -> int:
+        nonlocal at
+        made, shift = 0, 0
+        while True:
+            byte = raw[at]
+            at += 1
+            made |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return made
+
+    try:
+        while at < len(raw):
+            key = number()
+            kind, begun = key & 7, at
+            if kind == 0:
+                number()
+            else:
+                length = number() if kind == 2 else {1: 8, 5: 4}[kind]
+                begun = at
+                at += length
+            if at > len(raw):
+                return []
+            found.append((key >> 3, kind, raw[begun:at]))
+    except (IndexError, KeyError):
+        return []
+    return found
+
+
+def protobuf_joined(fields: list[tuple[int, int, bytes]]) -> bytes:
+    """The other way."""
+    return b"".join(
+        varint(number << 3 | kind) + (varint(len(raw)) if kind == 2 else b"") + raw for number, kind, raw in fields
+    )
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    made = b""
+    while value > 127:
+        made += bytes([value & 127 | 128])
+        value >>= 7
+    return made + bytes([value])

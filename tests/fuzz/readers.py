@@ -1,0 +1,350 @@
+"""Every reader of foreign files: how a good example is made, what of it is damaged, and how it is opened and used."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from . import damage
+
+Damage = Callable[[bytes, Random], bytes]
+TEXT = "Hello, 世界! ｶﾞ the cat\t<s></s> 🙂\n"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`make(folder)` writes good files, one of `files` (path -> how it is damaged) gets damaged, `open(folder, file)`."""
+
+    make: Callable[[Path], None]
+    open: Callable[[Path, Path], object]
+    files: dict[str, Damage]
+
+
+# ── opening, in the worker ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def use_tokenizer(tokenizer: Any) -> None:
+    """What every verb does with a tokenizer."""
+    from qkv.words import Problem
+
+    for text, special in ((TEXT, False), (TEXT, True), ("the cat", True)):
+        try:
+            ids = tokenizer.encode(text, special=special)
+        except Problem:  # characters that a run has not learned
+            continue
+        tokenizer.decode(ids)
+        list(tokenizer.stream(ids))
+        tokenizer.whole(ids)
+        tokenizer.frame(ids[:5])
+    tokenizer.pieces(range(min(tokenizer.vocab, 3)))
+
+
+def use_model(model: Any) -> None:
+    """Every weight is there, and it computes."""
+    import torch
+
+    assert not any(p.is_meta for p in model.parameters()), "not whole"
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    with torch.inference_mode():
+        model(ids, ids) if model.config.kind == "encoder-decoder" else model(ids)
+
+
+def open_model(place: Path) -> None:
+    """A model by whatever names it."""
+    from qkv.model import weights
+
+    model, tokenizer = weights.load(place)
+    use_model(model)
+    use_tokenizer(tokenizer)
+
+
+def open_tokenizer(folder: Path, file: Path) -> None:
+    """A folder's tokenizer alone."""
+    from qkv import text
+
+    use_tokenizer(text.load(file.parent))
+
+
+def open_pieces(folder: Path, file: Path) -> None:
+    """A SentencePiece model alone, and as Marian uses it."""
+    from qkv.text import foreign
+
+    use_tokenizer(foreign.from_sentencepiece(file, begin=True, end=True))
+    use_tokenizer(foreign.from_sentencepiece(file, ["</s>", "<unk>", "▁the", "a"]))
+
+
+def open_trace(folder: Path, file: Path) -> None:
+    """What `qkv see --trace` does."""
+    from qkv.tracing.trace import Trace
+    from qkv.tracing.view import view
+
+    found = Trace.load(file)
+    for part in found.parts:
+        tokens = found.tokens(part)
+        tokens.words, tokens.groups("tokens")
+        view(found, 0, 0, "characters", part=part)
+        found.steps(0, 0, query=0, part=part)
+        found.patterns(part=part).show()
+
+
+def open_run(folder: Path, file: Path) -> None:
+    """What `qkv generate`, `qkv train --resume` and `qkv see --watch` do, each with a sentence of its own."""
+    from qkv.train.run import resume
+    from qkv.words import Problem
+
+    run = folder / file.relative_to(folder).parts[0]
+    told = []
+    for each in (open_model, lambda run: resume(run).task.sample):
+        try:
+            each(run)
+        except Problem as problem:
+            told.append(problem)
+    if told:
+        raise told[0]
+
+
+# ── good examples ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SMALL = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
+LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
+
+
+def make_gguf(folder: Path) -> None:
+    """Two ways of writing weights, three of cutting text."""
+    from qkv.text.tokenizer import LETTERS
+
+    from ..model.files import made, write_gguf
+
+    def pieces(writer: Any) -> None:
+        for at, setting in enumerate(writer.kv_data):
+            for key in [key for key in setting if key.startswith("tokenizer.ggml.")]:
+                del writer.kv_data[at][key]
+        writer.add_tokenizer_model("llama")
+        tokens = [
+            "<unk>",
+            "<s>",
+            "</s>",
+            *(f"<0x{i:02X}>" for i in range(200)),
+            "▁",
+            "t",
+            "h",
+            "e",
+            "th",
+            "the",
+            "▁the",
+        ]
+        tokens += [f"a{i}" for i in range(256 - len(tokens))]
+        writer.add_token_list(tokens)
+        writer.add_token_scores([float(-i) for i in range(256)])
+        writer.add_token_types([2, 3, 3, *[6] * 200, *[1] * 53])
+
+    model = made("llama", **LLAMA)
+    write_gguf(model, folder / "f32.gguf", "f32", tokens=LETTERS)
+    write_gguf(model, folder / "q4_1.gguf", "q4_1", tokens=LETTERS)
+    write_gguf(model, folder / "pieces.gguf", "f32", tokens=LETTERS, extra=pieces)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁,", *(f"w{i}" for i in range(247))]
+    write_gguf(made("bert", **SMALL, vocab_size=256), folder / "words.gguf", "f32", tokens=words)
+
+
+def make_folders(folder: Path) -> None:
+    """Hugging Face folders of four families."""
+    from qkv.text import Bytes
+
+    from ..model.files import made
+
+    models = {
+        "llama": made("llama", **LLAMA),
+        "gpt2": made("gpt2", vocab_size=256, n_embd=32, n_inner=32, n_layer=1, n_head=2),
+        "bert": made("bert", **SMALL, vocab_size=256),
+    }
+    for name, model in models.items():
+        model.save_pretrained(folder / name)
+        Bytes.make().save(folder / name)
+
+
+def make_shards(folder: Path) -> None:
+    """A model in several files."""
+    from qkv.text import Bytes
+
+    from ..model.files import made
+
+    made("llama", **LLAMA).save_pretrained(folder, max_shard_size="20KB")
+    Bytes.make().save(folder)
+    shards = sorted(folder.glob("*-of-*.safetensors"))
+    assert len(shards) > 2, shards
+    shards[0].rename(folder / "first.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace(shards[0].name, "first.safetensors"))
+
+
+def make_pieces(folder: Path) -> None:
+    """SentencePiece models: by sum and by merges, with a map of characters and with bytes."""
+    from ..text.test_foreign import train_pieces
+
+    train_pieces(folder, "unigram.model", model_type="unigram")
+    train_pieces(folder, "bpe.model", model_type="bpe", vocab_size=1300, byte_fallback=True)
+
+
+def make_tokenizers(folder: Path) -> None:
+    """Tokenizers of the kinds that Hugging Face folders hold, new and old."""
+    from qkv.text import foreign, load, train_tokenizer
+
+    from ..text.test_foreign import CHATML, CORPUS, train_pieces
+
+    more = {
+        "tokenizer_config.json": {
+            "eos_token": "</s>",
+            "bos_token": {"content": "<s>", "special": True},
+            "chat_template": CHATML,
+            "additional_special_tokens": ["<s>"],
+            "added_tokens_decoder": {"0": {"content": "<unk>", "special": True}},
+            "add_bos_token": True,
+            "extra_ids": 3,
+            "tokenizer_class": "T5Tokenizer",
+        },
+        "special_tokens_map.json": {"unk_token": "<unk>", "pad_token": "</s>"},
+        "generation_config.json": {"eos_token_id": [1, 2], "bad_words_ids": [[3]], "suppress_tokens": [1]},
+        "added_tokens.json": {"<unk>": 0},
+        "config.json": {"model_type": "t5", "eos_token_id": 1, "decoder_start_token_id": 0},
+    }
+    for name in ("bpe", "unigram", "words", "old-pieces", "old-bpe", "old-words"):
+        (folder / name).mkdir()
+        for file, told in more.items():
+            (folder / name / file).write_text(json.dumps(told))
+    train_tokenizer("bpe", CORPUS, vocab=400).save(folder / "bpe")
+    model, _ = train_pieces(folder / "old-pieces", "spiece.model", model_type="unigram")
+    foreign.from_sentencepiece(model).save(folder / "unigram")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", ",", *"helowrd", "##l", "##o"]
+    (folder / "old-words" / "vocab.txt").write_text("\n".join(words) + "\n")
+    for name in ("old-words", "old-bpe"):
+        (folder / name / "tokenizer_config.json").write_text("{}")
+        (folder / name / "config.json").write_text("{}")
+        (folder / name / "added_tokens.json").write_text("{}")
+    load(folder / "old-words").save(folder / "words")
+    saved = json.loads((folder / "bpe" / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    (folder / "old-bpe" / "vocab.json").write_text(json.dumps(saved["vocab"]))
+    (folder / "old-bpe" / "merges.txt").write_text(
+        "#version: 0.2\n" + "\n".join(" ".join(merge) for merge in saved["merges"]) + "\n", encoding="utf-8"
+    )
+
+
+def make_ctranslate2(folder: Path) -> None:
+    """A translator as Argos publishes them."""
+    from ..model.files import made, write_ctranslate2
+    from ..text.test_foreign import train_pieces
+
+    write_ctranslate2(made("marian", encoder_layers=1, decoder_layers=1), folder / "model", "int8")
+    train_pieces(folder, "sentencepiece.model", model_type="unigram")
+
+
+def make_traces(folder: Path) -> None:
+    """A decoder with a window and a bias, and a translator with three parts."""
+    from qkv import Config, Transformer
+    from qkv.tracing.recorder import trace
+
+    decoder = Config(vocab=11, width=16, n_layer=2, n_head=4, n_kv_head=2, position="alibi", window=3)
+    trace(Transformer(decoder), [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1]]).save(folder / "decoder.safetensors")
+    shipped = Path(__import__("qkv").__file__).parent / "demo" / "traces"
+    smallest = min(shipped.glob("*.safetensors"), key=lambda file: file.stat().st_size)
+    shutil.copy(smallest, folder / "shipped.safetensors")
+
+
+def make_runs(folder: Path) -> None:
+    """A run of a GPT and one of a translator."""
+    from qkv.train.run import start
+
+    (folder / "book.txt").write_text("the cat sat on the mat, 我爱北京\n" * 60, encoding="utf-8")
+    (folder / "pairs.tsv").write_text("".join(f"cat {i}\t猫 {i}\n" for i in range(30)), encoding="utf-8")
+    small = dict(
+        steps=2, n_layer=1, width=16, n_head=2, context=8, batch=2, eval_every=1, eval_batches=1, compile=False
+    )
+    start("lm", out=folder / "lm", source=str(folder / "book.txt"), changes=small, watch="the cat").train()
+    start("translate", out=folder / "translate", pairs=str(folder / "pairs.tsv"), changes=small).train()
+
+
+def run_files() -> dict[str, Damage]:
+    found: dict[str, Damage] = {}
+    for run in ("lm", "translate"):
+        for step in (1, 2):
+            place = f"{run}/checkpoints/{step:06d}"
+            found[f"{place}/state.json"] = damage.as_json
+            found[f"{place}/model.safetensors"] = damage.as_safetensors
+        found |= {
+            f"{run}/{name}": damage.as_json for name in ("config.json", "tokenizer.json", "tokenizer_config.json")
+        }
+    return found | {
+        "lm/tokens/index.json": damage.as_json,
+        "lm/tokens/train-00000.bin": damage.as_bytes,
+        "lm/checkpoints/000002/optimizer.safetensors": damage.as_safetensors,
+        "translate/pairs.tsv": damage.as_lines,
+    }
+
+
+def whole(folder: Path, file: Path) -> None:
+    """The folder that the damaged file lies in is the model."""
+    open_model(file.parent)
+
+
+SIDE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "added_tokens.json",
+    "config.json",
+)
+READERS: dict[str, Reader] = {
+    "gguf": Reader(
+        make_gguf,
+        lambda folder, file: open_model(file),
+        dict.fromkeys([f"{name}.gguf" for name in ("f32", "q4_1", "pieces", "words")], damage.as_gguf),
+    ),
+    "config": Reader(
+        make_folders,
+        whole,
+        {f"{name}/config.json": damage.as_json for name in ("llama", "gpt2", "bert")},
+    ),
+    "safetensors": Reader(
+        make_folders, whole, {f"{name}/model.safetensors": damage.as_safetensors for name in ("llama", "gpt2", "bert")}
+    ),
+    "index": Reader(
+        make_shards,
+        whole,
+        {"model.safetensors.index.json": damage.as_json, "first.safetensors": damage.as_safetensors},
+    ),
+    "tokenizer": Reader(
+        make_tokenizers,
+        open_tokenizer,
+        {
+            **{f"{name}/tokenizer.json": damage.as_json for name in ("bpe", "unigram", "words")},
+            **{f"{name}/{file}": damage.as_json for name in ("unigram", "old-pieces") for file in SIDE},
+            "bpe/tokenizer_config.json": damage.as_json,
+            "old-pieces/spiece.model": damage.as_protobuf,
+            "old-bpe/vocab.json": damage.as_json,
+            "old-bpe/merges.txt": damage.as_lines,
+            "old-bpe/added_tokens.json": damage.as_json,
+            "old-words/vocab.txt": damage.as_lines,
+        },
+    ),
+    "ctranslate2": Reader(
+        make_ctranslate2,
+        lambda folder, file: open_model(folder),
+        {
+            "model/model.bin": damage.as_bytes,
+            "model/shared_vocabulary.json": damage.as_json,
+            "sentencepiece.model": damage.as_protobuf,
+        },
+    ),
+    "sentencepiece": Reader(
+        make_pieces, open_pieces, {"unigram.model": damage.as_protobuf, "bpe.model": damage.as_protobuf}
+    ),
+    "trace": Reader(
+        make_traces,
+        open_trace,
+        dict.fromkeys(["decoder.safetensors", "shipped.safetensors"], partial(damage.as_safetensors, inner="qkv")),
+    ),
+    "run": Reader(make_runs, open_run, run_files()),
+}

@@ -1,0 +1,55 @@
+"""Damaged files of every kind get a sentence or load: a few hundred here, with `make fuzz N=10000` as many as one likes."""
+
+import sys
+
+import pytest
+
+from .__main__ import Worker, fuzz
+from .readers import READERS
+
+EACH = 30  # cases of every reader
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+
+
+def test_damaged_files_get_a_sentence_or_load(tmp_path):
+    result = fuzz([(reader, seed) for seed in range(EACH) for reader in READERS], tmp_path)
+    wrong = [f"python -m tests.fuzz --reader {r} --seed {seed}\n{told['why']}" for r, seed, told in result.wrong]
+    assert not wrong, "\n".join(wrong)
+    for reader in READERS:  # neither is all damage found, nor does it all miss
+        counts = result.counts[reader]
+        assert counts.total() == EACH and counts["sentence"] > 0 and counts["loaded"] > 0, (reader, counts)
+
+
+HARMFUL = """
+import sys, tests.fuzz.worker as worker
+from qkv.words import Problem
+from tests.fuzz.readers import Reader
+def harm(folder, file):
+    if file.read_bytes():  # the good one is empty
+        exec(sys.argv[3])
+worker.READERS = {"harm": Reader(None, harm, {"file": lambda good, dice: b"x"})}
+worker.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("raise KeyError('x')", "KeyError"),
+        ("b'x' * (1 << 33)", "MemoryError"),
+        ("while True: pass", "no answer within"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+        ("import os; os._exit(7)", "ended with 7"),
+        ("raise type('PanicException', (BaseException,), {})('in Rust')", "PanicException"),
+        ("p = Problem('problem.word', word=1, words=2); p.english = 'x' * 9999; raise p", "9,999 characters"),
+    ],
+)
+def test_the_fuzzer_sees_what_it_is_there_for(code, named, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.fuzz.__main__.SECONDS", 3.0)
+    (tmp_path / "good" / "harm").mkdir(parents=True)
+    (tmp_path / "good" / "harm" / "file").touch()
+    worker = Worker(tmp_path / "good", tmp_path / "scratch", ["-c", HARMFUL], [code])
+    told = worker.attempt("harm", 0)
+    worker.end()
+    assert told["came"] == "wrong" and named in told["why"], told

@@ -1,0 +1,82 @@
+"""A process that tries cases: told "reader seed" line by line, it answers each with what came of it.
+
+Its memory has a limit, so that a huge allocation shows; its time is guarded by the one who asks, since nothing here could
+stop what runs in C. A panic of a Rust library is caught as what it is, a BaseException; a crash ends the process.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import random
+import resource
+import shutil
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+from qkv.words import Problem
+
+from .readers import READERS
+
+LITTLE = 600 << 20  # bytes more than the process has when every reader has read its good files
+LONGEST = 2000  # characters of a sentence: what it quotes of a file is cut
+
+
+def attempt(reader: str, seed: int, scratch: Path) -> dict[str, str]:
+    """Damage one file, open it, put it back."""
+    dice = random.Random(f"{reader} {seed}")
+    one = READERS[reader]
+    name = dice.choice(list(one.files))
+    file = scratch / reader / name
+    good = file.read_bytes()
+    file.unlink()  # a new file, since the old one may still be mapped
+    file.write_bytes(one.files[name](good, dice))
+    told: dict[str, str] = {"file": name}
+    try:
+        one.open(scratch / reader, file)
+        told["came"] = "loaded"
+    except Problem as problem:
+        sentences = [str(problem), problem.say("zh")]
+        told |= {"came": "sentence", "sentence": sentences[0]}
+        if not all(sentences) or max(map(len, sentences)) > LONGEST:
+            told |= {"came": "wrong", "why": f"a sentence of {len(sentences[0]):,} characters: {sentences[0][:300]}"}
+    except BaseException as error:
+        # Its own words may be as long as the file, and hold what no stream can write.
+        words = "".join(traceback.format_exception(error, limit=-8))
+        told |= {"came": "wrong", "why": f"{type(error).__name__}\n{words[-3000:]}"}
+    gc.collect()  # some libraries die of what they made only when it goes
+    file.unlink()
+    file.write_bytes(good)
+    return told
+
+
+def main() -> None:
+    """Arguments: the folder of good files, and a folder to damage copies in."""
+    corpus, scratch = map(Path, sys.argv[1:3])
+    shutil.copytree(corpus, scratch, dirs_exist_ok=True)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints
+    warnings.simplefilter("ignore")
+    for reader, one in READERS.items():
+        if (scratch / reader).is_dir():
+            for name in one.files:
+                assert (scratch / reader / name).is_file(), name
+                one.open(scratch / reader, scratch / reader / name)  # the good file is good
+    gc.collect()
+    gc.freeze()  # what is there now stays, so that looking for garbage after each case takes no time
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + LITTLE, size + LITTLE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        reader, seed = line.split()
+        with contextlib.redirect_stdout(sys.stderr):
+            told = attempt(reader, int(seed), scratch)
+        print(json.dumps(told), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
