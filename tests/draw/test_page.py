@@ -4,6 +4,7 @@ import json
 import re
 import string
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -360,6 +361,32 @@ def test_the_heads_of_a_focus_come_first(opened):
     until(tab, "document.querySelector('qkv-overview .links h3').textContent.includes('w7 → w2')")
     names = [item.split()[0] for item in tab.locator("qkv-overview .links li").all_inner_texts()]
     assert names[:3] == [f"{layer}.{head}" for layer, head, _ in found.find(7, 2, most=3)]
+
+
+def test_layers_have_the_models_own_numbers(opened):
+    found = replace(made(layers=2), numbers={"decoder": (3, 7)})
+    tab = opened(found, focus=("w8", "w4"), lang="en", layers=[7], first=("decoder", 7, 2))
+    np.testing.assert_allclose(weights(tab, "decoder", 7, 2), found.map(7, 2), atol=CLOSE)
+    assert tab.locator("qkv-overview [role=rowheader]").all_inner_texts() == ["3", "7"]
+    assert [text.split()[0] for text in tab.locator("qkv-overview .links li").all_inner_texts()][:2] == [
+        f"{layer}.{head}" for layer, head, _ in found.find("w8", "w4", most=2)
+    ]
+    assert "Layer 7 · Head 2" in tab.inner_text("qkv-steps")
+    assert tab.locator("qkv-map .picks option").all_inner_texts()[:2] == ["Layer 3", "Layer 7"]
+    with pytest.raises(ValueError, match="layer 1 has no attention in this trace; these have: 3, 7"):
+        html(found, layers=[1])
+
+
+def test_weights_without_q_k_and_v_are_shown_as_they_are(opened):
+    found = made(layers=1, groups=4)
+    call = found.calls["decoder"][0]
+    q, k = call.q[..., :0], call.k[..., :0]
+    bare = Call(q, k, k, masks.causal(), 1.0, call.weights().log(), name="decoder.0")
+    tab = opened(replace(found, calls={"decoder": [bare]}), lang="en")
+    for head in range(4):
+        np.testing.assert_allclose(weights(tab, "decoder", 0, head), found.map(0, head), atol=1e-5)
+    told = tab.inner_text("qkv-steps")
+    assert "Only the weights were kept" in told and "q·k" not in told.split("there are no steps to show.")[1]
 
 
 NASTY = [

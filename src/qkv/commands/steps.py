@@ -242,10 +242,11 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
     from ..tracing.recorder import trace
 
     found = trace(model, options.text, tokenizer, name=options.model)
-    layer, part = options.layer or 0, options.part or found.parts[0]
+    part = options.part or found.parts[0]
+    layer = found.layers(part)[0] if options.layer is None else options.layer
     done = found.steps(layer, options.head, part=part)
     lines = [say("steps.model", part=part, layer=layer, head=options.head, model=options.model)]
-    heads, groups = (found.calls[part][layer].q.shape[1], found.calls[part][layer].k.shape[1])
+    heads, groups = (tensor.shape[1] for tensor in (found.call(layer, part).q, found.call(layer, part).k))
     if groups < heads:
         lines.append(say("steps.model.shared", head=options.head, kv=options.head // (heads // groups), groups=groups))
     position = model.config.position

@@ -30,7 +30,7 @@ from ..tracing.file import _distances
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import Tokens
-from ..tracing.trace import Trace
+from ..tracing.trace import Trace, no_layer
 from ..words import Problem
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
@@ -60,7 +60,7 @@ class Carried:
     def whole(self) -> dict[str, list[int]]:
         """The layers of each part that are carried with their q and k, not as small pictures alone."""
         return {
-            part["name"]: [i for i, layer in enumerate(part["layers"]) if layer["q"] is not None]
+            part["name"]: [layer["number"] for layer in part["layers"] if layer["q"] is not None]
             for part in self.header["parts"]
         }
 
@@ -103,9 +103,9 @@ def carry(
 ) -> Carried:
     """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
     for layer in layers or ():
-        most = max(trace.n_layer(part) for part in trace.parts)
-        if not 0 <= layer < most:
-            raise Problem("trace.layer", layer=layer, last=most - 1)
+        there = sorted({number for part in trace.parts for number in trace.layers(part)})
+        if layer not in there:
+            raise no_layer(layer, tuple(there))
     found = None if focus is None else _focus(trace, focus)
     carried = Carried(room)
     numbers, listed = _token_lists(trace)
@@ -118,8 +118,8 @@ def carry(
     looks: dict[Place, dict[str, float]] = {}
     for part in trace.parts:
         looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
-        for layer in range(trace.n_layer(part)):
-            heads = [one.looks for item in looked.heads for one in item[layer]]
+        for at, layer in enumerate(trace.layers(part)):
+            heads = [one.looks for item in looked.heads for one in item[at]]
             looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
         stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
         before += stack.shape[0] * stack.shape[1]
@@ -131,7 +131,7 @@ def carry(
                 m=call.k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
-                layers=[_layer(call) for call in trace.calls[part]],
+                layers=[_layer(trace.call(number, part), number) for number in trace.layers(part)],
                 thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
                 links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
             )
@@ -140,7 +140,8 @@ def carry(
     if found is not None:
         top = trace.find(found["query"], found["key"], part=found["part"], most=10**6)
         linked = [(found["part"], layer) for layer, _, share in top if share >= LINKED or layer == top[0][0]]
-        found["top"] = [(layer, head, round(share, 6)) for layer, head, share in top[:10]]
+        places = {number: i for i, number in enumerate(trace.layers(found["part"]))}
+        found["top"] = [(places[layer], head, round(share, 6)) for layer, head, share in top[:10]]
     carried.header = dict(
         model=trace.model,
         text=text_of(trace),
@@ -170,10 +171,11 @@ def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dic
         part, layer, head = opening
         trace.head(layer, head, part)  # refuses what isn't there
         told = next(each for each in header["parts"] if each["name"] == part)
-        i, j, _ = told["links"][0][layer][head] or (0, 0, 0.0)
+        at = trace.layers(part).index(layer)
+        i, j, _ = told["links"][0][at][head] or (0, 0, 0.0)
         if found is not None and found["part"] == part:
             i, j = found["query"], found["key"]
-        return dict(part=part, item=0, layer=layer, head=head, query=i, key=j)
+        return dict(part=part, item=0, layer=at, head=head, query=i, key=j)
     if found is not None:
         layer, head, _ = found["top"][0]
         return {key: found[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
@@ -218,8 +220,8 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
     found = _packed(trace, carried, order, exact=False) if found is None else found
     assert found is not None
     for part in carried.header["parts"]:
-        for layer, told in enumerate(part["layers"]):
-            told.update(found.get((part["name"], layer), {}))
+        for told in part["layers"]:
+            told.update(found.get((part["name"], told["number"]), {}))
     if found:
         kinds = sorted({DTYPES[told["q"]["dtype"]] for told in found.values()})
         error = max(told["errors"]["weight"] for told in found.values())
@@ -230,7 +232,7 @@ def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) 
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
     found: dict[Place, dict[str, Any]] = {}
     for part, layer in order:
-        call = plain(trace.calls[part][layer])
+        call = plain(trace.call(layer, part))
         name, before = f"{part}.{layer}", carried.room
         mask, bias = _mask(name, call, carried), _bias(name, call, carried)
         if mask is None or bias is False:
@@ -246,7 +248,9 @@ def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) 
             carried.blocks.pop(f"{name}.q", None)
             carried.room = before
     for (part, layer), told in found.items():
-        v = plain(trace.calls[part][layer]).v.numpy()
+        v = plain(trace.call(layer, part)).v.numpy()
+        if not v.shape[3]:  # weights alone
+            continue
         most = float(np.abs(v).max(initial=0.0))
         half = not exact and most < 6e4
         told["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
@@ -305,8 +309,9 @@ def _rounded_up(error: float) -> str:
     return "1"
 
 
-def _layer(call: Call) -> dict[str, Any]:
+def _layer(call: Call, number: int) -> dict[str, Any]:
     return dict(
+        number=number,
         heads=call.q.shape[1],
         groups=call.k.shape[1],
         scale=call.scale,
@@ -354,7 +359,7 @@ def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | No
         told = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
         return False if told is None else dict(kind="distances", table=told)
     table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-    if table.numel() > BIAS:
+    if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
         return False
     told = carried.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
     return False if told is None else dict(kind="dense", table=told)

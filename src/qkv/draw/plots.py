@@ -211,24 +211,26 @@ def overview(
 ) -> Figure:
     """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them."""
     part = part or trace.parts[0]
-    layers, heads = trace.n_layer(part), trace.n_head(part)
+    numbers = trace.layers(part)
+    layers, heads = len(numbers), trace.n_head(part)
     figure = _figure((0.8 * heads + 0.9, 0.8 * layers + 0.9), [], lang)
     figure.set_layout_engine("none")
     top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
-    for i in range(layers):
+    for i, number in enumerate(numbers):
         for j in range(heads):
             axes = figure.add_axes(
                 (0.06 + 0.93 * j / heads, top * (1 - (i + 1) / layers) + 0.01, 0.88 / heads, 0.94 * top / layers)
             )
-            axes.imshow(trace.map(i, j, bins=48, part=part, batch=batch) ** 0.5, cmap=COLOURS, vmin=0, aspect="auto")
+            table = trace.map(number, j, bins=48, part=part, batch=batch)
+            axes.imshow(table**0.5, cmap=COLOURS, vmin=0, aspect="auto")
             axes.set_xticks([])
             axes.set_yticks([])
-            chosen = (i, j) in {(a, b) for a, b in mark}
+            chosen = (number, j) in {(a, b) for a, b in mark}
             for side in axes.spines.values():
                 side.set_edgecolor("#d9480f" if chosen else "#bbbbbb")
                 side.set_linewidth(2.2 if chosen else 0.5)
             if j == 0:
-                axes.set_ylabel(str(i), rotation=0, ha="right", va="center", fontsize=8)
+                axes.set_ylabel(str(number), rotation=0, ha="right", va="center", fontsize=8)
             if i == 0:
                 axes.set_title(str(j), fontsize=8, pad=3)
     figure.text(0.01, 0.995, both("layer ↓  head →", "层 ↓  头 →", lang), fontsize=8, va="top")

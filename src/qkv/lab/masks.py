@@ -49,7 +49,7 @@ def _real() -> dict[str, Any]:
     told = Trace.load(TRACE)
     calls, names = {}, {}
     for kind, (part, layer, head) in PARTS.items():
-        call = told.calls[part][layer].only([head])
+        call = told.call(layer, part).only([head])
         calls[kind] = (call, told.tokens(part).shown, told.tokens(part, keys=True).shown)
         names[kind] = {"head": f"{layer}.{head}"}
     return {"calls": calls, "names": names, "model": told.model}

@@ -227,7 +227,7 @@ def _align(gru: Recurrent, transformer: Transformer, tokenizer: Any, text: str) 
     answer = translate(transformer, tokenizer, [text], most=LONGEST)[0]
     rows = len(answer)
     best, score = (0, 0, np.zeros((0, len(keys)), np.float32)), -1.0
-    for layer in range(told.n_layer("cross")):
+    for layer in told.layers("cross"):
         for head in range(told.n_head("cross")):
             one = told.map(layer, head, part="cross")[:rows]
             copied = on_the_year(one, answer, keys)

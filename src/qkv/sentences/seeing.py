@@ -58,6 +58,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of them, {last}:",
         "{word} 是 {n} 个词元，图中已合并；q·k 是单个词元之间的，所以下面是其中最后一个，{last}：",
     ),
+    "see.row.bare": (
+        "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, aren't there (--eager):",
+        "{layer}.{head} 中 {word} 这一行，从权重大的键开始；没有 q、k、v，因此没有计算步骤（--eager）：",
+    ),
+    "see.layers": (
+        "Attention is in these layers alone: {layers}. The others have none.",
+        "只有这些层有注意力：{layers}。其余的层没有。",
+    ),
     "see.row.rest": ("and {n} more keys, which share {sum}", "还有 {n} 个键，共占 {sum}"),
     "see.row.output": ("Σ weight × V:", "Σ 权重 × V："),
     "see.row.same": (

@@ -17,6 +17,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "trace.head": ("there is no head {head}: this layer has 0 … {last}", "没有第 {head} 个头：这一层有 0 … {last}"),
     "trace.layer": ("there is no layer {layer}: this model has 0 … {last}", "没有第 {layer} 层：这个模型有 0 … {last}"),
+    "trace.layer.none": (
+        "layer {layer} has no attention in this trace; these have: {layers}",
+        "这份记录里第 {layer} 层没有注意力；有注意力的层是：{layers}",
+    ),
     "trace.item": (
         "there is no item {item} in the batch: it has 0 … {last}",
         "这一批里没有第 {item} 条：有 0 … {last}",
@@ -94,11 +98,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "可以记录 qkv 或 transformers 的模型；这里给的是 {kind}",
     ),
     "trace.registry": (
-        "{model} can't be traced: the attention of {classes} doesn't pass transformers' registry of attention functions; "
-        "for short texts there is the eager way: load it with attn_implementation='eager', call it with "
-        "output_attentions=True and draw the arrays in .attentions",
-        "无法记录 {model}：{classes} 的注意力不经过 transformers 的注意力函数登记表；短文本可以用 eager 方式：加载时写 "
-        "attn_implementation='eager'，调用时写 output_attentions=True，再画出 .attentions 里的数组",
+        "{model} can't be traced: the attention of {classes} doesn't ask transformers for its kernel, so nobody can listen; "
+        "for a short text there are the weights that the model gives itself, kept whole: --eager, or trace(…, eager=True)",
+        "无法记录 {model}：{classes} 的注意力不向 transformers 要计算函数，因此无从旁听；短文本可以完整保存模型自己给出的权重："
+        "--eager，或 trace(…, eager=True)",
+    ),
+    "trace.none": (
+        "{model} can't be traced: none of its modules attends with weights, so there is nothing to see",
+        "无法记录 {model}：它没有任何带权重的注意力模块，没有可看的东西",
     ),
     "trace.mask": (
         "{model} runs its attention as {kind}, whose masks can't be read: call model.set_attn_implementation('sdpa') first",
@@ -106,13 +113,56 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "trace.other": (
         "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be wrong; "
-        "for short texts ask the model itself: attn_implementation='eager' and output_attentions=True",
-        "{model} 对 q、k、v 和掩码所做的不只是 softmax(q·k)·v，由此算出的图会是错的；短文本可以直接问模型："
-        "attn_implementation='eager'，并写 output_attentions=True",
+        "for a short text there are the weights that the model gives itself, kept whole: --eager, or trace(…, eager=True)",
+        "{model} 对 q、k、v 和掩码所做的不只是 softmax(q·k)·v，由此算出的图会是错的；短文本可以完整保存模型自己给出的权重："
+        "--eager，或 trace(…, eager=True)",
+    ),
+    "trace.shape": (
+        "{model} can't be traced: {name} is {found} where the text is {wanted} (queries × keys), so its rows and columns "
+        "aren't these tokens; for the weights as the model gives them: --eager, or trace(…, eager=True)",
+        "无法记录 {model}：{name} 的大小是 {found}，而文本是 {wanted}（查询 × 键），它的行列不是这些词元；"
+        "要模型自己给出的权重，请用 --eager，或 trace(…, eager=True)",
+    ),
+    "trace.needs": (
+        "{model} was given {given} and needs {wanted}: give trace() a dict with what the model is called with",
+        "{model} 得到的是 {given}，还需要 {wanted}：请给 trace() 一个字典，内容是调用模型的参数",
+    ),
+    "trace.run": (
+        "{model} failed on this input: {error}; if it reads more than text, give trace() a dict with all of it",
+        "{model} 处理这个输入时出错：{error}；如果它不只读文本，请给 trace() 一个包含全部输入的字典",
+    ),
+    "trace.bare": (
+        "this trace of {model} holds the weights alone (--eager): there are no q, k and v to show steps, outputs or "
+        "contributions from; maps, rows, links and patterns are all there",
+        "这份 {model} 的记录只有权重（--eager）：没有 q、k、v，无法给出计算步骤、输出或贡献；图、行、连接和模式都在",
+    ),
+    "trace.eager.none": (
+        "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded with an "
+        "attention that keeps them (load it with attn_implementation='eager')",
+        "{model} 不给出注意力权重，用 output_attentions=True 也没有：它没有权重，或加载时用了不外传权重的注意力"
+        "（加载时请写 attn_implementation='eager'）",
+    ),
+    "trace.eager.shape": (
+        "{model} gives attention weights of the shape {found} where {wanted} was expected, queries × keys: its rows and "
+        "columns aren't the tokens, so a map would be wrong",
+        "{model} 给出的注意力权重形状是 {found}，应为 {wanted}（查询 × 键）：它的行列不是词元，画成图会是错的",
+    ),
+    "trace.eager.rows": (
+        "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the shares of its tokens",
+        "{model} 给出的注意力权重每行之和是 {low} … {high}，而不是 1：它们不是词元各自的份额",
+    ),
+    "trace.eager.size": (
+        "the weights of all heads are kept whole, as the model gives them: {size} for {tokens} tokens, and four times that for "
+        "twice as many",
+        "完整保存模型给出的所有头的权重：{tokens} 个词元需要 {size}，词元数翻倍则需要四倍",
+    ),
+    "trace.eager.memory": (
+        "the weights of all heads for {tokens} tokens are {size}, and this machine has {there}: shorten the text",
+        "{tokens} 个词元、所有头的权重需要 {size}，而这台机器只有 {there} 内存：请缩短文本",
     ),
     "trace.inputs": (
-        "a dict for the model needs input_ids; it has {keys}",
-        "给模型的字典里要有 input_ids；现在有：{keys}",
+        "a dict for the model needs input_ids, or {others}; it has {keys}",
+        "给模型的字典里要有 input_ids，或 {others}；现在有：{keys}",
     ),
     "trace.target": (
         "{model} can't say anything by itself: give target=",
@@ -147,6 +197,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "trace.edit.self": (
         "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'",
         "交叉注意力看的是另一段文本，那里没有词元自己：请用 to='uniform'、'mean' 或 'zero'",
+    ),
+    "trace.edit.unheard": (
+        "heads of {model} can't be edited: the attention of {classes} doesn't ask transformers for its kernel",
+        "无法修改 {model} 的头：{classes} 的注意力不向 transformers 要计算函数",
     ),
     "trace.edit.shared": (
         "the layers of {model} share one attention, so a head of one layer can't be edited by itself",

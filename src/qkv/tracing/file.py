@@ -1,10 +1,12 @@
 """A trace on disk: one safetensors file of q, k, v and what else decides the weights; it opens with NumPy alone.
 
 Tensors are `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G, M, D) unrepeated, `.o` the output
-projection, `.sinks`, and a bias as a table over distances where it is one (`.distances`, (H, N + M − 1)) or dense. Masks
-are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise. The header carries JSON: format,
-model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary frequencies. Size grows with
-n·d, never with n².
+projection; layers have the model's own numbers (`numbers` in the header, where some of its layers have no attention). What
+was kept as weights alone has q, k and v of width 0 and the weights' logarithms as its bias, and grows with n²; all else
+grows with n·d. Beside them stand `.sinks`, and a bias as a table over distances where it is one (`.distances`,
+(H, N + M − 1)) or dense. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
+The header carries JSON: format, model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary
+frequencies.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +46,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     tensors: Tensors = {}
     described: dict[str, list[dict[str, Any]]] = {part: [] for part in trace.calls}
     for part, layers in trace.calls.items():
-        for i, call in enumerate(layers):
+        for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
             for what in ("q", "k", "v", "sinks"):
                 if (tensor := getattr(call, what)) is not None:
@@ -70,6 +73,8 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
         part: {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
         for part, each in described.items()
     }
+    for part, numbers in trace.numbers.items():
+        calls[part]["numbers"] = list(numbers)
     if trace.turning is not None:
         turning = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
         tensors["turning"] = turning
@@ -149,13 +154,19 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
             numbers = [e["scale"], *([] if e["softcap"] is None else [e["softcap"]])]
             right = all(type(x) in (int, float) and math.isfinite(x) for x in numbers) and isinstance(e["mask"], list)
             sure(right, f"{part} has a wrong scale or mask", f"{part} 的缩放或掩码有误")
+        numbers = one.get("numbers", list(range(layers)))
+        right = isinstance(numbers, list) and len(numbers) == layers and all(type(i) is int for i in numbers)
+        right = right and numbers[0] >= 0 and all(a < b for a, b in pairwise(numbers))
+        sure(right, f"{part} has wrong layer numbers", f"{part} 的层号有误")
         sizes = set()
-        for i in range(layers):
+        for i in numbers:
             name = f"{part}.{i}"
             missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
             sure(not missing, f"{', '.join(missing)} missing", f"缺少 {'、'.join(missing)}")
             q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
-            right = all(len(shape) == 4 and min(shape) > 0 for shape in (q, k, v))
+            right = all(len(shape) == 4 and min(shape[:3]) > 0 for shape in (q, k, v))
+            bare = right and q[3] == v[3] == 0 and bool({f"{name}.bias", f"{name}.distances"} & told.keys())
+            right = right and (bare or min(q[3], v[3]) > 0)
             right = right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
             right = right and q[0] == k[0] == v[0] and k[1] == v[1] and q[1] % k[1] == 0
             right = right and k[2] == v[2] and q[3] == k[3]
@@ -219,9 +230,9 @@ def load(path: Path) -> Trace:
         calls: dict[str, list[Call]] = {}
         outputs = {}
         told_of = [
-            (f"{part}.{i}", told["each"][i if len(told["each"]) > 1 else 0])
+            (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
             for part, told in header["calls"].items()
-            for i in range(told["layers"])
+            for at, i in enumerate(told.get("numbers", range(told["layers"])))
         ]
         for name, told in told_of:
             q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
@@ -246,7 +257,8 @@ def load(path: Path) -> Trace:
 
         queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
-        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning)
+        numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
+        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning, numbers)
     except WRONG as error:
         raise _unreadable(path, error) from None
 

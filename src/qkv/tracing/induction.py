@@ -22,7 +22,7 @@ from .recorder import reads_and_writes, trace
 class Induction:
     """The repeated-random-tokens test: per head, the mean weight on the token that followed this one before."""
 
-    scores: np.ndarray  # (layers, heads)
+    scores: np.ndarray  # (layers, heads), NaN where a layer has no attention
     baseline: float
     count: int  # queries
     length: int
@@ -30,7 +30,7 @@ class Induction:
 
     def best(self, most: int = 5) -> list[tuple[int, int, float]]:
         """(layer, head, score), strongest first."""
-        order = np.argsort(-self.scores, axis=None, kind="stable")[:most]
+        order = np.argsort(-self.scores, axis=None, kind="stable")[: min(most, int((~np.isnan(self.scores)).sum()))]
         places = (np.unravel_index(i, self.scores.shape) for i in order)
         return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in places]
 

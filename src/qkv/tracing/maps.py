@@ -49,6 +49,11 @@ class Head:
         """Keys."""
         return self.call.k.shape[2]
 
+    @property
+    def bare(self) -> bool:
+        """Kept as weights alone: q and k have width 0, the bias is the weights' logarithm."""
+        return self.call.q.shape[3] == 0
+
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Who may look at whom in a rectangle: bool (R, ·)."""
         sizes = dict(batch=self.batch, heads=self.heads, rows=rows, cols=cols, device=self.call.q.device)

@@ -113,7 +113,8 @@ class Patterns:
         return sorted(rows, key=lambda row: -row.scores[kind].value)[:most]
 
     def array(self, kind: str, what: str = "value") -> np.ndarray:
-        """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"."""
+        """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"; NaN where a
+        layer of the model has no attention."""
         self._check(kind)
         heads = 1 + max((row.head for row in self.table), default=-1)
         layers = 1 + max((row.layer for row in self.table), default=-1)
@@ -242,7 +243,7 @@ def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patter
     asking, seen = _real(trace, part, batch)
     credited: dict[torch.device, _Credited] = {}  # the layers of a large model may lie on several
     rows = []
-    for layer, call in enumerate(trace.calls[part]):
+    for layer, call in zip(trace.layers(part), trace.calls[part], strict=True):
         here = call.q.device
         if here not in credited:
             credited[here] = _Credited(queries, keys, asking.to(here), seen.to(here), cross=part == "cross")

@@ -64,16 +64,19 @@ class Look:
 
 @dataclass(frozen=True)
 class Survey:
-    """Every head of a part: `heads[item][layer][head]`; a cell of a picture is `tall` queries by `wide` keys."""
+    """Every head of a part: `heads[item][at][head]`, `at` counting the layers that attend, whose numbers in the model are
+    `layers`; a cell of a picture is `tall` queries by `wide` keys."""
 
     heads: list[list[list[Look]]]
+    layers: tuple[int, ...]
     tall: int
     wide: int
 
     def most_telling(self, layers: Sequence[int], heads: Sequence[int], item: int = 0) -> tuple[int, int]:
         """The head to show first of these."""
-        among = [(layer, head) for layer in layers for head in heads if head < len(self.heads[item][layer])]
-        return max(among, key=lambda at: self.heads[item][at[0]][at[1]].telling)
+        looks = dict(zip(self.layers, self.heads[item], strict=True))
+        among = [(layer, head) for layer in layers for head in heads if head < len(looks[layer])]
+        return max(among, key=lambda at: looks[at[0]][at[1]].telling)
 
 
 def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
@@ -92,7 +95,7 @@ def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
             done += call.q.shape[1]
             if progress is not None:
                 progress(done, every)
-    return Survey(seen, tall, wide)
+    return Survey(seen, trace.layers(part), tall, wide)
 
 
 def _bins(trace: Trace) -> int:

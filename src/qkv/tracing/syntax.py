@@ -47,6 +47,7 @@ class Relation:
     direction: str
     hits: np.ndarray = field(repr=False)  # bool (words, L, H)
     rules: dict[str, np.ndarray] = field(repr=False)  # "-1", "2", "first" → bool (words,)
+    layers: tuple[int, ...] = ()  # the numbers of the L layers in the model, if not 0, 1, 2, …
 
     @property
     def count(self) -> int:
@@ -84,7 +85,8 @@ class Relation:
         """(layer, head, accuracy, chance) of the heads that beat the rule, best first."""
         accuracy, chance = self.accuracy, self.chance
         places = np.argwhere(accuracy > self.baseline + 1e-12)
-        rows = [(int(i), int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in places]
+        layers = self.layers or range(len(accuracy))
+        rows = [(layers[i], int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in places]
         return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
 
 
@@ -202,7 +204,14 @@ def syntax(
             progress(done + 1, len(given))
     order = {key: at for at, key in enumerate(wanted)}
     made = [
-        Relation(lang, relation, direction, np.stack(hits), {r: np.array([one[r] for one in rules]) for r in rules[0]})
+        Relation(
+            lang,
+            relation,
+            direction,
+            np.stack(hits),
+            {r: np.array([one[r] for one in rules]) for r in rules[0]},
+            told.layers(),
+        )
         for (lang, relation, direction), (hits, rules) in found.items()
         if len(hits) >= least
     ]

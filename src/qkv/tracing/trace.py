@@ -9,7 +9,8 @@
     trace.find("it", "cat")           which heads link two words
 
 A model with one stack has one part (encoder or decoder); an encoder-decoder has three: encoder, decoder and cross, and
-`part=` says which. Layers and heads count from 0. Where nothing is said, `part` is the first there is.
+`part=` says which. Layers and heads count from 0, and layers are the model's own: where only some of a model's layers
+attend (Jamba, Qwen3-Next), `trace.layers()` says which. Where nothing is said, `part` is the first there is.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
 """
@@ -29,7 +30,7 @@ from torch import Tensor
 from ..attention import masks
 from ..attention.attend import Call, attend
 from ..attention.steps import Steps, from_qkv
-from ..words import Problem
+from ..words import Problem, all_of
 from .maps import Head, Span, head_of
 from .tokens import Group, Tokens
 
@@ -69,6 +70,7 @@ class Trace:
     outputs: dict[str, Projection] = field(default_factory=dict)  # "decoder.13" → its output projection
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
     turning: Turning | None = None  # how our own models turn q and k by their positions
+    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
     _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
     _surveys: dict[str, Survey] = field(default_factory=dict, repr=False, compare=False)
 
@@ -77,9 +79,19 @@ class Trace:
         """Those there are, in order."""
         return [part for part in PARTS if part in self.calls]
 
+    def layers(self, part: str | None = None) -> tuple[int, ...]:
+        """The numbers that the layers of a part have in the model: those that attend."""
+        part = self._part(part)
+        return self.numbers.get(part) or tuple(range(len(self.calls[part])))
+
     def n_layer(self, part: str | None = None) -> int:
-        """Layers of a part."""
+        """Layers of a part that attend."""
         return len(self.calls[self._part(part)])
+
+    def call(self, layer: int, part: str | None = None) -> Call:
+        """What the attention of one layer received."""
+        part = self._part(part)
+        return self.calls[part][self._at(part, layer)]
 
     def n_head(self, part: str | None = None) -> int:
         """Heads per layer of a part."""
@@ -138,7 +150,7 @@ class Trace:
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
     ) -> Steps:
         """The five steps in float64, of one head: of all its queries, or of one."""
-        one = self.head(layer, head, part, batch)
+        one = self._whole(layer, head, part, batch)
         rows = None if query is None else [self.place(query, part, batch)]
         call = one.call
         asking, asked = self.tokens(part, batch).shown, self.tokens(part, batch, keys=True).shown
@@ -164,7 +176,7 @@ class Trace:
 
         Of one query, or of all; a long text's are compared on 64 of them, so that no n×n matrix is made.
         """
-        one = self.head(layer, head, part, batch)
+        one = self._whole(layer, head, part, batch)
         if query is None and one.n > 512:
             places = range(0, one.n, one.n // 64)
             return max(self.difference(layer, head, place, part=part, batch=batch) for place in places)
@@ -199,14 +211,14 @@ class Trace:
     ) -> Floats:
         """What a head adds to the model's stream for one query: W_o's slice of this head times Σ w·v, (C,)."""
         part = self._part(part)
-        one = self.head(layer, head, part, batch)
+        one = self._whole(layer, head, part, batch)
         mixed = one.weights([self.place(query, part, batch)])[0].float() @ one.call.v[0, 0].float()
         return (self._slice(part, layer, head) @ mixed).numpy()
 
     def norms(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> Floats:
         """Value-weighted attention (N, M): each weight times the length of what that key would add to the stream."""
         part = self._part(part)
-        one = self.head(layer, head, part, batch)
+        one = self._whole(layer, head, part, batch)
         carried = (one.call.v[0, 0].float() @ self._slice(part, layer, head).T).norm(dim=-1)  # (M,)
         return (one.weights().float() * carried).numpy()
 
@@ -217,7 +229,7 @@ class Trace:
             raise ValueError("rollout follows one text through its own layers: choose part='encoder' or 'decoder'")
         n = len(self.tokens(part, batch))
         flow = np.eye(n, dtype=np.float64)
-        for layer in range(self.n_layer(part)):
+        for layer in self.layers(part):
             flow = (0.5 * self.map(layer, part=part, batch=batch).astype(np.float64) + 0.5 * np.eye(n)) @ flow
         return flow.astype(np.float32)
 
@@ -228,7 +240,7 @@ class Trace:
         part = self._part(part)
         query, key = self.place(from_, part, batch), self.place(to, part, batch, keys=True)
         found = []
-        for layer in range(self.n_layer(part)):
+        for layer in self.layers(part):
             for head in range(self.n_head(part)):
                 share = float(self.head(layer, head, part, batch).weights([query], [key]))
                 found.append((layer, head, share))
@@ -252,14 +264,26 @@ class Trace:
     def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head:
         """One head, to ask anything of; it remembers what was costly to compute."""
         part = self._part(part)
-        layer, batch = self._layer(part, layer), self._item(part, batch)
-        heads = self.calls[part][layer].q.shape[1]
+        call, batch = self.call(layer, part), self._item(part, batch)
+        heads = call.q.shape[1]
         if not 0 <= head < heads:
             raise Problem("trace.head", head=head, last=heads - 1)
         key = part, layer, batch, head
         if key not in self._heads:
-            self._heads[key] = head_of(self.calls[part][layer], batch, head)
+            self._heads[key] = head_of(call, batch, head)
         return self._heads[key]
+
+    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head:
+        """One head with its q, k and v; refuses one that was kept as weights alone."""
+        found = self.head(layer, head, part, batch)
+        if found.bare:
+            raise Problem("trace.bare", model=self.model or "?")
+        return found
+
+    @property
+    def bare(self) -> bool:
+        """Are weights all that was kept (the eager road), without q, k and v?"""
+        return all(call.q.shape[3] == 0 for calls in self.calls.values() for call in calls)
 
     def place(self, word: int | str, part: str | None = None, batch: int = 0, *, keys: bool = False) -> int:
         """The number of a token, given as a number or as its text."""
@@ -296,10 +320,9 @@ class Trace:
 
     def _slice(self, part: str, layer: int, head: int) -> Tensor:
         """The columns of the output projection that are this head's: (C, D)."""
-        name = f"{part}.{self._layer(part, layer)}"
+        name, width = f"{part}.{layer}", self.call(layer, part).v.shape[3]
         if name not in self.outputs:
             raise Problem("trace.output", name=name)
-        width = self.calls[part][layer].v.shape[3]
         return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().cpu().float()
 
     def _part(self, part: str | None) -> str:
@@ -309,16 +332,25 @@ class Trace:
             raise Problem("trace.part", part=part, parts=", ".join(self.parts))
         return part
 
-    def _layer(self, part: str, layer: int) -> int:
-        if not 0 <= layer < len(self.calls[part]):
-            raise Problem("trace.layer", layer=layer, last=len(self.calls[part]) - 1)
-        return layer
+    def _at(self, part: str, layer: int) -> int:
+        """Where a layer of the model stands among those that attend."""
+        layers = self.layers(part)
+        if layer not in layers:
+            raise no_layer(layer, layers)
+        return layers.index(layer)
 
     def _item(self, part: str, batch: int) -> int:
         items = len(self.queries[part])
         if not 0 <= batch < items:
             raise Problem("trace.item", item=batch, last=items - 1)
         return batch
+
+
+def no_layer(layer: int, layers: tuple[int, ...]) -> Problem:
+    """The problem of a layer that isn't there, or that has no attention: it names those that have."""
+    if layers == tuple(range(len(layers))):
+        return Problem("trace.layer", layer=layer, last=len(layers) - 1)
+    return Problem("trace.layer.none", layer=layer, layers=all_of(layers))
 
 
 def join(table: Floats, queries: Sequence[Group], keys: Sequence[Group]) -> Floats:

@@ -68,7 +68,7 @@ def links(
         _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
         spans.append(range(first, end))
     found = []
-    for layer in range(trace.n_layer(part)):
+    for layer in trace.layers(part):
         for head in range(trace.n_head(part)):
             table = trace.head(layer, head, part, batch).weights(*spans)
             found.append((layer, head, float(table.sum(1).mean())))

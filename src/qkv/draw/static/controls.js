@@ -15,10 +15,16 @@ export function picks() {
     h(
       "h2",
       { class: "picks" },
-      numbers("layer", "layer.n", part.layers.length, layer, (n) =>
-        openHeadAt(n, Math.min(state.now.head, part.layers[n].heads - 1)),
+      numbers(
+        "layer",
+        "layer.n",
+        part.layers.map(({ number }) => number),
+        layer,
+        (n) => openHeadAt(n, Math.min(state.now.head, part.layers[n].heads - 1)),
       ),
-      numbers("head.word", "head.n", part.layers[layer].heads, head, (n) => openHeadAt(state.now.layer, n)),
+      numbers("head.word", "head.n", Array.from({ length: part.layers[layer].heads }, (_, i) => i), head, (n) =>
+        openHeadAt(state.now.layer, n),
+      ),
     ),
     choice(
       say(lang, "unit"),
@@ -36,18 +42,17 @@ export function picks() {
  * A list of numbers to choose one of.
  * @param {string} name
  * @param {string} each
- * @param {number} count
- * @param {number} chosen
+ * @param {number[]} shown
+ * @param {number} chosen which of them
  * @param {(n: number) => void} choose
  */
-function numbers(name, each, count, chosen, choose) {
+function numbers(name, each, shown, chosen, choose) {
   const { lang } = state.now;
   const made = h("select", {
     "aria-label": say(lang, name),
     onchange: (/** @type {Event} */ event) => choose(Number(/** @type {HTMLSelectElement} */ (event.target).value)),
   });
-  for (let i = 0; i < count; i++)
-    made.append(h("option", { value: i, selected: i === chosen }, say(lang, each, { n: i })));
+  shown.forEach((n, i) => made.append(h("option", { value: i, selected: i === chosen }, say(lang, each, { n }))));
   return made;
 }
 

@@ -5,6 +5,7 @@
 /** Who may look at whom; a dense one is bits, an axis of one serving everybody. @typedef {["band", number | null, number | null] | ["lengths", number[]] | ["dense", Stored]} Rule */
 /**
  * @typedef {object} Layer
+ * @property {number} number in the model, where layers without attention are counted too
  * @property {number} heads
  * @property {number} groups heads of k and v; head h reads group h / (heads / groups)
  * @property {number} scale
@@ -13,7 +14,7 @@
  * @property {Rule[]} mask all of them must allow
  * @property {{ kind: "distances" | "dense", table: Stored } | null} bias
  * @property {{ weight: number, dot: number, value: number } | null} errors how far off weights, q·k and v may be; 0 is not at all
- * @property {Stored | null} q (B, H, N, D)
+ * @property {Stored | null} q (B, H, N, D); D is 0 where only weights were kept, whose logarithm is the bias
  * @property {Stored | null} k (B, G, M, D)
  * @property {Stored | null} v
  */

@@ -11,6 +11,17 @@ import { say, STRINGS } from "./strings.js";
 import "./top.js";
 import { header, open, partOf } from "./view.js";
 
+/** A head by the number that its layer has in the model. @param {string} name @param {number} layer @param {number} item @param {number} head */
+function headOf(name, layer, item, head) {
+  const part = partOf(name);
+  return openHead(
+    part,
+    part.layers.findIndex(({ number }) => number === layer),
+    item,
+    head,
+  );
+}
+
 /** What the page computes, for scripts and tests. Every function takes part, layer, head, item and counts from 0. */
 const api = {
   /**
@@ -18,7 +29,7 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} [item]
    */
   async weights(part, layer, head, item = 0) {
-    const one = await openHead(partOf(part), layer, item, head);
+    const one = await headOf(part, layer, item, head);
     return one && Array.from({ length: one.n }, (_, i) => one.row(i).weights);
   },
   /**
@@ -26,7 +37,7 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async row(part, layer, head, query, item = 0) {
-    const one = await openHead(partOf(part), layer, item, head);
+    const one = await headOf(part, layer, item, head);
     return one && one.row(query).weights;
   },
   /**
@@ -34,7 +45,7 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async steps(part, layer, head, query, item = 0) {
-    const one = await openHead(partOf(part), layer, item, head);
+    const one = await headOf(part, layer, item, head);
     return one && one.steps(query);
   },
 };
@@ -59,7 +70,8 @@ async function start() {
   state.listen((changed) => {
     dress();
     if (!changed.has("layer") && !changed.has("head")) return;
-    const { lang, layer, head } = state.now;
+    const { lang, head } = state.now;
+    const layer = partOf(state.now.part).layers[state.now.layer].number;
     const live = document.getElementById("qkv-live");
     if (live) live.textContent = say(lang, "chosen", { name: say(lang, "head", { layer, head }) });
   });

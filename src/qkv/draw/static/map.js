@@ -104,7 +104,7 @@ export class MapElement extends HTMLElement {
     this.hover = null;
     this.controls();
     const { tall, wide } = part.thumbs;
-    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, "map.overview", { tall, wide, layer }));
+    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, "map.overview", { tall, wide, layer: part.layers[layer].number }));
     this.layout(!same);
     void this.draw();
     this.tell();

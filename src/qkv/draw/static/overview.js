@@ -61,7 +61,7 @@ export class Overview extends HTMLElement {
     for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
     grid.append(numbers);
     this.cells = part.layers.map((layer, i) => {
-      const row = h("div", { role: "row", class: layer.q ? null : "pooled" }, h("span", { role: "rowheader" }, i));
+      const row = h("div", { role: "row", class: layer.q ? null : "pooled" }, h("span", { role: "rowheader" }, layer.number));
       const cells = Array.from({ length: layer.heads }, (_, j) => {
         const cell = h(
           "button",
@@ -106,7 +106,7 @@ export class Overview extends HTMLElement {
   words(layer, head) {
     const { lang, item } = state.now;
     const part = partOf(state.now.part);
-    const name = say(lang, "head", { layer, head });
+    const name = say(lang, "head", { layer: part.layers[layer].number, head });
     const link = part.links[item][layer][head];
     if (!link) return filled(say(lang, "head.sink", { name }), {});
     const sentence = say(lang, "head.link", { name, from: hole("from"), to: hole("to"), weight: weight(link[2]) });
@@ -173,7 +173,7 @@ export class Overview extends HTMLElement {
                   state.set({ layer, head, query: shown.query, key: shown.key });
                 },
               },
-              h("b", {}, `${layer}.${head}`),
+              h("b", {}, `${partOf(part).layers[layer].number}.${head}`),
               h("span", { class: "meter", style: `--share: ${share}` }),
               weight(share, shown === header.focus ? 0 : errorOf(partOf(part).layers[layer])),
             ),

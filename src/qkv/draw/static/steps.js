@@ -26,7 +26,8 @@ export class StepsPanel extends HTMLElement {
 
   async render() {
     const mine = ++this.asked;
-    const { lang, query, layer, head } = state.now;
+    const { lang, query, head } = state.now;
+    const layer = partOf(state.now.part).layers[state.now.layer].number;
     const { head: one } = await view();
     if (mine !== this.asked) return;
     const name = say(lang, "head.short", { layer, head });
@@ -47,8 +48,9 @@ export class StepsPanel extends HTMLElement {
   }
 
   /** @param {Head} one */
-  formula({ layer, sink }) {
+  formula({ layer, sink, width }) {
     const { lang } = state.now;
+    if (width === 0) return say(lang, "steps.bare");
     const capped = layer.softcap === null ? "" : say(lang, "steps.capped", { cap: layer.softcap });
     const more = capped + (layer.bias ? say(lang, "steps.biased") : "");
     return (
@@ -63,13 +65,14 @@ export class StepsPanel extends HTMLElement {
     const errors = one.layer.errors ?? { weight: 0, dot: 0, value: 0 };
     const scaled = errors.dot * one.layer.scale;
     /** @type {[string, Float64Array, number][]} */
-    const columns = [
-      [say(lang, "column.dot"), steps.dots, errors.dot],
-      [say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled, scaled],
-    ];
-    if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped, scaled]);
-    if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased, scaled]);
-    columns.push([say(lang, "column.masked"), steps.masked, scaled]);
+    const columns = [];
+    if (one.width > 0) {
+      columns.push([say(lang, "column.dot"), steps.dots, errors.dot]);
+      columns.push([say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled, scaled]);
+      if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped, scaled]);
+      if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased, scaled]);
+      columns.push([say(lang, "column.masked"), steps.masked, scaled]);
+    }
 
     const order = Array.from({ length: one.m }, (_, j) => j);
     order.sort(
@@ -178,7 +181,7 @@ export class StepsPanel extends HTMLElement {
           h("small", {}, " " + say(lang, "steps.first", { n: some, all: output.length })),
         ),
       );
-    } else notes.push(h("p", { class: "help" }, say(lang, "steps.nov")));
+    } else if (one.width > 0) notes.push(h("p", { class: "help" }, say(lang, "steps.nov")));
     if (!steps.masked.some((score) => score > -Infinity))
       notes.push(h("p", { class: "help" }, say(lang, "steps.empty")));
     if (one.m > FEW) {

@@ -89,6 +89,10 @@ export const STRINGS = {
     "For every key: multiply q by k and add up (q·k), times {scale}{more}; hide what the mask hides; softmax makes shares that sum to 1; the output is every v times its share, added up.",
     "对每个键：q 与 k 对应相乘再相加（q·k），乘以 {scale}{more}；掩码遮住的去掉；softmax 变成总和为 1 的份额；输出是各个 v 乘以份额后相加。",
   ],
+  "steps.bare": [
+    "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.",
+    "这里只保存了模型给出的权重（--eager）：没有 q、k、v，无法显示计算步骤。",
+  ],
   "steps.capped": [", bent to ±{cap}", "，压到 ±{cap} 之内"],
   "steps.biased": [", plus a bias", "，加上偏置"],
   "steps.sinks": [" A sink takes a share of its own and gives nothing.", "另有一个汇点分走一份，但不提供任何内容。"],

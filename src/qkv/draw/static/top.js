@@ -59,7 +59,7 @@ export class Top extends HTMLElement {
       h("blockquote", { dir: "auto", tabindex: header.text.length > 300 ? 0 : null }, header.text),
       h("p", { class: "facts" }, facts.join(" · ")),
     );
-    const whole = part.layers.flatMap((layer, i) => (layer.q ? [i] : []));
+    const whole = part.layers.flatMap((layer) => (layer.q ? [layer.number] : []));
     if (whole.length && whole.length < part.layers.length) {
       const [, , rows, cols] = part.thumbs.stored.shape;
       const sentence = say(lang, "carried", { whole: hole("whole"), rows, cols });
