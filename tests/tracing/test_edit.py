@@ -76,7 +76,7 @@ def projections(model):
                     found[f"cross.{i}"] = block.cross.out.weight, 1
         return found
     for part, layers in registry.stacks(model).items():
-        for i, (path, module) in enumerate(layers):
+        for i, (path, module) in layers.items():
             holder = module if not path.endswith("attention.self") else model.get_submodule(path[:-5]).output
             names = ("o_proj", "out_proj", "c_proj", "dense", "o")
             projection = next(getattr(holder, what) for what in names if hasattr(holder, what))
@@ -86,12 +86,12 @@ def projections(model):
 
 def places(model):
     """A head of every part, not the first."""
-    return [(part, len(layers) - 1, layers[-1] - 2) for part, layers in shape(model).items()]
+    return [(part, max(layers), layers[max(layers)] - 2) for part, layers in shape(model).items()]
 
 
 def test_the_shape_is_what_a_trace_finds(model):
     found = trace(model, ROWS[:1], target=SAID[:1] if several(model) else None)
-    assert shape(model) == {part: [found.n_head(part)] * found.n_layer(part) for part in found.parts}
+    assert shape(model) == {part: dict.fromkeys(found.layers(part), found.n_head(part)) for part in found.parts}
 
 
 def test_none_changes_nothing(model):
@@ -257,10 +257,10 @@ def test_the_model_is_left_as_it_was_and_others_alone():
     model, other = made("llama"), made("llama")
     before = logits(other)
     with pytest.raises(RuntimeError, match="on purpose"), edit(model, "1.2"):
-        assert model.config._attn_implementation == "qkv" and other.config._attn_implementation == "sdpa"
+        assert model.config._attn_implementation == other.config._attn_implementation == "sdpa"
         assert torch.equal(logits(other), before) and not torch.equal(logits(model), before)
         raise RuntimeError("on purpose")
-    assert model.config._attn_implementation == "sdpa" and not registry._before and not registry._edited
+    assert model.config._attn_implementation == "sdpa" and not registry._ears and not registry._edited
     assert torch.equal(logits(model), before)
 
 
@@ -444,7 +444,7 @@ def test_importance_is_the_change_of_the_loss(name, theirs):
     assert all(isinstance(row, Importance) for row in ranked)
     assert [row.change for row in ranked] == sorted((row.change for row in ranked), reverse=True)
     there = shape(model)
-    assert {row[:3] for row in ranked} == {(p, i, h) for p in there for i, n in enumerate(there[p]) for h in range(n)}
+    assert {row[:3] for row in ranked} == {(p, i, h) for p in there for i, n in there[p].items() for h in range(n)}
 
     def loss():
         """From logits, item by item, without batches."""

@@ -12,9 +12,12 @@ from tokenizers import models, pre_tokenizers, processors
 from qkv import masks
 from qkv.attention.rules import Band, Dense
 from qkv.text.tokenizer import Characters
+from qkv.tracing import eager as keeping
 from qkv.tracing import recorder, registry
+from qkv.tracing.edit import edit
 from qkv.tracing.recorder import trace
 from qkv.tracing.trace import Trace
+from qkv.words import Notice
 from tests.tracing.families import FAMILIES, LLAMA, TRANSLATORS, made
 
 ROWS = [[5, 9, 33, 7, 7, 12, 50, 41, 3, 2, 11], [19, 22, 8, 35, 6, 14]]
@@ -52,10 +55,11 @@ def inputs(family, padded):
 def state(model):
     """All that tracing could leave behind."""
     return (
-        [(id(c), c._attn_implementation) for c in registry._configs(model)],
+        [(id(c), c._attn_implementation) for c in registry.configs_of(model)],
         [module.training for module in model.modules()],
         [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
-        dict(registry._before),
+        list(registry._ears),
+        transformers.AttentionInterface.get_interface,
         list(registry.listeners),
         dict(registry._edited),
     )
@@ -151,7 +155,7 @@ def test_contributions_of_all_heads_are_what_the_projection_gives(family):
     kept = {}
     hooks = []
     for part, layers in registry.stacks(model).items():
-        for i, (path, module) in enumerate(layers):
+        for i, (path, module) in layers.items():
             holder = module if not path.endswith("attention.self") else model.get_submodule(path[:-5]).output
             projection = next(
                 getattr(holder, what)
@@ -179,14 +183,16 @@ def test_the_model_is_left_as_it_was_when_it_fails(family, monkeypatch):
     name, model = family
     model.train()
     before = state(model)
-    last = list(registry.stacks(model).values())[-1][-1][1]
+    last = list(list(registry.stacks(model).values())[-1].values())[-1][1]
 
     def fails(*_, **__):
         raise RuntimeError("on purpose")
 
     monkeypatch.setattr(last, "forward", fails)
-    with pytest.raises(RuntimeError, match="on purpose"):
-        trace(model, inputs(name, "none"))
+    for eager in (False, True):
+        with pytest.raises(ValueError, match=r"failed on this input: .*on purpose") as caught:
+            trace(model, inputs(name, "none"), eager=eager)
+        assert isinstance(caught.value.__cause__, RuntimeError)
     assert state(model) == before
     model.eval()
 
@@ -217,18 +223,15 @@ def test_a_model_set_to_eager_stays_eager_and_gives_the_same():
     np.testing.assert_allclose(found.map(2, 5), fast.map(2, 5), atol=1e-5)
 
 
-def test_gpt2_that_reorders_and_upcasts_is_still_itself():
+def test_gpt2_that_reorders_and_upcasts_asks_nobody_for_its_kernel():
     torch.manual_seed(0)
     config = transformers.GPT2Config(vocab_size=71, n_positions=41, n_embd=42, n_layer=2, n_head=6)
     config.reorder_and_upcast_attn = True
     model = transformers.GPT2LMHeadModel(config).eval()
     model.set_attn_implementation("eager")
-    called = []
-    own = type(model.transformer.h[0].attn)._upcast_and_reordered_attn
-    attention = model.transformer.h[0].attn
-    attention._upcast_and_reordered_attn = lambda *given: called.append(1) or own(attention, *given)
-    trace(model, ROWS[0])
-    assert called
+    with pytest.raises(ValueError, match="the attention of GPT2Attention doesn't ask"):
+        trace(model, ROWS[0])
+    assert trace(model, ROWS[0], eager=True).layers() == (0, 1)
 
 
 def test_long_texts_keep_no_square():
@@ -391,7 +394,7 @@ def with_an_odd_layer():
         (bloom, ROWS, {}, "BloomForCausalLM can't be traced: the attention of BloomAttention"),
         (with_an_odd_layer, ROWS, {}, "LlamaForCausalLM can't be traced: the attention of OddAttention"),
         (lambda: torch.nn.Linear(2, 2), ROWS, {}, "this is a Linear"),
-        (lambda: made("llama"), {"inputs": [[1]]}, {}, "needs input_ids; it has inputs"),
+        (lambda: made("llama"), {"inputs": [[1]]}, {}, "needs input_ids, or pixel_values .*; it has inputs"),
         (lambda: made("llama"), "the cat", {}, "needs a tokenizer"),
         (lambda: made("llama"), [[]], {}, "empty|no token|nothing"),
         (lambda: made("llama"), [[66, 67]], {}, "67"),
@@ -434,3 +437,103 @@ def test_a_projection_with_a_gate_before_it_is_left_out():
     assert sorted(found.outputs) == ["decoder.0", "decoder.2"]
     with pytest.raises(ValueError, match="keeps no output projection"):
         found.contribution(1, 0, 0)
+
+
+def hybrid():
+    """Attention in layers 1 and 4 of six."""
+    config = transformers.JambaConfig(
+        vocab_size=67, hidden_size=48, intermediate_size=48, num_hidden_layers=6, num_attention_heads=6
+    )
+    config = type(config)(**config.to_dict() | dict(num_key_value_heads=2, attn_layer_period=3, attn_layer_offset=1))
+    torch.manual_seed(0)
+    return transformers.JambaForCausalLM(config).eval()
+
+
+def test_layers_have_the_models_own_numbers(tmp_path):
+    model = hybrid()
+    found = trace(model, ROWS[0])
+    found.save(tmp_path / "t.safetensors")
+    for one in (found, Trace.load(tmp_path / "t.safetensors")):
+        assert one.layers() == (1, 4) and one.n_layer() == 2
+        np.testing.assert_allclose(one.map(4, 5), found.call(4).weights()[0, 5].numpy(), atol=1e-6)
+        assert {layer for layer, _, _ in one.find(3, 1)} <= {1, 4}
+        assert {row.layer for row in one.patterns().table} == {1, 4}
+        assert one.survey().most_telling(one.layers(), range(6))[0] in (1, 4)
+        assert sorted(one.outputs) == ["decoder.1", "decoder.4"] and one.contribution(4, 0, 3).shape == (48,)
+        with pytest.raises(ValueError, match="layer 0 has no attention in this trace; these have: 1, 4"):
+            one.map(0, 0)
+    assert found.call(4).name == "decoder.4"
+    with pytest.raises(ValueError, match="these have: 1, 4"), edit(model, "2.0"):
+        pass
+    with torch.no_grad(), edit(model, "4.*"):
+        edited = trace(model, ROWS[0])
+    np.testing.assert_array_equal(edited.map(4, 0), found.map(4, 0))
+
+
+def test_weights_kept_whole_are_saved_and_seen(tmp_path):
+    found = trace(bloom(), ROWS, eager=True)
+    found.save(tmp_path / "t.safetensors", half=True)
+    again = Trace.load(tmp_path / "t.safetensors")
+    for one in (found, again):
+        assert one.bare and not any(isinstance(term, Dense) for term in one.call(1).mask.terms())
+        np.testing.assert_allclose(one.map(1, 2, batch=1), found.map(1, 2, batch=1), atol=1e-6)
+        np.testing.assert_allclose(one.map(1, 2, bins=4), found.map(1, 2, bins=4), atol=1e-6)
+        np.testing.assert_allclose(one.row(1, 2, 4), found.map(1, 2)[4], atol=1e-6)
+        np.testing.assert_allclose(one.column(1, 2, 4), found.map(1, 2)[:, 4], atol=1e-6)
+        assert len(one.patterns().table) == 6 and len(one.find(4, 2)) == 6
+        for ask in (one.steps, one.difference, one.norms):
+            with pytest.raises(ValueError, match="holds the weights alone"):
+                ask(1, 2)
+        with pytest.raises(ValueError, match="holds the weights alone"):
+            one.contribution(1, 2, 4)
+
+
+def test_the_size_of_whole_weights_is_said_before(monkeypatch):
+    model = bloom()
+    with pytest.warns(Notice, match=r"0.0 MB for 11 tokens") as caught:
+        found = trace(model, ROWS[0], eager=True)
+    assert keeping.bytes_of(model, {"input_ids": torch.tensor(ROWS[:1])}) == sum(
+        call.bias.numel() * 4 for call in found.calls["decoder"]
+    )
+    assert caught[0].message.say("zh") != caught[0].message.say("en")
+    monkeypatch.setattr(keeping.os, "sysconf", lambda name: 10)
+    with pytest.raises(ValueError, match=r"this machine has 0\.0 MB: shorten the text"):
+        trace(model, ROWS[0], eager=True)
+
+
+def test_states_that_came_from_elsewhere_have_numbers_for_words():
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=71, n_positions=41, n_embd=42, n_layer=2, n_head=6)
+    config.add_cross_attention = True
+    model = transformers.GPT2LMHeadModel(config).eval()
+    given = {"input_ids": torch.tensor(ROWS[:1]), "encoder_hidden_states": torch.randn(1, 5, 42)}
+    for eager in (False, True):
+        found = trace(model, given, eager=eager)
+        assert found.parts == ["decoder", "cross"] and found.map(1, 0, part="cross").shape == (11, 5)
+        assert found.tokens("cross", keys=True).shown == ["[0]", "[1]", "[2]", "[3]", "[4]"]
+        assert trace(model, ROWS[0], eager=eager).parts == ["decoder"]
+
+
+def test_patches_are_called_by_row_and_column():
+    torch.manual_seed(0)
+    config = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=30)
+    model = transformers.ViTModel(transformers.ViTConfig(**config, image_size=24, patch_size=8)).eval()
+    found = trace(model, {"pixel_values": torch.randn(2, 3, 24, 24)})
+    assert found.parts == ["encoder"] and found.map(1, 2, batch=1).shape == (10, 10)
+    assert found.tokens().shown[:5] == ["[CLS]", "0,0", "0,1", "0,2", "1,0"]
+    assert found.tokens().special[:2] == (True, False) and found.tokens().find("2,1") == 8
+    with pytest.raises(ValueError, match="ViTModel was given input_ids and needs pixel_values"):
+        trace(model, ROWS[0])
+
+
+def test_a_decoder_with_fewer_positions_than_its_encoder_is_asked_for_its_own(theirs):
+    bert = transformers.BertConfig(vocab_size=61, hidden_size=42, num_hidden_layers=1, num_attention_heads=3)
+    sides = [type(bert)(**bert.to_dict() | dict(max_position_embeddings=n)) for n in (40, 9)]
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*sides)
+    config.decoder_start_token_id, config.pad_token_id = 2, 0
+    model = transformers.EncoderDecoderModel(config).eval()
+    found = trace(model, [[5] * 30], target=[[6] * 8])
+    assert found.map(0, 0, part="cross").shape == (9, 30)
+    for given, target, told in ((30, 9, "10 tokens and this model learned 9"), (41, 3, "41 tokens .* learned 40")):
+        with pytest.raises(ValueError, match=told):
+            trace(model, [[5] * given], target=[[6] * target])

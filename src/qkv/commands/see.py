@@ -68,6 +68,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add("--without", metavar="L.H", action="append", help=both("what changes without this head", "去掉这个头会怎样"))
+    add(
+        "--eager",
+        action="store_true",
+        help=both(
+            "keep the weights that a Hugging Face model gives itself, where nobody can listen: no q, k, v; memory n²",
+            "无法旁听的 Hugging Face 模型：保存它自己给出的权重；没有 q、k、v，内存随 n² 增长",
+        ),
+    )
     add("--watch", action="store_true", help=both("how heads formed while a run trained", "训练过程中头是怎样形成的"))
     add("--demo", action="store_true", help=both("traces of real models that come with qkv", "qkv 附带的真实模型记录"))
     add("--save", type=Path, metavar="FILE", help=both("keep the trace (.safetensors)", "保存记录（.safetensors）"))
@@ -76,10 +84,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 # What each way to look has no use for: asked for all the same, it is refused rather than ignored.
 APART = {
-    "syntax": "text file from_ to layer head part cross words tokens out png patterns without save watch demo trace",
-    "watch": "text file patterns without save demo trace",
-    "demo": "file model trace",
-    "trace": "text file model",
+    "syntax": "text file from_ to layer head part cross words tokens out png patterns without save eager watch demo trace",
+    "watch": "text file patterns without save eager demo trace",
+    "demo": "file model eager trace",
+    "trace": "text file model eager",
 }
 
 
@@ -243,7 +251,7 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     text = whole(options.text, options.file, EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
-        model, tokenizer = open_any(name, yes=options.yes)
+        model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
         shipped = demo_of(text)
         if options.model is not None or shipped is None:
@@ -254,7 +262,7 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
 
     _check_model(options, model, tokenizer, text)
     with bar(both("reading the text", "正在读文本")) as progress, passing(model, progress):
-        found = trace(model, text, tokenizer, name=name)
+        found = trace(model, text, tokenizer, name=name, eager=options.eager)
     context = getattr(model.config, "context", None) or getattr(model.config, "max_position_embeddings", None)
     longest = max(len(tokens) for items in found.queries.values() for tokens in items)
     if context is not None and longest > context:
@@ -270,7 +278,8 @@ def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: 
 
     if options.without:
         edit.find(model, options.without)
-    if any(_given(options, name) for name in ("part", "cross", "layer", "head")):
+    ours = hasattr(model.config, "kind")  # which layers of another attend is known when it has run
+    if ours and any(_given(options, name) for name in ("part", "cross", "layer", "head")):
         part = "cross" if options.cross else options.part or next(iter(edit.shape(model)))
         numbers = ("*" if number is None else str(number) for number in (options.layer, options.head))
         edit.find(model, ".".join([part, *numbers]))
@@ -281,23 +290,26 @@ def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: 
                 tokens.find(word)
 
 
-def open_any(name: str, *, yes: bool = False) -> tuple[Any, Any]:
+def open_any(name: str, *, yes: bool = False, eager: bool = False) -> tuple[Any, Any]:
     """A model of ours, or, where qkv doesn't know the layout, the same folder through transformers."""
     try:
         return open_model(name, "see", yes=yes)
     except Problem as problem:
         inner = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
-        if not str(inner.key).startswith("model.family."):
+        if not str(inner.key).startswith("model.family.") and inner.values.get("what") != "model_type":
             raise
         try:
             import transformers
         except ImportError:
             raise problem from None
-        return _open_theirs(transformers, name)
+        return _open_theirs(transformers, name, eager)
 
 
-def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
-    """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random."""
+def _open_theirs(transformers: Any, name: str, eager: bool) -> tuple[Any, Any]:
+    """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random.
+
+    An encoder-decoder is opened with its head, or it couldn't say anything.
+    """
     from ..model.weights import find, refuse_infinite
 
     place = find(name)
@@ -305,9 +317,10 @@ def _open_theirs(transformers: Any, name: str) -> tuple[Any, Any]:
     transformers.logging.disable_progress_bar()
     safe = dict(trust_remote_code=False, local_files_only=True)
     try:
-        model, told = transformers.AutoModel.from_pretrained(
-            place, use_safetensors=True, output_loading_info=True, **safe
-        )
+        config = transformers.AutoConfig.from_pretrained(place, **safe)
+        auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModel
+        kernel = {"attn_implementation": "eager"} if eager else {}
+        model, told = auto.from_pretrained(place, use_safetensors=True, output_loading_info=True, **kernel, **safe)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
     except Exception as error:  # whatever a folder of another make brings up
         raise Problem("see.transformers", model=name, error=str(error).split("\n")[0][:200]) from None
@@ -331,6 +344,8 @@ def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
     sides = [found.tokens(part, keys=side) for side in (False, True)]
     heads = dict(layers=found.n_layer(part), heads=found.n_head(part))
     print(say("see.what", model=found.model, part=say(f"trace.part.{part}"), **heads, tokens=_sizes(map(len, sides))))
+    if part in found.numbers:
+        print(say("see.layers", layers=all_of(found.layers(part))))
     joined = [len(side.groups()) for side in sides]
     if _by(options) == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
         print(say("see.joined", groups=_sizes(joined)))
@@ -360,7 +375,7 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
         print("\n" + say("see.links", one=options.from_, other=options.to))
         for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
-    layers = range(found.n_layer(part)) if options.layer is None else [options.layer]
+    layers = found.layers(part) if options.layer is None else [options.layer]
     heads = range(found.n_head(part)) if options.head is None else [options.head]
     found.head(layers[0], heads[0], part)  # refuses what isn't there
     if linked:
@@ -420,6 +435,8 @@ def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: i
     _, (name, first, end) = stand(asking, asked_for, _by(options))
     place = asking.find(asked_for)
     word = asked_for if end - first == 1 else asking.numbered[place]
+    if found.bare:
+        return _weights(found, part, layer, head, word, place)
     steps = found.steps(layer, head, query=place, part=part)
     columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
     order = np.argsort(-steps.weights[0])[:12]
@@ -436,6 +453,19 @@ def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: i
     lines.append(say("see.row.output"))
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
     lines.append(say("see.row.same", difference=f"{found.difference(layer, head, query=place, part=part):.0e}"))
+    return "\n".join(lines)
+
+
+def _weights(found: Any, part: str, layer: int, head: int, word: str, place: int) -> str:
+    """One query's weights, where there is nothing else to tell how they came about."""
+    asked, shares = found.tokens(part, keys=True).numbered, found.row(layer, head, place, part=part)
+    order = np.argsort(-shares)[:12]
+    lines = [say("see.row.bare", word=word, layer=layer, head=head)]
+    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [both("weight", "权重")], most=16)
+    lines += ["  " + line for line in table.split("\n")]
+    rest = len(asked) - len(order)
+    if rest > 0:
+        lines.append("  " + say("see.row.rest", n=rest, sum=float(1 - shares[order].sum())))
     return "\n".join(lines)
 
 

@@ -29,10 +29,11 @@ from ..attention import masks
 from ..attention.attend import Call, replace_weights
 from ..attention.rules import Band, Placed
 from ..words import Problem, all_of, unknown
-from . import huggingface, registry
+from . import inputs as feeding
+from . import registry
 from .recorder import ids_of
 from .tokens import read, show
-from .trace import PARTS
+from .trace import PARTS, no_layer
 
 Where = dict[tuple[str, int], list[int]]  # (part, layer) → heads
 
@@ -83,20 +84,21 @@ def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[N
         yield
 
 
-def shape(model: Any) -> dict[str, list[int]]:
-    """How many heads each layer of each part has.
+def shape(model: Any) -> dict[str, dict[int, int]]:
+    """How many heads each layer of each part has; only those that attend.
 
     >>> from ..model.config import Config
     >>> from ..model.transformer import Transformer
     >>> shape(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)))
-    {'decoder': [4, 4]}
+    {'decoder': {0: 4, 1: 4}}
     """
     if not _ours(model):
         return registry.heads_of(registry.known(model))
     sides = {"encoder": model.encoder, "decoder": model.decoder}
     if model.config.kind == "encoder-decoder":
         sides["cross"] = model.decoder
-    return {part: [model.config.n_head] * len(sides[part]) for part in PARTS if sides.get(part) is not None}
+    heads = model.config.n_head
+    return {part: dict.fromkeys(range(len(sides[part])), heads) for part in PARTS if sides.get(part) is not None}
 
 
 def find(model: Any, heads: str | Sequence[str]) -> Where:
@@ -111,18 +113,20 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
         part = before[0] if before else next(iter(there))
         if part not in there:
             raise Problem("trace.edit.part", part=part, parts=all_of(there))
-        for i in _numbers(layer, len(there[part]), "layer"):
-            found.setdefault((part, i), set()).update(_numbers(head, there[part][i], "head"))
+        for i in there[part] if layer == "*" else [int(layer)]:
+            if i not in there[part]:
+                raise no_layer(i, tuple(there[part]))
+            found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
     if not found:
         raise Problem("trace.edit.name", name='""')
     return {key: sorted(chosen) for key, chosen in found.items()}
 
 
-def _numbers(word: str, count: int, what: str) -> range | list[int]:
+def _heads(word: str, count: int) -> range | list[int]:
     if word == "*":
         return range(count)
     if int(word) >= count:
-        raise Problem(f"trace.{what}", **{what: word, "last": count - 1})
+        raise Problem("trace.head", head=word, last=count - 1)
     return [int(word)]
 
 
@@ -235,8 +239,8 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
     cache = to != "mean"  # see `edit`
     if not _ours(model):
         model = registry.known(model)
-        inputs = huggingface.inputs_of(model, text, tokenizer)
-        ids = huggingface.said(model, inputs, tokenizer, use_cache=cache)[0][1:]
+        inputs = feeding.inputs_of(model, text, tokenizer)
+        ids = feeding.said(model, inputs, tokenizer, use_cache=cache)[0][1:]
         if hasattr(tokenizer, "token_bytes"):
             return tokenizer.decode(ids)
         return tokenizer.decode(ids, skip_special_tokens=True)
@@ -244,7 +248,7 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
 
     if tokenizer.start is None or not tokenizer.ends:
         raise Problem("generation.target.ends")
-    most = min(huggingface.MOST, model.config.context) if model.config.position == "learned" else huggingface.MOST
+    most = min(feeding.MOST, model.config.context) if model.config.position == "learned" else feeding.MOST
     rows = _sources(model, text, tokenizer)
     how = {name: getattr(tokenizer, name) for name in ("never", "habits") if hasattr(tokenizer, name)}
     ids = generate(model, [[tokenizer.start]], most=most, stop=tokenizer.ends, source=rows, cache=cache, **how)[0]
@@ -312,15 +316,15 @@ def _runs(model: Any, given: Any, tokenizer: Any, target: Any = None) -> tuple[R
 
         return run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None]
     model = registry.known(model)
-    inputs = huggingface.inputs_of(model, given, tokenizer)
+    inputs = feeding.inputs_of(model, given, tokenizer)
     side = ""
-    if model.config.is_encoder_decoder:
-        inputs |= huggingface.target_of(model, inputs, tokenizer, target)
+    if feeding.several(model):
+        inputs |= feeding.target_of(model, inputs, tokenizer, target)
         side = "decoder_"
     ids, real = inputs[f"{side}input_ids"], inputs.get(f"{side}attention_mask")
 
     def hear(ids: Tensor) -> Tensor:
-        with huggingface.resting(model):
+        with feeding.resting(model):
             logits = getattr(model(**inputs | {f"{side}input_ids": ids}), "logits", None)
         if logits is None or logits.ndim != 3 or logits.shape[-1] < model.config.get_text_config().vocab_size:
             raise Problem("trace.without.head", model=type(model).__name__)
@@ -368,13 +372,15 @@ def importance(
     ]
     base = _loss(asked)
     there = shape(model)
-    every = [
-        (part, layer, head) for part, layers in there.items() for layer, n in enumerate(layers) for head in range(n)
-    ]
+    every = [(part, layer, head) for part, layers in there.items() for layer, n in layers.items() for head in range(n)]
     digest = hashlib.sha256()
     for _, ids, labels in asked:
         digest.update(json.dumps([ids.tolist(), labels.tolist()]).encode())
-    header = {"format": FORMAT, "heads": there, "to": to, "texts": digest.hexdigest(), "loss": base}
+    told = {
+        part: [*layers.values()] if [*layers] == [*range(len(layers))] else [[*pair] for pair in layers.items()]
+        for part, layers in there.items()
+    }
+    header = {"format": FORMAT, "heads": told, "to": to, "texts": digest.hexdigest(), "loss": base}
     path = None if resume is None else Path(resume)
     done = {} if path is None else _remembered(path, header)
     for part, layer, head in every:

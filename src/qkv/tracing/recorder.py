@@ -31,11 +31,13 @@ def trace(
     target: Given | None = None,
     logits: bool = False,
     name: str = "",
+    eager: bool = False,
 ) -> Trace:
     """What every attention of a model receives on a text, on token ids, or on a batch of either.
 
     An encoder-decoder reads `given` and says `target`; where that isn't given, it is what the model itself says
-    (greedily). `logits` keeps the model's logits in `trace.more["logits"]`.
+    (greedily). `logits` keeps the model's logits in `trace.more["logits"]`. `eager` is for models of `transformers` that
+    can't be listened to: the weights they give themselves are kept whole, n² of them, without q, k and v.
 
     >>> from ..model.config import Config
     >>> from ..model.transformer import Transformer
@@ -50,7 +52,7 @@ def trace(
     if not isinstance(model, Transformer):
         from . import huggingface
 
-        return huggingface.trace(model, given, tokenizer, target=target, logits=logits, name=name)
+        return huggingface.trace(model, given, tokenizer, target=target, logits=logits, name=name, eager=eager)
     rows = ids_of(given, tokenizer)
     if model.config.kind == "encoder-decoder" and tokenizer is not None and tokenizer.eos is not None:
         rows = [row if row[-1] == tokenizer.eos else [*row, tokenizer.eos] for row in rows]  # see generate.source_ids

@@ -1,19 +1,21 @@
-"""How attention inside a model of `transformers` is heard: through the registry that its models ask for their kernels.
+"""How attention inside a model of `transformers` is heard: where its models ask the library for their kernel.
 
-While a model is heard, its attention goes by the name "qkv": `_attention` hands q, k, v and the mask to whoever listens
-and runs the very kernel the model would have run, with the same arguments. Afterwards the model is as it was.
+`AttentionInterface.get_interface(name, eager)` gives every attention module the function it runs. While somebody hears, it
+gives that very function with ears: called with the same arguments, its result handed on. Nothing of the model is touched,
+not even the name of its attention: some models look at that name and mask other keys under another one (DeepSeek V3.2).
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,65 +28,107 @@ from ..attention.rules import Band
 from ..words import Problem, all_of
 from .trace import PARTS
 
-NAME = "qkv"  # under which transformers knows us
 HIDDEN = -1e4  # an additive mask of this or less hides
 CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
 OTHER_SENSES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
+WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention that have no weights to show
+HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, and none
 
 Inputs = dict[str, Any]
 Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # masks that were read already, since layers share them
+Stacks = dict[str, dict[int, tuple[str, nn.Module]]]  # part → a layer's number in the model → its name and module
 
 
 def known(model: Any) -> Any:
-    """The model of transformers itself, out of what may be wrapped around it; refuses what can't be heard."""
+    """The model of transformers itself, out of what may be wrapped around it."""
     model = getattr(model, "_orig_mod", model)  # torch.compile's
     if hasattr(model, "get_base_model"):  # peft's
         model = model.get_base_model()
     library = sys.modules.get("transformers")
     if library is None or not isinstance(model, library.PreTrainedModel):
         raise Problem("trace.model", kind=type(model).__name__)
-    if not model._can_set_attn_implementation():
-        classes = sorted({type(m).__name__ for _, m in attentions(model)} or {type(model).__name__})
-        raise Problem("trace.registry", model=type(model).__name__, classes=all_of(classes))
     return model
 
 
-def stacks(model: Any) -> dict[str, list[tuple[str, nn.Module]]]:
-    """The attention modules by part, in order, each with its name in the model."""
+def unheard(model: Any, classes: Sequence[str] = ()) -> Problem:
+    """The problem of attention that asks nobody for its kernel, or of a model that has none."""
+    names = sorted(set(classes) or {type(module).__name__ for _, module in attentions(model)})
+    if not names:
+        return Problem("trace.none", model=type(model).__name__)
+    return Problem("trace.registry", model=type(model).__name__, classes=all_of(names))
+
+
+def stacks(model: Any) -> Stacks:
+    """The attention modules by part and layer."""
     found: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in attentions(model):
         found.setdefault(part_of(model, name, module), []).append((name, module))
-    return {part: found[part] for part in PARTS if part in found}
+    return {
+        part: dict(zip(numbered([name for name, _ in found[part]]), found[part], strict=True))
+        for part in PARTS
+        if part in found
+    }
 
 
-def heads_of(model: Any) -> dict[str, list[int]]:
-    """How many heads each layer of each part has."""
+def heads_of(model: Any) -> dict[str, dict[int, int]]:
+    """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)
     if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
         raise Problem("trace.edit.shared", model=type(model).__name__)
-    return {part: [_heads(module) for _, module in layers] for part, layers in stacks(model).items()}
+    if not model._can_set_attn_implementation():
+        classes = sorted({type(module).__name__ for _, module in attentions(model)} or {type(model).__name__})
+        raise Problem("trace.edit.unheard", model=type(model).__name__, classes=all_of(classes))
+    return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
 
 
-def attentions(model: Any) -> list[tuple[str, nn.Module]]:
+def attentions(model: Any, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
     """Modules named after attention that hold no other such module, those for pictures and sound left out."""
 
+    family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
+
     def named(module: nn.Module) -> bool:
-        return "Attention" in type(module).__name__
+        kind = type(module).__name__
+        rest = kind.lower().removeprefix(family)  # the softmax of Kimi Linear is KimiLinearAttention
+        return "Attention" in kind and not WEIGHTLESS.search(rest) and not HELPERS.search(kind)
 
     return [
         (name, module)
         for name, module in model.named_modules()
         if named(module)
-        and not OTHER_SENSES.search(name)
+        and (all_senses or not OTHER_SENSES.search(name))
         and not any(named(inner) for inner in module.modules() if inner is not module)
     ]
 
 
+def numbered(names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of layers from the names of their attention: those of the model, where each has one of its own.
+
+    >>> numbered(["model.layers.3.self_attn", "model.layers.7.self_attn"])  # the others have no attention
+    (3, 7)
+    >>> numbered(["encoder.blocks.0.0.attention", "encoder.blocks.0.1.attention", "encoder.blocks.1.0.attention"])
+    (0, 1, 2)
+    """
+    found = [next((int(word) for word in name.split(".") if word.isdigit()), -1) for name in names]
+    rising = all(a < b for a, b in pairwise(found))
+    return tuple(found) if rising and found[:1] != [-1] else tuple(range(len(names)))
+
+
+def side_of(name: str) -> str | None:
+    """Encoder or decoder, by the outermost word of a module's name that says so.
+
+    >>> side_of("decoder.bert.encoder.layer.0.attention.self")  # a decoder made of BERT
+    'decoder'
+    """
+    found = re.search("encoder|decoder", name)
+    return None if found is None else found[0]
+
+
 def part_of(model: Any, name: str, module: nn.Module) -> str:
+    """Which part of the model an attention belongs to, by where it stands."""
     if getattr(module, "is_cross_attention", False) or CROSS.search(name):
         return "cross"
     if model.config.is_encoder_decoder:
-        return "encoder" if "encoder" in name.split(".") else "decoder"
+        return side_of(name) or "decoder"
     return "decoder" if getattr(module, "is_causal", model.can_generate()) else "encoder"
 
 
@@ -93,58 +137,47 @@ def _heads(module: Any) -> int:
         for holder in (module, getattr(module, "config", None)):
             if isinstance(count := getattr(holder, what, None), int):
                 return count
-    raise Problem("trace.registry", model=type(module).__name__, classes=type(module).__name__)
+    raise unheard(module, [type(module).__name__])
 
 
-@dataclass(eq=False)
-class _Before:
-    """What a config said before we were named in it, and how many hear it now."""
-
-    config: Any
-    name: str | None
-    count: int = 0
-
-
-_before: dict[int, _Before] = {}
-listeners: list[tuple[Callable[..., None], dict[int, str], int]] = []  # with its modules' names and its thread
+Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' names and its thread
+listeners: list[Listener] = []
 _edited: dict[int, str] = {}  # a module → the name its edits go by
+_ears: list[Any] = []  # the library's own method, once for each that hears
+_door = threading.Lock()
 
 
 @contextmanager
-def hearing(model: Any) -> Iterator[None]:
-    """Inside the block the model's attention passes through here; afterwards it is as it was, whatever happened."""
-    from transformers import AttentionInterface, AttentionMaskInterface
+def hearing() -> Iterator[None]:
+    """Inside the block attention functions have ears; afterwards the library is as it was, whatever happened."""
+    from transformers import AttentionInterface
 
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, _mask)
-    configs = _configs(model)
-    for config in configs:
-        _before.setdefault(id(config), _Before(config, config._attn_implementation)).count += 1
+    library: Any = AttentionInterface
+    with _door:
+        _ears.append(_ears[0] if _ears else library.get_interface)
+        library.get_interface = _get_interface
     try:
-        model.set_attn_implementation(NAME)
         yield
     finally:
-        for config in configs:
-            kept = _before[id(config)]
-            kept.count -= 1
-            if not kept.count:
-                config._attn_implementation_internal = kept.name
-                del _before[id(config)]
+        with _door:
+            own = _ears.pop()
+            if not _ears:
+                library.get_interface = own
 
 
 @contextmanager
 def editing(model: Any, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
     """Hear the model, and let edits of these names apply to these (part, layer)s."""
     modules = {
-        id(layers[i][1]): names[part, i]
+        id(module): names[part, i]
         for part, layers in stacks(model).items()
-        for i in range(len(layers))
+        for i, (_, module) in layers.items()
         if (part, i) in names
     }
     outer = {key: _edited.get(key) for key in modules}
     _edited.update(modules)
     try:
-        with hearing(model):
+        with hearing():
             yield
     finally:
         for key, value in outer.items():
@@ -154,7 +187,31 @@ def editing(model: Any, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
                 _edited[key] = value
 
 
-def _configs(model: Any) -> list[Any]:
+def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callable[..., tuple[Tensor, Any]]:
+    """What stands in the place of the library's method: the function it gives, with somebody listening."""
+    function = _ears[0](self, attn_implementation, default)
+    own = attn_implementation or "eager"
+
+    def heard(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None, *more: Any, **options: Any
+    ) -> tuple[Tensor, Any]:
+        output, weights = function(module, query, key, value, attention_mask, *more, **options)
+        if more:
+            options |= dict(zip([*inspect.signature(function).parameters][5:], more, strict=False))
+        given = output
+        if id(module) in _edited and attending._edits:
+            call = call_of(module, query, key, value, attention_mask, options, own, _edited[id(module)], {})
+            changed, _ = attending._edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
+            given = changed.transpose(1, 2).contiguous()
+        for hear, names, thread in list(listeners):
+            if id(module) in names and thread == threading.get_ident():
+                hear(names[id(module)], module, (query, key, value, attention_mask, options, own), output, given)
+        return given, weights
+
+    return heard
+
+
+def configs_of(model: Any) -> list[Any]:
     """Every config that says which attention a part of the model runs."""
     found: dict[int, Any] = {}
     waiting = [getattr(module, "config", None) for module in model.modules()]
@@ -164,56 +221,6 @@ def _configs(model: Any) -> list[Any]:
             found[id(config)] = config
             waiting += [getattr(config, key, None) for key in getattr(config, "sub_configs", ())]
     return list(found.values())
-
-
-def _mask(*given: Any, config: Any = None, **options: Any) -> Any:
-    """transformers asks for a mask: the one that the model's own implementation would have got."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-
-    own = _own(config)
-    if own not in ALL_MASK_ATTENTION_FUNCTIONS:
-        return None
-    return ALL_MASK_ATTENTION_FUNCTIONS[own](*given, config=config, **options)
-
-
-def _attention(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any = None, **options: Any) -> tuple[Tensor, Any]:
-    """What runs in the place of the model's attention function: that function, with somebody listening."""
-    own = _own(getattr(module, "config", None))
-    output, weights = _function(module, own)(module, q, k, v, mask, **options)
-    given = output
-    if id(module) in _edited and attending._edits:
-        call = call_of(module, q, k, v, mask, options, own, _edited[id(module)], {})
-        changed, _ = attending._edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
-        given = changed.transpose(1, 2).contiguous()
-    for hear, names, thread in list(listeners):
-        if id(module) in names and thread == threading.get_ident():
-            hear(names[id(module)], module, (q, k, v, mask, options, own), output, given)
-    return given, weights
-
-
-def _own(config: Any) -> str:
-    kept = _before.get(id(config))
-    if kept is not None:
-        return kept.name or "eager"
-    # A copy of the config, made while we are named in it: whoever is heard has the same implementation.
-    return next((kept.name for kept in _before.values() if kept.name), "sdpa")
-
-
-def _function(module: Any, own: str) -> Callable[..., tuple[Tensor, Any]]:
-    """The function that the model would have called: its file may have a registry and an eager way of its own."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    homes: list[Any] = [sys.modules.get(kind.__module__) for kind in type(module).__mro__]
-    if own == "eager" and getattr(module, "reorder_and_upcast_attn", False):
-        return lambda _, q, k, v, mask, **options: module._upcast_and_reordered_attn(q, k, v, mask)
-    plain: Any = next(
-        (home.eager_attention_forward for home in homes if hasattr(home, "eager_attention_forward")), None
-    )
-    registry = next((h.ALL_ATTENTION_FUNCTIONS for h in homes if hasattr(h, "ALL_ATTENTION_FUNCTIONS")), None)
-    found = (registry or ALL_ATTENTION_FUNCTIONS).get_interface(own, plain)
-    if found is None:
-        raise Problem("trace.registry", model=type(module).__name__, classes=type(module).__name__)
-    return found
 
 
 def call_of(

@@ -1,0 +1,178 @@
+"""The eager road: the weights that a model of `transformers` gives itself, kept whole.
+
+For models that don't ask the library for their kernel (BLOOM, Falcon, DeBERTa, XLNet …), and so can't be listened to. With
+`attn_implementation="eager"` and `output_attentions=True` they hand out what their softmax made: (B, H, N, M) per layer,
+which grows with n². There are no q, k and v then: a call of such a trace has q, k and v of width 0, and its scores are its
+bias alone, the logarithms of the weights; a softmax over those gives the weights again.
+
+Nothing is taken on trust here either: what isn't one row per token that adds up to 1 (Longformer's windows, Reformer's
+buckets, Funnel's pooled rows) is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention import masks
+from ..attention.attend import Call
+from ..attention.rules import Dense
+from ..words import Notice, Problem
+from .huggingface import Heard, run
+from .inputs import entry, items, several
+from .registry import Inputs, _rule, attentions, configs_of, part_of
+
+FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
+
+
+def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
+    """The weights of every layer as calls of width 0, and the model's logits (or states)."""
+    _tell(model, inputs)
+    taken = inspect.signature(entry(model, inputs)).parameters.values()
+    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
+        raise Problem("trace.eager.none", model=type(model).__name__)
+    heard = Heard(model, "input_ids" in inputs)
+    for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
+        heard.entered.clear()
+        with _eagerly(model), heard.listening():
+            made = run(model, inputs | options | {"output_attentions": True})
+        if any(made.get(field) for field in ("attentions", *FIELDS.values())):
+            break
+    found = {part: made.get(field) for part, field in FIELDS.items()}
+    if made.get("attentions"):
+        found[_part(heard, made["attentions"])] = made["attentions"]
+    for part, layers in found.items():
+        each = [(i, weights) for i, weights in enumerate(layers or ()) if weights is not None]
+        if not each:
+            continue
+        wanted = _sizes(inputs, several(model))[part]
+        if "attentions" not in made and not several(model) and part != "encoder":
+            wanted = (
+                -1,
+                -1,
+            )  # what another stack made of the text; its rows aren't the tokens even if they are as many
+        heard.calls[part] = [_call(model, weights, wanted) for _, weights in each]
+        heard.names[part] = _names(model, heard, part, [i for i, _ in each], len(layers))
+    if not heard.calls:
+        raise Problem("trace.eager.none", model=type(model).__name__)
+    logits = made.get("logits")
+    return heard, made[0] if logits is None else logits
+
+
+def bytes_of(model: Any, inputs: Inputs) -> int:
+    """How much the weights will take: 4 bytes for every query, key, head, layer and text."""
+    sizes = _sizes(inputs, several(model))
+    heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
+    heads = max(heads) if isinstance(heads, list | tuple) else heads or 1
+    total = 0
+    for name, module in attentions(model):
+        n, m = sizes[part_of(model, name, module)]
+        total += 4 * items(inputs) * heads * (n or 0) * (m or n or 0)
+    return total
+
+
+def _tell(model: Any, inputs: Inputs) -> None:
+    """Say the size before it is taken; refuse what can't fit into this machine's memory."""
+    size = bytes_of(model, inputs)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
+    told = dict(size=_amount(size), tokens=max(n or 0 for n, _ in _sizes(inputs, several(model)).values()))
+    if size > there and model.device.type == "cpu":
+        raise Problem("trace.eager.memory", **told, there=_amount(there))
+    warnings.warn(Notice("trace.eager.size", **told), stacklevel=5)  # whoever called trace
+
+
+def _amount(size: int) -> str:
+    """
+    >>> _amount(1_500_000), _amount(16_900_000_000)
+    ('1.5 MB', '16.9 GB')
+    """
+    return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
+
+
+def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None]]:
+    """Queries and keys of every part, None where the input doesn't say."""
+    ids = inputs.get("input_ids")
+    source = None if ids is None else ids.shape[1]
+    answer = inputs["decoder_input_ids"].shape[1] if both else source
+    states = inputs.get("encoder_hidden_states")
+    memory = source if both else None if states is None else states.shape[1]
+    return {"encoder": (source, source), "decoder": (answer, answer), "cross": (answer, memory)}
+
+
+@contextmanager
+def _eagerly(model: Any) -> Iterator[None]:
+    """The model with its plainest attention, and afterwards with its own; the hooks by which the library collects weights
+    stay in a model for good otherwise."""
+    before = [(config, config._attn_implementation_internal) for config in configs_of(model)]
+    hooks = [(module, set(module._forward_hooks), HOOKED in vars(module)) for module in model.modules()]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = "eager"
+        yield
+    finally:
+        for config, own in before:
+            config._attn_implementation_internal = own
+        for module, own, hooked in hooks:
+            for key in set(module._forward_hooks) - own:
+                del module._forward_hooks[key]
+            if not hooked:
+                vars(module).pop(HOOKED, None)
+
+
+def _part(heard: Heard, layers: Any) -> str:
+    """What the one stack of a model is called, as where it is listened to; where it doesn't say, a decoder's tokens give
+    nothing to those after them."""
+    for name, module in attentions(heard.model, all_senses=not heard.text):
+        if heard.entered[module] and hasattr(module, "is_causal"):
+            if (part := part_of(heard.model, name, module)) != "cross":
+                return part
+    tables = [table for table in layers if isinstance(table, Tensor) and table.ndim == 4]
+    later = any(bool(table.triu(1 + table.shape[3] - table.shape[2]).any()) for table in tables)
+    return "encoder" if later or not tables else "decoder"
+
+
+def _names(model: Any, heard: Heard, part: str, places: list[int], layers: int) -> list[str]:
+    """A name with its layer's number for each table: from the modules that ran, where there are as many."""
+
+    def here(own: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
+        return own == part if several(model) else (own == "cross") == (part == "cross")
+
+    ran = [
+        name
+        for name, module in attentions(model, all_senses=not heard.text)
+        for _ in range(heard.entered[module])
+        if here(part_of(model, name, module))
+    ]
+    if len(places) < layers:  # None stands for layers that have no weights
+        return [f"layers.{i}" for i in places]
+    return ran if len(ran) == layers else [""] * layers
+
+
+def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Call:
+    """A layer's weights as a call of width 0, checked."""
+    kind = type(model).__name__
+    shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
+    if len(shape) != 4 or any(size not in (None, found) for size, found in zip(wanted, shape[2:], strict=True)):
+        raise Problem("trace.eager.shape", model=kind, found=str(shape), wanted=f"(…, {wanted[0]}, {wanted[1]})")
+    near = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
+    weights = weights.float()
+    total, least = weights.sum(-1), float(weights.min())
+    off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that sees nothing gives nothing
+    if not float(off.max()) <= near or least < 0:  # NaN is no share either
+        low, high = float(total.min()), float(total.max())
+        raise Problem("trace.eager.rows", model=kind, low=f"{low:.3g}", high=f"{high:.3g}")
+    batch, heads, n, m = shape
+    rule = _rule((weights > 0).any(1, keepdim=True))
+    nothing = weights.new_zeros(batch, heads, n, 0)
+    beside = weights.new_zeros(batch, heads, m, 0)
+    return Call(
+        nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log(), None, None, None
+    )
