@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from qkv.lab.complexity import compiler
+from qkv.train.run import compiler
 from qkv.words import both
 
 settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=True)

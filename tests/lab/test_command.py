@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from qkv.cli import main
-from qkv.lab import EXPERIMENTS, complexity, report, run
+from qkv.lab import EXPERIMENTS, report, run
 
 HAN = re.compile("[\u4e00-\u9fff]")
 QUICK = {
@@ -97,12 +97,14 @@ def test_how_long_it_will_take_is_measured_and_said(call, monkeypatch, name, lan
 
 
 def test_nothing_is_compiled_unless_asked(call, monkeypatch):
-    monkeypatch.setattr(complexity, "compiler", lambda: None)
-    _, out, _ = call("lab", "complexity", *quick("complexity"))
-    assert "no C++ compiler" not in out and "--compile measures a compiled step too" in out
-    for asked in (["--compile"], ["--compile", "1"]):
+    monkeypatch.setattr("qkv.train.run.compiler", lambda: None)
+    for asked, says in (
+        ([], "--compile measures a compiled step too"),
+        (["--compile"], "no C++ compiler"),
+        (["--compile", "1"], "no C++ compiler"),
+    ):
         code, out, _ = call("lab", "complexity", *asked, *quick("complexity"))
-        assert code == 0 and "no C++ compiler" in out
+        assert code == 0 and says in " ".join(out.split())  # where a line ends depends on the numbers in it
 
 
 def test_the_list_has_a_line_for_each(call):

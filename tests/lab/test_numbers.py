@@ -1,6 +1,7 @@
 """The lab's numbers are true: each equals an independent computation, a formula, or a real tensor."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -134,7 +135,7 @@ def test_the_plain_step_does_take_the_plain_road(monkeypatch):
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_without_a_compiler_it_says_so(monkeypatch, lang, cost):
-    monkeypatch.setattr(complexity.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setenv("QKV_LANG", lang)
     steps = complexity._training(8, 0, True, lambda done: None)
     assert steps[2] == {"kind": "compiled", "seconds": None, "why": "none"}

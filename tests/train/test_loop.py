@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from qkv.train.checkpoint import check, newest
 from qkv.train.extension import Asked
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World
+from qkv.words import Problem
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
 SMALL = dict(n_layer=2, width=32, n_head=2, context=16, batch=4, eval_batches=2, eval_every=5, steps=12, dropout=0.1)
@@ -307,3 +309,18 @@ def test_changed_data_is_refused(book, tmp_path):
     Path(book).write_text(TEXT + "more", encoding="utf-8")
     with pytest.raises(ValueError, match="its content changed"):
         runs.resume(tmp_path / "run", asked=Asked(source=book))
+
+
+def test_what_this_machine_can_not_do_is_refused_before_there_is_a_run(tmp_path, monkeypatch):
+    """Where there is no compiler, torch.compile fails in the first step, with a run begun and an error nobody understands."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(Problem, match=r"no C\+\+ compiler here: install g\+\+"):
+        runs.start("translate", out=tmp_path / "run", changes={"compile": True})
+    assert not (tmp_path / "run").exists()
+    runs.start("translate", out=tmp_path / "run")
+    record = json.loads((tmp_path / "run/config.json").read_text())
+    record["train"]["compile"] = True  # a run from another machine
+    (tmp_path / "run/config.json").write_text(json.dumps(record))
+    with pytest.raises(Problem, match=r"no C\+\+ compiler"):
+        runs.resume(tmp_path / "run")

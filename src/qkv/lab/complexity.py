@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -147,6 +145,7 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
 def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
     """That step by each road; the best of several."""
     from ..attention import heads
+    from ..train.run import compiler
 
     made = []
     # Models ask for the fastest kernel; here alone they are made to take the plain one.
@@ -171,13 +170,6 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
             told = f"{type(error).__name__}: {error}".split("\n")[0]
             made.append({"kind": "compiled", "seconds": None, "why": "failed", "error": told})
     return made
-
-
-def compiler() -> str | None:
-    """The C++ compiler that torch.compile would call, if there is one."""
-    asked = os.environ.get("CXX")
-    names = [asked] if asked else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
-    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 def tables(found: dict[str, Any]) -> list[report.Table]:

@@ -51,6 +51,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "--parallel {parallel} 让几个进程分担工作，而现在只有一个进程：请用 "
         "`torchrun --nproc-per-node 2 -m qkv train … --parallel {parallel}` 启动，或去掉 --parallel",
     ),
+    "train.compiler": (
+        "compile is true, and there is no C++ compiler here: install g++ or clang++ (CXX names another), or leave "
+        "compile=false, which trains the same",
+        "compile 是 true，但这里没有 C++ 编译器：请安装 g++ 或 clang++（也可以用 CXX 指定），或者用 compile=false，训练结果相同",
+    ),
     "train.bfloat16": (
         "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the environment "
         "variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,6 +99,7 @@ def start(
         raise Problem("train.kind", task=task, kind=config.kind, needed=TASKS[task])
     world = world or World()
     world.check(settings)
+    _able(settings)
     what = "dates" if task == "translate" and pairs is None else Path(str(pairs or source or "text")).stem
     folder = out or Path("runs") / f"{task}-{what}"
 
@@ -202,7 +204,7 @@ def _open(folder: Path, world: World) -> Run:
         raise Problem("train.damaged", folder=folder, n=len(damaged), problem=check(damaged[-1]))
     config, settings = config_of(folder / "config.json", record, place), settings_of(record)
     _affordable(config, settings, world)
-    _safe_dtype(settings.dtype)
+    _able(settings)
     spoken = text.load(folder)
     task = _task(record, folder, spoken, config, settings)
     torch.manual_seed(settings.seed)
@@ -307,12 +309,22 @@ def _choose(settings: Settings, why: list[Reason]) -> Settings:
     return settings
 
 
-def _safe_dtype(dtype: str) -> None:
-    """Some CPUs say they can do bfloat16 and then kill the process: try it in another process first."""
-    if dtype != "bfloat16" or torch.cuda.is_available():
+def compiler() -> str | None:
+    """The C++ compiler that torch.compile would call, if there is one."""
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def _able(settings: Settings) -> None:
+    """Refuse what this machine can't do, before there is a run."""
+    if torch.cuda.is_available():
         return
+    if settings.compile and compiler() is None:
+        raise Problem("train.compiler")
+    # Some CPUs say they can do bfloat16 and then kill the process: try it in another process first.
     trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
-    if subprocess.run([sys.executable, "-c", trial], capture_output=True, env=os.environ).returncode:
+    if settings.dtype == "bfloat16" and subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode:
         raise Problem("train.bfloat16")
 
 
