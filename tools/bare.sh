@@ -16,17 +16,25 @@ if [ "${1-}" = --inside ]; then # of the namespace
 	for fonts in /usr/share/fonts /usr/local/share/fonts /usr/X11R6/lib/X11/fonts /usr/lib/openoffice/share/fonts; do
 		[ ! -d "$fonts" ] || mount -t tmpfs none "$fonts"
 	done
-	IFS=:
-	for folder in $PATH; do
-		IFS=' '
-		for name in $programs; do
-			for file in "$folder/$name" "$folder/$name"-[0-9]*; do
-				# /dev/null can't be executed, so neither PATH nor the full name finds a program.
-				[ ! -x "$file" ] || mount --bind /dev/null "$(readlink -f "$file")"
-			done
+	# Programs are removed from a layer over their folder that only this namespace sees.
+	layers=$(mktemp -d)
+	mount -t tmpfs none "$layers"
+	declare -A laid
+	IFS=: read -ra folders <<<"$PATH"
+	for folder in "${folders[@]}"; do
+		for file in $(printf "$folder/%s " $programs) "$folder"/{gcc,g++,clang,clang++}-[0-9]*; do
+			[ -x "$file" ] || continue
+			program=$(readlink -f "$file")
+			place=$(dirname "$program")
+			if [ -z "${laid[$place]-}" ]; then
+				layer=$(mktemp -d -p "$layers")
+				mkdir "$layer/upper" "$layer/work"
+				mount -t overlay overlay -o "lowerdir=$place,upperdir=$layer/upper,workdir=$layer/work" "$place" || exit 2
+				laid[$place]=yes
+			fi
+			rm "$program"
 		done
 	done
-	unset IFS
 	exec "$@"
 fi
 
