@@ -204,3 +204,17 @@ def test_a_real_translator_says_the_same_line_by_line(capfd, tmp_path):
     assert main(["translate", "--file", str(tmp_path / "in.txt"), "--model", "opus-zh-en"]) == 0
     model, tokenizer = load("opus-zh-en")
     assert capfd.readouterr().out.splitlines() == [translate(model, tokenizer, [text])[0] for text in texts]
+
+
+@pytest.mark.parametrize(("lang", "says"), [("en", "context is 16"), ("zh", "上下文是 16 个")])
+def test_a_text_beyond_the_context_is_told_once(call, shelf, lang, says):
+    for verb in ("see", "steps", "importance"):
+        code, out, err = call(verb, "the cat sat on the mat", "--model", shelf / "lm", "--lang", lang)
+        assert code == 0 and out and err.count(says) == 1 and len(err.splitlines()) == 1, err
+        assert says not in call(verb, "the cat sat", "--model", shelf / "lm", "--lang", lang)[2]
+
+
+def test_a_text_that_grows_beyond_the_context_is_told_behind_it(call, shelf):
+    code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", 20)
+    assert code == 0 and err.count("beyond the model's context of 16") == 1 and "context" not in out
+    assert "beyond" not in call("generate", "the cat", "--model", shelf / "lm", "--most", 10)[2]

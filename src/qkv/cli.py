@@ -103,16 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _teach_argparse()
     with screen.guarded(), warnings.catch_warnings():
         warnings.simplefilter("always", words.Notice)
-        warnings.showwarning = partial(_notice, warnings.showwarning)
+        warnings.showwarning = partial(_notice, warnings.showwarning, set())
         return _main(arguments)
 
 
-def _notice(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    """What a user should know is said in a sentence of their language; other warnings come as Python shows them."""
-    if isinstance(message, words.Notice):
-        complain(message.say())
-    else:
+def _notice(otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: Any, **more: Any) -> None:
+    """What a user should know is said in a sentence of their language, once; other warnings come as Python shows them."""
+    if not isinstance(message, words.Notice):
         otherwise(message, *where, **more)
+    elif str(message) not in said:
+        said.add(str(message))
+        complain(message.say())
 
 
 def _main(arguments: Sequence[str] | None) -> int:

@@ -20,7 +20,7 @@ from qkv.tracing.recorder import trace
 from qkv.tracing.survey import plain
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.trace import Trace, join
-from qkv.words import Problem
+from qkv.words import Notice, Problem
 
 ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
@@ -769,3 +769,13 @@ def test_the_modules_name_nothing_twice_and_all_are_there():
     assert not re.search(r"^(import|export) ", script, re.MULTILINE) and "</script" not in script.lower()
     names = re.findall(r"^(?:const|let|class|function|async function) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("locale", "says"), [("en-US", "longer than the model's context of 40"), ("zh-CN", "超出模型 40")]
+)
+def test_a_text_beyond_the_context_says_so(opened, locale, says):
+    with pytest.warns(Notice):
+        long = traced(small(), [[1, 2, 3] * 14])
+    assert says in opened(long, locale=locale).inner_text("qkv-top")
+    assert says not in opened(traced(small()), locale=locale).inner_text("qkv-top")

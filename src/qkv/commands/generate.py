@@ -1,9 +1,10 @@
 """qkv generate: let a trained GPT go on with a text."""
 
 import argparse
+import warnings
 from typing import Any
 
-from ..words import Problem, both
+from ..words import Notice, Problem, both
 from .opening import Pace, drawing, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -59,6 +60,8 @@ def run(options: argparse.Namespace) -> None:
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if options.most < 1:
         raise Problem("generation.most", value=options.most)
+    if options.quiet:
+        warnings.simplefilter("ignore", Notice)
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
     from ..model.generate import complete, stream
 
@@ -82,9 +85,12 @@ def run(options: argparse.Namespace) -> None:
     ids = _prompt(model, tokenizer, options.text, options.most)
     print(options.text, end="", flush=True)
     pace = Pace(len(ids))
-    for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, **how):
-        print(piece, end="", flush=True)
+    with warnings.catch_warnings(record=True) as noticed:  # they would stand in the middle of the text
+        for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, **how):
+            print(piece, end="", flush=True)
     print()
+    for each in noticed:
+        warnings.warn(each.message, stacklevel=1)
     if not options.quiet:
         pace.tell()
 

@@ -3,7 +3,6 @@
 import argparse
 import errno
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -263,10 +262,6 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     _check_model(options, model, tokenizer, text)
     with bar(both("reading the text", "正在读文本")) as progress, passing(model, progress):
         found = trace(model, text, tokenizer, name=name, eager=options.eager)
-    context = getattr(model.config, "context", None) or getattr(model.config, "max_position_embeddings", None)
-    longest = max(len(tokens) for items in found.queries.values() for tokens in items)
-    if context is not None and longest > context:
-        print(say("see.context", tokens=longest, context=context), file=sys.stderr)
     return found, model, tokenizer
 
 

@@ -147,6 +147,7 @@ def carry(
         text=text_of(trace),
         lang=lang,
         precision=None,
+        context=trace.more.get("context"),  # of the model, where the text is longer
         tokens=kept,
         parts=parts,
         focus=found,

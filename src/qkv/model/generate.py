@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..text.habits import Habits
-from ..words import Problem
-from .reading import Prompts, Reading, as_rows, quiet, source_rows
+from ..words import Notice, Problem
+from .reading import Prompts, Reading, as_rows, note_context, quiet, source_rows
 from .rules import obey
 from .sampling import Sampling, draws
 from .transformer import Transformer
@@ -112,7 +113,10 @@ def grow(
     unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
     texts, begun = [list(row) for row in rows], [len(row) for row in rows]
     sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
+    room = model.config.context - max(map(len, rows))  # of new tokens that it reads
     for n in range(most):
+        if room >= 0 and n == room + 1:
+            warnings.warn(Notice("generation.beyond", context=model.config.context), stacklevel=2)
         logits = sampling.penalised(reading.logits, seen)
         logits = logits if unsaid is None else logits.index_fill(1, unsaid, float("-inf"))
         if habits is not None:
@@ -294,6 +298,7 @@ def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]
         raise Problem("generation.fill.none", name=tokenizer.special["mask"])
     if model.config.position == "learned" and len(ids) > model.config.context:
         raise Problem("generation.fill.long", longest=len(ids), context=model.config.context)
+    note_context(len(ids), model.config)
     return ids
 
 

@@ -8,6 +8,7 @@ R rows, N tokens, M source tokens, C model width, V vocabulary.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
-from ..words import Both, Problem
+from ..words import Both, Notice, Problem
 from .step import Step, fits
 from .transformer import Transformer
 
@@ -174,11 +175,24 @@ def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
-    """Learned positions end somewhere; the last new token is never read and needs none."""
+    """Learned positions end somewhere; the last new token is never read and needs none. Others go on, and that is said."""
     if model.config.position != "learned":
+        note_context(max(map(len, rows), default=0), model.config)
         return
     context, longest = model.config.context, max(map(len, rows), default=0)
     if longest + max(most - 1, 0) > context:
         key = "generation.long" + ("" if not most else ".room" if longest <= context else ".most")
         room = context - longest + 1
         raise Problem(key, what=NAMES[what], longest=longest, most=most, context=context, room=room)
+
+
+def note_context(tokens: int, config: Any) -> dict[str, int]:
+    """Say that a text is longer than what its model was made for, if it is: it is computed all the same.
+
+    Gives {"context": …} then, for what is made of it to remember.
+    """
+    context = getattr(config, "context", None) or getattr(config, "max_position_embeddings", None)
+    if not isinstance(context, int) or tokens <= context:
+        return {}
+    warnings.warn(Notice("trace.beyond", tokens=tokens, context=context), stacklevel=3)
+    return {"context": context}

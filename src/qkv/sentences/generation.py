@@ -63,6 +63,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "shorten the {what} or ask for {room} at most",
         "{what}有 {longest} 个词元，还要新增 {most} 个，而这个模型只学过 {context} 个位置：请缩短{what}，或最多新增 {room} 个",
     ),
+    "generation.beyond": (
+        "the text grew beyond the model's context of {context} tokens: what follows from there may make no sense",
+        "文本超出了模型 {context} 个词元的上下文：其后的内容可能没有意义",
+    ),
     "generation.encoder": (
         "this model is an encoder, which reads but doesn't go on: use fill for its [MASK] tokens",
         "这个模型是编码器，只能阅读，不能续写：请用 fill 猜它的 [MASK]",

@@ -115,10 +115,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "去掉 {heads} 后译文不变：{before}",
     ),
     "see.suffix": ("{file} should end in {endings}", "{file} 应以 {endings} 结尾"),
-    "see.context": (
-        "(the text has {tokens} tokens; this model was trained on at most {context}: the maps are exact, its sense may fail)",
-        "（文本有 {tokens} 个词元，而这个模型最多只在 {context} 个词元上训练过：图是精确的，但模型可能失常）",
-    ),
     "see.watch.model": (
         "--watch shows a run: give its folder, --model RUN",
         "--watch 用来看一次训练：请给出它的文件夹，--model RUN",

@@ -43,6 +43,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "the text has {tokens} tokens and this model learned {context} positions: shorten it",
         "文本有 {tokens} 个词元，而这个模型只学过 {context} 个位置：请缩短文本",
     ),
+    "trace.beyond": (
+        "the text has {tokens} tokens and the model's context is {context}: the numbers are what the model computes, but it "
+        "never learned texts that long",
+        "文本有 {tokens} 个词元，而模型的上下文是 {context} 个：各数都是模型实际算出的，但它没有学过这么长的文本",
+    ),
     "trace.tokenizer": (
         "a text needs a tokenizer: pass tokenizer=, or give token ids",
         "文本需要分词器：请传入 tokenizer=，或直接给词元编号",

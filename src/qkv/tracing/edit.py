@@ -293,11 +293,12 @@ Run = Callable[[Tensor], Tensor]
 def _runs(model: Any, given: Any, tokenizer: Any, target: Any = None) -> tuple[Run, Tensor, Tensor]:
     """(logits (B, N, V) as a function of ids, those ids (B, N): a decoder's side, and which of them are real)."""
     if _ours(model):
-        from ..model.reading import pad, quiet
+        from ..model.reading import note_context, pad, quiet
         from .recorder import _said
 
         device = model.embedding.weight.device
         rows = _sources(model, given, tokenizer)
+        note_context(max(map(len, rows)), model.config)
         ids, lengths = pad(rows, device)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
         source: tuple[Any, ...] = ()
@@ -317,6 +318,7 @@ def _runs(model: Any, given: Any, tokenizer: Any, target: Any = None) -> tuple[R
         return run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None]
     model = registry.known(model)
     inputs = feeding.inputs_of(model, given, tokenizer)
+    feeding.check(model, inputs)
     side = ""
     if feeding.several(model):
         inputs |= feeding.target_of(model, inputs, tokenizer, target)

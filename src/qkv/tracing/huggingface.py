@@ -70,11 +70,11 @@ def trace(
     with resting(model):
         inputs = inputs_of(model, given, tokenizer)
         _readable(model, inputs)
-        check(model, inputs)
+        beyond = check(model, inputs)
         if several(model):
             own = target is None and "decoder_input_ids" not in inputs
             inputs |= target_of(model, inputs, tokenizer, target)
-            check(model, inputs, "decoder_")
+            beyond |= check(model, inputs, "decoder_")
             if own and inputs["decoder_input_ids"].shape[1] > most_of(model, MOST):
                 cut = most_of(model, MOST)
         taken = inspect.signature(model.forward).parameters
@@ -91,6 +91,7 @@ def trace(
             heard = Heard(model, "input_ids" in inputs)
             made = heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
     found = _made(model, heard, inputs, tokenizer, made if logits else None, name or _name(model), text)
+    found.more.update(beyond)
     if cut is None or "cross" not in found.calls:
         return found
     rows = found.queries["decoder"]

@@ -150,13 +150,16 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text_target=text)["input_ids"])
 
 
-def check(model: Any, inputs: Inputs, prefix: str = "") -> None:
-    """Refuse tokens that aren't in the vocabulary, and more of them than there are learned positions."""
-    from ..model.reading import as_rows
+def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
+    """Refuse tokens that aren't in the vocabulary, and more of them than there are learned positions.
+
+    Where positions aren't learned, more than the context of the model is only said: see note_context.
+    """
+    from ..model.reading import as_rows, note_context
 
     ids = inputs.get(f"{prefix}input_ids")
     if ids is None:
-        return
+        return {}
     vocabulary = _vocabulary(model, prefix)
     as_rows("prompt" if prefix else "source", ids, int(ids.max()) + 1 if vocabulary is None else vocabulary)
     rooms = []
@@ -168,6 +171,7 @@ def check(model: Any, inputs: Inputs, prefix: str = "") -> None:
                 rooms.append(module.num_embeddings - before)
     if rooms and ids.shape[1] > min(rooms):
         raise Problem("trace.context", tokens=ids.shape[1], context=min(rooms))
+    return note_context(ids.shape[1], model.config.get_text_config())
 
 
 def _vocabulary(model: Any, prefix: str) -> int | None:

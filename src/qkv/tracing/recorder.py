@@ -46,7 +46,7 @@ def trace(
     >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
     ((5, 5), 5.0)
     """
-    from ..model.reading import as_rows
+    from ..model.reading import as_rows, note_context
     from ..model.transformer import Transformer
 
     if not isinstance(model, Transformer):
@@ -57,8 +57,12 @@ def trace(
     if model.config.kind == "encoder-decoder" and tokenizer is not None and tokenizer.eos is not None:
         rows = [row if row[-1] == tokenizer.eos else [*row, tokenizer.eos] for row in rows]  # see generate.source_ids
     rows = as_rows("source", rows, model.config.vocab)
-    _check_context(model, rows)
-    return _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
+    longest = max(map(len, rows))
+    if model.config.position == "learned" and longest > model.config.context:
+        raise Problem("trace.context", tokens=longest, context=model.config.context)
+    beyond = note_context(longest, model.config)
+    found = _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
+    return replace(found, more=found.more | beyond)
 
 
 def reads_and_writes(model: Any) -> bool:
@@ -273,9 +277,3 @@ def outputs_of(model: Any) -> dict[str, Projection]:
                 if out is not None:
                     found[f"{side}.{i}"] = Projection(out.weight, out.bias)
     return found
-
-
-def _check_context(model: Any, rows: list[list[int]]) -> None:
-    longest = max(map(len, rows))
-    if model.config.position == "learned" and longest > model.config.context:
-        raise Problem("trace.context", tokens=longest, context=model.config.context)

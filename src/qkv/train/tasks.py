@@ -63,8 +63,7 @@ class NextWord:
         from ..model.generate import generate
 
         start = [int(i) for i in self.tokens.train[:1]]
-        most = min(120, self.context) if model.config.position == "learned" else 120
-        ids = generate(model, [start], most=most, temperature=0.8, seed=0)[0]
+        ids = generate(model, [start], most=min(120, self.context), temperature=0.8, seed=0)[0]
         return self.tokenizer.decode([*start, *ids])
 
 
@@ -133,7 +132,7 @@ class Translation:
     def sample(self, model: Transformer) -> str:
         from ..model.generate import translate
 
-        answers = translate(model, self.tokenizer, self.examples)
+        answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
 
 

@@ -7,6 +7,10 @@ export const STRINGS = {
   shape: ["{layers} layers × {heads} heads", "{layers} 层 × {heads} 头"],
   precision: ["q and k are {dtype}: weights exact to about {error}", "q 和 k 以 {dtype} 保存：权重约精确到 {error}"],
   "precision.none": ["overview only: the text is too long for q and k to fit", "仅有总览：文本太长，放不下 q 和 k"],
+  beyond: [
+    "longer than the model's context of {context} tokens: exact, but it never learned texts that long",
+    "超出模型 {context} 个词元的上下文：数值精确，但模型没有学过这么长的文本",
+  ],
   carried: [
     "Whole layers: {whole}. The others as an overview of {rows} × {cols} cells.",
     "完整的层：{whole}。其余各层只有 {rows} × {cols} 格的总览。",

@@ -23,6 +23,7 @@ export class Top extends HTMLElement {
         : say(lang, "tokens", { n: Math.max(part.n, part.m) });
     const facts = [counted, say(lang, "shape", { layers: part.layers.length, heads })];
     facts.push(header.precision ? say(lang, "precision", header.precision) : say(lang, "precision.none"));
+    if (header.context) facts.push(say(lang, "beyond", { context: header.context }));
     const title = document.title;
     const heading = header.model && title !== header.model ? title : header.model || title;
     refill(

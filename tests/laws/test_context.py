@@ -1,0 +1,75 @@
+"""A text longer than the model's context is computed where it can be, and every door says so; one that fits says nothing."""
+
+import json
+import warnings
+
+import pytest
+import torch
+import transformers
+
+from qkv import Config, Transformer
+from qkv.draw.page import html
+from qkv.model.generate import generate, masked_ids, translate_ids
+from qkv.text.tokenizer import Characters
+from qkv.tracing.edit import importance, without
+from qkv.tracing.recorder import trace
+from qkv.tracing.trace import Trace
+from qkv.words import Notice
+
+CONTEXT = 12
+LETTERS = Characters.make(["abcdefghij"], special=("pad", "bos", "eos", "mask", "unk"))
+
+
+def ours(**choices):
+    torch.manual_seed(0)
+    return Transformer(Config(vocab=LETTERS.vocab, width=16, n_layer=1, n_head=2, context=CONTEXT, **choices)).eval()
+
+
+def theirs():
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=20, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, max_position_embeddings=CONTEXT)).eval()
+
+
+# Each reads n tokens.
+DOORS = {
+    "trace": lambda n: trace(ours(position="rotary"), [1] * n),
+    "trace, theirs": lambda n: trace(theirs(), [1] * n),
+    "trace, an encoder-decoder": lambda n: trace(
+        ours(kind="encoder-decoder", position="sinusoidal"), [1] * n, target=[[1, 2]]
+    ),
+    "importance": lambda n: importance(ours(position="alibi"), [[1] * n], LETTERS),
+    "importance, theirs": lambda n: importance(theirs(), [[1] * n], None),
+    "without": lambda n: without(ours(position="rotary"), LETTERS, "a" * n, ["0.1"]),
+    "fill": lambda n: masked_ids(ours(kind="encoder", position="rotary"), LETTERS, "a" * (n - 3) + "[MASK]"),
+    "translate": lambda n: translate_ids(
+        ours(kind="encoder-decoder", position="rotary"), LETTERS, [[1] * (n - 1) + [LETTERS.eos]], most=3
+    ),
+    "generate": lambda n: generate(ours(position="rotary"), [[1] * (n - 4)], most=5),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_longer_than_the_context_is_told(door):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Notice)
+        DOORS[door](CONTEXT)
+    with pytest.warns(Notice) as told:
+        DOORS[door](CONTEXT + 1)
+    sentences = {(str(each.message), each.message.say("zh")) for each in told if isinstance(each.message, Notice)}
+    ((english, chinese),) = sentences
+    assert f"context of {CONTEXT}" in english or f"{CONTEXT + 1} tokens and the model's context is {CONTEXT}" in english
+    assert str(CONTEXT) in chinese and "上下文" in chinese
+
+
+def test_a_trace_and_its_page_remember_it(tmp_path):
+    for n in (CONTEXT, CONTEXT + 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)
+            found = trace(ours(position="rotary"), [1] * n)
+        found.save(tmp_path / "t.safetensors")
+        expected = CONTEXT if n > CONTEXT else None
+        for each in (found, Trace.load(tmp_path / "t.safetensors")):
+            assert each.more.get("context") == expected
+            header = html(each).partition('id="qkv-header">')[2].partition("</script>")[0]
+            assert json.loads(header)["context"] == expected
