@@ -251,6 +251,8 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
     most = min(feeding.MOST, model.config.context) if model.config.position == "learned" else feeding.MOST
     rows = _sources(model, text, tokenizer)
     how = {name: getattr(tokenizer, name) for name in ("never", "habits") if hasattr(tokenizer, name)}
+    if "habits" in how:
+        how["repetition_penalty"] = how["habits"].repetition_penalty
     ids = generate(model, [[tokenizer.start]], most=most, stop=tokenizer.ends, source=rows, cache=cache, **how)[0]
     return tokenizer.decode(ids)
 
