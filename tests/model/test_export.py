@@ -473,7 +473,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
     assert [place.name for place in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("moment", ["save_file", "_flush", "second rename"])
+@pytest.mark.parametrize("moment", ["save_tensors", "_flush", "second rename"])
 def test_ctrl_c_leaves_what_was_there(moment, tmp_path, monkeypatch):
     before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
     kept = before.read_bytes()

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from .. import __version__
 from ..text import Tokenizer
 from ..words import Problem, all_of
+from ..writing import save_tensors
 from .config import choose
 from .families import to_theirs
 from .quantise import Int8Linear
@@ -64,7 +64,7 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
             _write_json(part / HABITS, habits)
         _write_json(part / "config.json", config)
         try:
-            save_file({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
+            save_tensors({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
         except SafetensorError as error:  # its only word for a full disk, too
             raise OSError(f"{folder}: the weights could not be written ({error})") from error
         if tokenizer is not None:

@@ -7,15 +7,14 @@ way. So whatever the moment a process is killed, what the index names is whole, 
 import errno
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ..words import Problem
+from ..writing import aside
 from .corpus import Block, Corpus, Position, pieces
 from .tokenizer import Tokenizer
 from .tokens import FORMAT, Tokens, read_index
@@ -99,18 +98,3 @@ def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
 def _write_index(folder: Path, index: dict[str, Any]) -> None:
     with aside(folder / "index.json") as file:
         file.write((json.dumps(index, indent=2) + "\n").encode())
-
-
-@contextmanager
-def aside(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there wholly or not at all: written beside its place, flushed to the disk, then renamed."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-    if os.name == "posix":  # the new name is in the folder, so the folder has to reach the disk as well
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)

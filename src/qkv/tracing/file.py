@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..words import Both, Problem, quoted
+from ..writing import save_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,6 @@ WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Ru
 def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     """Write a trace: aside, then renamed. `half` keeps float16."""
     import torch
-    from safetensors.torch import save_file
 
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
@@ -86,7 +86,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".part")
     try:
-        save_file(tensors, aside, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
+        save_tensors(tensors, aside, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)

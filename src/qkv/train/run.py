@@ -26,8 +26,8 @@ from ..memory import need, told
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..model.weights import config_of, empty, read_run, read_state
-from ..text.shards import aside
 from ..words import Both, Problem, all_of, say
+from ..writing import aside
 from .checkpoint import check, newest
 from .extension import Asked, Reason, changed, extend, refuse, settings_of
 from .loop import train
