@@ -215,6 +215,13 @@ def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
+        for option in action.option_strings[-1:]:
+            if "" in arg_strings and option not in MAY_BE_EMPTY:
+                raise words.Problem("problem.option.empty", option=option)
+        return super()._get_values(action, arg_strings)
+
     def format_help(self) -> str:
         """argparse writes an ASCII colon behind its headings; Chinese has its own."""
         headings = "|".join(ARGPARSE[name] for name in ("positional arguments", "options"))
@@ -280,6 +287,8 @@ def _teach_argparse() -> None:
     argparse._ = known  # type: ignore[attr-defined]
     argparse.ngettext = lambda one, many, n: known(one) if known(one) != one or n == 1 else many  # type: ignore[attr-defined]
 
+
+MAY_BE_EMPTY = ("--system",)  # no system prompt, not even the model's own
 
 ARGPARSE = {
     "usage: ": "用法：",

@@ -52,7 +52,10 @@ def test_an_unknown_setting_is_refused_with_the_nearest():
         (dict(mixer="latent", n_kv_head=2), "'latent' has no n_kv_head"),
         (dict(mixer="latent", attention_scale=1.0), "'latent' has no attention_scale"),
         (dict(n_kv_head=0), "n_kv_head is 0"),
-        (dict(n_decoder_layer=2), "n_decoder_layer=2 tells the sides of an encoder-decoder apart: a decoder has one"),
+        (
+            dict(n_decoder_layer=2),
+            "n_decoder_layer=2 tells the sides of an encoder-decoder apart: kind is decoder, which has one",
+        ),
         (dict(kind="encoder", sides="own"), "sides='own' tells the sides"),
         (dict(head="none"), "head='none' belongs to an encoder"),
         (dict(kind="encoder-decoder", pooler=True), "pooler=true belongs to an encoder"),

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ..words import Problem, both, say
-from .opening import Pace, drawing, model_arguments, open_model
+from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import whole
 
 EXAMPLES = [
@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
     """One answer, or a conversation until the input ends."""
     if options.text is not None:
         options.text = whole(options.text, None, EXAMPLES[1])
+    check_choices(options)
     model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
         raise Problem("problem.chat.template", model=options.model or DEFAULT)

@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> None:
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if rows is not None and options.top is not None:
         raise Problem("problem.lines.option", option="--top")
+    if options.top is not None and options.top < 1:
+        raise Problem("generation.fill.top", value=options.top)
     model, tokenizer = open_model(options.model, "fill", yes=options.yes)
     if rows is not None:
         _lines(model, tokenizer, rows)

@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 from ..words import Notice, Problem, both
-from .opening import Pace, drawing, model_arguments, open_model
+from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
@@ -58,8 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the text as it grows, then how fast it came; line by line, each beginning with what follows it."""
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
-    if options.most < 1:
-        raise Problem("generation.most", value=options.most)
+    check_choices(options)
     if options.quiet:
         warnings.simplefilter("ignore", Notice)
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)

@@ -79,6 +79,17 @@ def fetch(name: str) -> None:
         store.get(name, progress)
 
 
+def check_choices(options: argparse.Namespace) -> None:
+    """Refuse how many tokens were asked for, and how they are to be chosen, before anything is loaded or printed."""
+    from ..model.sampling import Sampling, draws
+
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
+    draws([getattr(options, "seed", 0)], 0)
+    if options.most < 1:
+        raise Problem("generation.most", value=options.most)
+
+
 class Pace:
     """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..words import Problem, both, say
-from .opening import model_arguments, open_model
+from .opening import check_choices, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
@@ -47,6 +47,9 @@ def run(options: argparse.Namespace) -> None:
     """Each sentence's translation on a line."""
     texts = options.text or (DATES if options.demo and options.file is None else [])
     rows = lines(texts, options.file, EXAMPLES[0])
+    check_choices(options)
+    if options.beam is not None and options.beam < 1:
+        raise Problem("generation.beam", width=options.beam, best=1)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.batches import in_batches
     from ..model.generate import source_ids, translate_ids

@@ -71,6 +71,8 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
 def find(name: str | Path) -> Path:
     """Where a model lies: a folder or file as it is, or a name's place in the cache."""
     place, named = Path(name), str(name)
+    if not named:  # else it would be the folder one stands in
+        raise Problem("model.file.unnamed")
     if place.is_dir():
         return place
     if place.is_file():

@@ -25,7 +25,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         'rotary_scaling 是 {value}：应为 none，或 {{"kind": "linear", "factor": 2}} 这样的对象',
     ),
     "model.config.sides": (
-        "{setting} tells the sides of an encoder-decoder apart: a {kind} has one, leave it out",
+        "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
         "{setting} 用来区分编码器-解码器的两侧；{kind} 只有一侧，请去掉这个设置",
     ),
     "model.config.types": (
@@ -33,11 +33,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "token_types 是 {value}：应为整数，0 表示没有",
     ),
     "model.config.types.kind": (
-        "token_types={types} belongs to an encoder: a {kind} has none, set 0",
+        "token_types={types} belongs to an encoder: kind is {kind}, which has none; set 0",
         "token_types={types} 只适用于编码器（encoder）；{kind} 没有词元类型，请设为 0",
     ),
     "model.config.encoder": (
-        "{setting} belongs to an encoder, which gives states: a {kind} needs a head, leave it out",
+        "{setting} belongs to an encoder, which gives states: kind is {kind}, which needs a head; leave it out",
         "{setting} 只适用于输出隐状态的编码器（encoder）；{kind} 需要输出头，请去掉这个设置",
     ),
     "model.config.head": (
@@ -224,6 +224,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "model.file.vocab": (
         "{file}: the tokenizer has {tokens} tokens and the model {vocab}: it is another model's",
         "{file}：分词器有 {tokens} 个词元，而模型只有 {vocab} 个：它属于别的模型",
+    ),
+    "model.file.unnamed": (
+        "the name of the model is empty: give a folder, a .gguf file or a name of `qkv models`",
+        "模型的名字是空的：请给出文件夹、.gguf 文件，或 `qkv models` 里的名字",
     ),
     "model.file.none": (
         "there is no model {name}: no such folder or .gguf file, and no name of `qkv models` (there are {names}; "

@@ -178,6 +178,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "there is no verb {verb}; there are {verbs}. See  {near} --help",
         "没有 {verb} 这个命令；有的是 {verbs}。请看  {near} --help",
     ),
+    "problem.option.empty": (
+        "{option} is empty: give it a value, or leave it out",
+        "{option} 是空的：请给一个值，或去掉它",
+    ),
     "problem.option": ("{option} needs a verb before it; see  qkv --help", "{option} 前面要有命令；请看  qkv --help"),
     "problem.number": ("{option} is {value}: give {wanted}", "{option} 是 {value}：应为 {wanted}"),
     "problem.overflow": (

@@ -115,6 +115,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "没有可学的文本：bpe 要统计文本中哪些片段常见",
     ),
     # corpora
+    "text.corpus.unnamed": (
+        "the name of the text is empty: give a file, a folder or a glob",
+        "文本的名字是空的：请给出文件、文件夹或通配符",
+    ),
     "text.corpus.empty": (
         "{what} is empty: a corpus needs text to learn from, a few thousand characters at least",
         "{what} 是空的：语料要有可学的文本，至少几千个字符",

@@ -174,6 +174,8 @@ def _line_start(document: Document, at: int) -> int:
 
 
 def _files(source: str | Path) -> list[Path]:
+    if not str(source):  # else it would be the folder one stands in
+        raise Problem("text.corpus.unnamed")
     path = Path(source).expanduser()
     if path.is_file():
         return [path]
