@@ -53,6 +53,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "elsewhere, so from here on it agrees to rounding, not bit for bit",
         "由 {was} 保存，由 {now} 继续：批次相同，但求和的舍入顺序和 dropout 的位置不同，此后只在舍入误差内一致，不再逐位相同",
     ),
+    "why.yields": (
+        "{name}: {has}; the preset's {was} gives way to what was asked for",
+        "{name}：{has}；预设的 {was} 让位于所要求的设置",
+    ),
     "why.steps": (
         "steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}",
         "步数：由 {was} 改为 {now}；从第 {done} 步起，学习率按 {now} 步的计划变化",

@@ -68,6 +68,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "kind is {kind}: {task} trains a model of kind {needed}; leave kind out, or choose another task",
         "kind 是 {kind}：{task} 训练的是 {needed} 类的模型；请去掉 kind，或换一个任务",
     ),
+    "train.head": (
+        "head='none' gives states, not words, and {task} learns by the words it says: leave it out",
+        "head='none' 只输出隐状态，不输出词，而 {task} 靠输出的词来学习：请去掉这个设置",
+    ),
     "train.text": (
         "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)",
         "训练 {task} 需要文本：--text 文件、文件夹、通配符，或数据集（见 `qkv data`）",
@@ -91,6 +95,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "train.pairs": (
         "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
         "{pairs} 只有 {n} 对：至少要有两对，一对用来训练，一对用来验证",
+    ),
+    "train.pairs.long": (
+        "a sentence of the pairs has {n} tokens but this model learns {context} positions: set --context {n}, or leave "
+        "long sentences out, or --set position=rotary, which has no limit",
+        "句对里有 {n} 个词元的句子，而这个模型只学 {context} 个位置：请设 --context {n}，或去掉过长的句子，"
+        "或用没有上限的 --set position=rotary",
     ),
     "train.data.absent": (
         "the data set {name} is not here yet: get it with `qkv data get {name}`, or add --yes",

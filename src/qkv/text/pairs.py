@@ -101,6 +101,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.sources)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence, with its end."""
+        return max(len(ids) for ids in (*self.sources, *self.targets)) + 1
+
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
         """Batch number `step`; steps run on from epoch to epoch."""
         epoch, number = divmod(step, -(-len(self) // batch))
@@ -132,6 +137,11 @@ class PairStream:
     def __init__(self, make: Callable[[int, int], Text], tokenizer: Tokenizer) -> None:
         pad_pairs([], [], tokenizer, tokenizer)  # refuses a tokenizer that lacks what pairs need
         self.make, self.tokenizer = make, tokenizer
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence among the first thousand, with its end: there is no last one."""
+        return max(self.batch(0, 0, 1000).source.shape[1], self.batch(0, 0, 1000).target_in.shape[1])
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
         """Pairs step·batch … (step + 1)·batch − 1 of the stream that `seed` gives."""

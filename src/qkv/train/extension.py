@@ -40,7 +40,7 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
     """Refuse by name what the run has otherwise and can't change."""
 
     def fixed(name: str, has: Any, wanted: Any) -> Problem:
-        return Problem("train.fixed", folder=folder, name=name, has=_shown(has), asked=_shown(wanted))
+        return Problem("train.fixed", folder=folder, name=name, has=shown(has), asked=shown(wanted))
 
     known(asked.changes)
     if asked.task not in (None, record["task"]):
@@ -119,5 +119,6 @@ def _sha256(kind: str, source: str) -> str:
     return hashlib.sha256(text.as_tsv(text.read_pairs(source)).encode()).hexdigest()
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a person would type it behind --set."""
     return "none" if value is None else str(value)

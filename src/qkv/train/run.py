@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,11 +30,11 @@ from ..model.weights import config_of, empty, read_run, read_state
 from ..words import Both, Problem, all_of, say
 from ..writing import aside
 from .checkpoint import check, newest
-from .extension import Asked, Reason, changed, extend, refuse, settings_of
+from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
-from .settings import TASKS, Settings, both_set, preset
+from .settings import TASKS, Settings, chosen
 from .tasks import HiddenWord, NextWord, Task, Translation
 from .watch import Watch
 
@@ -94,9 +95,7 @@ def start(
     ):
         if given is not None and not right:
             raise Problem("train.useless." + option.strip("-"), value=given, task=task)
-    config, settings = both_set(*preset(name, task), changes or {})
-    if config.kind != TASKS[task]:
-        raise Problem("train.kind", task=task, kind=config.kind, needed=TASKS[task])
+    config, settings, yielded = chosen(name, task, changes or {})
     world = world or World()
     world.check(settings)
     _able(settings)
@@ -106,7 +105,10 @@ def start(
     def found() -> None:
         if (folder / "config.json").exists():
             raise Problem("train.exists", folder=folder)
-        why: list[Reason] = []
+        why: list[Reason] = [
+            ("why.yields", {"name": word, "has": shown(getattr(config, word)), "was": was})
+            for word, was in yielded.items()
+        ]
         folder.mkdir(parents=True, exist_ok=True)
         data = _gather(task, folder, source, pairs, tokenizer, progress, why)
         spoken = text.load(folder)
@@ -128,8 +130,29 @@ def start(
         _affordable(made, chosen, world)
         _write(folder / "config.json", record)
 
-    world.once(found)
-    return _open(folder, world)
+    with _gone_if_it_fails(folder, world):
+        world.once(found)
+        return _open(folder, world)
+
+
+@contextmanager
+def _gone_if_it_fails(folder: Path, world: World) -> Iterator[None]:
+    """What can't be begun leaves nothing: no empty folder, none that only looks like a run.
+
+    Ctrl-C does leave the tokens that were cut so far: the same command goes on with them.
+    """
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    mine = world.first and (folder in new or (folder.is_dir() and not any(folder.iterdir())))
+    try:
+        yield
+    except Exception:
+        if mine:
+            for inside in folder.iterdir() if folder.is_dir() else ():
+                shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+            for place in new:
+                if place.is_dir() and not any(place.iterdir()):
+                    place.rmdir()
+        raise
 
 
 def resume(folder: Path, world: World | None = None, asked: Asked | None = None) -> Run:
@@ -273,15 +296,21 @@ def _named(source: str) -> str:
 def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
     kind = record["data"]["kind"]
     if record["task"] == "translate":
+        learned: Any
+        held: Any
         if kind == "dates":
             splits = ("train", "unseen")
             learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
             examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
-            return Translation(learned, held, spoken, examples)
-        seen, unseen = text.split_pairs(text.read_pairs(folder / "pairs.tsv"))
-        unseen = unseen or seen[-1:]
-        examples = [source for source, _ in unseen[:6]]
-        return Translation(text.Pairs(seen, spoken), text.Pairs(unseen, spoken), spoken, examples)
+        else:
+            seen, unseen = text.split_pairs(text.read_pairs(folder / "pairs.tsv"))
+            unseen = unseen or seen[-1:]
+            examples = [source for source, _ in unseen[:6]]
+            learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
+        longest = max(learned.longest, held.longest)
+        if config.position == "learned" and longest > config.context:
+            raise Problem("train.pairs.long", n=longest, context=config.context)
+        return Translation(learned, held, spoken, examples)
     tokens = text.Tokens.open(folder / "tokens")
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, config.context, settings.mask_share)

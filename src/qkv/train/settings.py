@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from ..model.config import CHOICES as WORDS
 from ..model.config import PRESETS, Config
 from ..words import Problem, all_of, nearest, unknown
 
@@ -146,6 +147,35 @@ def preset(name: str, task: str) -> tuple[Config, Settings]:
         )
         settings = replace(settings, batch=64)
     return config, settings
+
+
+def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Settings, dict[str, Any]]:
+    """A preset with changes by name; and which of its own words gave way to them, as {name: what the preset had}.
+
+    MLA, for one, knows no q/k norm, which some presets have: asking for it is asking for no q/k norm. What was asked for
+    never gives way, and sizes don't either.
+
+    >>> chosen("tiny", "lm", {"mixer": "latent"})[2]
+    {'qk_norm': 'rms'}
+    """
+    if changes.get("kind", TASKS[task]) != TASKS[task]:
+        raise Problem("train.kind", task=task, kind=changes["kind"], needed=TASKS[task])
+    if changes.get("head") == "none":
+        raise Problem("train.head", task=task)
+    config, settings = preset(name, task)
+    try:
+        return *both_set(config, settings, changes), {}
+    except Problem as problem:
+        refused = problem
+    usual = Config()
+    for word in WORDS:
+        had = getattr(config, word)
+        if word != "kind" and word not in changes and had != getattr(usual, word):
+            try:
+                return *both_set(config, settings, {word: getattr(usual, word), **changes}), {word: had}
+            except Problem:
+                continue
+    raise refused
 
 
 def _bert_like(config: Config) -> Config:

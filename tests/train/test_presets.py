@@ -1,0 +1,84 @@
+"""Any preset with any one other choice: it trains, or a choice of the preset gives way and that is said, or the refusal says
+what to do."""
+
+import dataclasses
+import re
+
+import pytest
+import torch
+
+from qkv import Config, Transformer
+from qkv.cli import main
+from qkv.model.config import CHOICES
+from qkv.train import settings
+from qkv.train.optim import make_optimizers
+from qkv.train.settings import TASKS, chosen
+from qkv.train.tasks import summed_loss
+
+SMALL = dict(n_layer=1, width=16, n_head=2, context=12, batch=2)
+SINGLE = [(name, word) for name, words in {**CHOICES, **settings.CHOICES}.items() for word in words]
+SINGLE += [(f.name, on) for f in dataclasses.fields(Config) if isinstance(f.default, bool) for on in (True, False)]
+SINGLE += [("n_kv_head", 1), ("window", 3), ("hidden", 8), ("head_width", 4), ("rank", 4), ("rope_width", 4)]
+SINGLE += [("attention_scale", 0.5), ("token_types", 1), ("output_scale", 2.0), ("n_decoder_layer", 2)]
+# What a refusal says to do.
+ADVICE = re.compile(r"leave it out|leave kind out|set 0$")
+
+
+def learns(config, made):
+    """One step moves the weights and the loss is a number."""
+    torch.manual_seed(0)
+    model = Transformer(config.replace(vocab=20))
+    optimizers = make_optimizers(model, made)
+    ids = torch.randint(20, (2, 7))
+    before = [p.detach().clone() for p in model.parameters()]
+    given = (ids, ids) if config.kind == "encoder-decoder" else (ids,)
+    loss, count = summed_loss(model(*given), ids)
+    (loss / count).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    assert torch.isfinite(loss)
+    assert any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("preset", settings._RUNS)
+def test_any_one_choice_works_gives_way_or_is_refused_with_advice(preset, task):
+    for name, value in SINGLE:
+        try:
+            config, made, yielded = chosen(preset, task, {**SMALL, name: value})
+        except ValueError as error:
+            assert ADVICE.search(str(error)), f"{name}={value}: {error}"
+            assert set(re.findall(r"\w+_\w+", str(error))) <= {name}, (
+                f"{name}={value} is told of what nobody set: {error}"
+            )
+            continue
+        learns(config, made)
+        assert getattr(config if hasattr(config, name) else made, name) == value
+        plain = chosen(preset, task, SMALL)[0].to_dict()
+        changed = {key for key, had in plain.items() if config.to_dict()[key] != had} - {name}
+        assert changed == yielded.keys(), f"{name}={value} changed {changed} and told {yielded}"
+
+
+def test_what_was_asked_never_gives_way():
+    with pytest.raises(ValueError, match="qk_norm"):
+        chosen("tiny", "lm", {"mixer": "latent", "qk_norm": "rms"})
+
+
+def test_sizes_never_give_way():
+    with pytest.raises(ValueError, match="width"):
+        chosen("small", "lm", {"width": 128})  # which 6 heads don't divide, though the usual 4 would
+
+
+def test_mla_is_one_option_away_and_what_gave_way_is_said(tmp_path, capsys):
+    (tmp_path / "book.txt").write_text("the cat sat on the mat. " * 40)
+    words = ["--text", str(tmp_path / "book.txt"), "--out", str(tmp_path / "run"), "--steps", "1", "--batch", "2"]
+    assert main(["train", "lm", *words, "--set", "mixer=latent", "--set", "width=16", "--set", "eval_batches=1"]) == 0
+    assert "qk_norm: none; the preset's rms gives way to what was asked for" in capsys.readouterr().out
+
+
+def test_sentences_longer_than_learned_positions_are_refused_before_there_is_a_run(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("short\tshort\n" * 5 + f"{'long ' * 9}\tshort\n")
+    options = ["--pairs", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run"), "--context", "12"]
+    assert main(["train", "translate", *options, "--set", "position=learned"]) == 2
+    assert "has 45 tokens but this model learns 12 positions: set --context 45" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
