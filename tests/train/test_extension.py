@@ -134,6 +134,14 @@ def test_fewer_steps_than_were_done_are_refused(run, capsys):
     assert code == 2 and "has done 8 steps already, and 7 were asked for" in err
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_extended(run, capsys):
+    for file in run.glob("checkpoints/*/model.safetensors"):
+        file.write_bytes(b"gone")
+    before = (run / "config.json").read_bytes()
+    code, _, err = resumed(run, capsys, "--steps", "12")
+    assert code == 2 and "000008" in err and (run / "config.json").read_bytes() == before
+
+
 def test_a_setting_said_twice_is_refused(run, capsys):
     code, _, err = resumed(run, capsys, "--steps", "12", "--set", "steps=16")
     assert code == 2 and "--set steps=16 and --steps 12" in err

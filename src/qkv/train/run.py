@@ -112,22 +112,23 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         data = _gather(task, folder, source, pairs, tokenizer, progress, why)
         spoken = text.load(folder)
-        made, chosen = config.replace(vocab=spoken.vocab), _choose(settings, why)
+        made = config.replace(vocab=spoken.vocab)
+        _tell(settings, why)
         record = {
             "format": FORMAT,
             "qkv": __version__,
             "task": task,
             "preset": name,
             "model": made.to_dict(),
-            "train": chosen.to_dict(),
+            "train": settings.to_dict(),
             "data": data,
             "watch": watch,
             "why": why,
         }
         # What can't be trained is refused before there is a run.
-        _task(record, folder, spoken, made, chosen)
+        _task(record, folder, spoken, made, settings)
         _watch(record, folder, spoken, made)
-        _affordable(made, chosen, world)
+        _affordable(made, settings, world)
         _write(folder / "config.json", record)
 
     with _gone_if_it_fails(folder, world):
@@ -169,7 +170,7 @@ def _agree(folder: Path, asked: Asked) -> None:
     record = _read(folder)
     refuse(asked, folder, record)
     if changes := changed(asked, record):
-        place = newest(folder / "checkpoints")
+        place, _ = _newest(folder)
         done = 0 if place is None else read_state(place)["step"]
         _write(folder / "config.json", extend(folder, record, changes, done))
 
@@ -219,12 +220,18 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
     need(rows * config.context * token, "memory.batch", world.device, rows=f"{rows:,}", context=config.context)
 
 
-def _open(folder: Path, world: World) -> Run:
-    record = _read(folder)
-    place = world.once(partial(newest, folder / "checkpoints"))
+def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
+    """The newest checkpoint that is whole, and those after it, which are damaged."""
+    place = newest(folder / "checkpoints")
     damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
     if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
         raise Problem("train.damaged", folder=folder, n=len(damaged), problem=check(damaged[-1]))
+    return place, damaged
+
+
+def _open(folder: Path, world: World) -> Run:
+    record = _read(folder)
+    place, damaged = world.once(partial(_newest, folder))
     config, settings = config_of(folder / "config.json", record, place), settings_of(record)
     _affordable(config, settings, world)
     _able(settings)
@@ -327,7 +334,7 @@ def _tokenizer_reason(made: text.Tokenizer, asked: str) -> Reason:
     return ("why.asked" if asked != "auto" else f"why.{made.kind}"), {"kind": made.kind, "vocab": made.vocab}
 
 
-def _choose(settings: Settings, why: list[Reason]) -> Settings:
+def _tell(settings: Settings, why: list[Reason]) -> None:
     """Say which device and dtype a run uses, and whether it is compiled, with the reason."""
     if torch.cuda.is_available():
         why.append(("why.gpu", {"name": torch.cuda.get_device_name()}))
@@ -335,7 +342,6 @@ def _choose(settings: Settings, why: list[Reason]) -> Settings:
         why.append(("why.cpu", {"threads": torch.get_num_threads()}))
     why.append((f"why.{settings.dtype}", {}))
     why.append(("why.compiled" if settings.compile else "why.eager", {}))
-    return settings
 
 
 def compiler() -> str | None:
