@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
+from qkv.model.weights import load
 from qkv.train import run as runs
 
 SMALL = ["--set=n_layer=1", "--set=width=16", "--set=n_head=2", "--context", "8", "--steps", "1", "--batch", "2"]
@@ -68,3 +69,10 @@ def test_a_model_that_can_not_be_built_leaves_no_run_either(monkeypatch, capsys)
     before = everything()
     assert main(["train", "lm", "--text", "book.txt", *SMALL]) == 2
     assert everything() == before
+
+
+@pytest.mark.parametrize("size", ["relative_buckets", "relative_distance", "rank", "rope_width"])
+def test_a_size_of_a_part_that_the_model_lacks_is_no_reason_not_to_open_it(size, capsys):
+    assert main(["train", "lm", "--text", "book.txt", "--out", "run", *SMALL, f"--set={size}=999"]) == 0
+    assert main(["train", "--resume", "run"]) == 0
+    load("run")

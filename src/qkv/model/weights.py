@@ -325,7 +325,11 @@ def config_of(file: Path, record: dict[str, Any], place: Path | None) -> Config:
         raise Problem("model.file.says", file=file, problem=problem) from None
     if place is not None:
         shapes = Safetensors({place / "model.safetensors": None}, torch.float32).shapes
-        _refuse_larger(file, config.to_dict(), shapes, OUR_SIZES, OUR_LAYERS)
+        # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
+        unused = () if config.position == "relative" else ("relative_buckets",)
+        unused = unused if config.mixer == "latent" else (*unused, "rank", "rope_width")
+        sizes = [name for name in OUR_SIZES if name not in unused]
+        _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)
     return config
 
 
