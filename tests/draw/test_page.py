@@ -779,3 +779,129 @@ def test_a_text_beyond_the_context_says_so(opened, locale, says):
         long = traced(small(), [[1, 2, 3] * 14])
     assert says in opened(long, locale=locale).inner_text("qkv-top")
     assert says not in opened(traced(small()), locale=locale).inner_text("qkv-top")
+
+
+# Whatever is written on the map's upper canvas since it was last cleared, as boxes of ink on the canvas.
+INK = """
+const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+window.ink = [];
+CanvasRenderingContext2D.prototype.clearRect = function (...at) {
+  if (this.canvas.className === "cross") window.ink = [];
+  return clearRect.apply(this, at);
+};
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const m = this.measureText(text), t = this.getTransform();
+  const corners = [[x - m.actualBoundingBoxLeft, y - m.actualBoundingBoxAscent], [x + m.actualBoundingBoxRight, y + m.actualBoundingBoxDescent]]
+    .map(([a, b]) => [t.a * a + t.c * b + t.e, t.b * a + t.d * b + t.f]);
+  const sides = [0, 1].map((d) => corners.map((corner) => corner[d]).sort((a, b) => a - b));
+  if (this.canvas.className === "cross") window.ink.push([text, ...sides[0], ...sides[1]]);
+  return fillText.call(this, text, x, y);
+};
+"""
+
+
+def labelled(kind, n):
+    """A trace of n tokens in a language: words, 汉字, or bytes of 汉字 two or three to each."""
+    if kind == "english":
+        pieces = [
+            (" " + word,) for word in "The quick gypsies (jumping) vexed Åke, whose incomprehensibility fled".split()
+        ]
+    elif kind == "chinese":
+        pieces = [(sign,) for sign in "今天天气很好，我们一起去公园散步吧。"]
+    else:
+        pieces = [
+            (sign, *["<8A>"] * parts)
+            for sign, parts in zip("今天天气很好我们一起去", [1, 1, 1, 2, 1, 2] * 2, strict=False)
+        ]
+        pieces += [("，",), (" ok",), ("👩‍👧", "<8A>", "<8A>", "<8A>")]
+    flat, whole = [], []
+    while len(flat) < n:
+        group = pieces[len(whole) % len(pieces)]
+        whole.append((group[0], len(flat), min(len(flat) + len(group), n)))
+        flat += group
+    found = made(n=n, heads=1, groups=1, width=4)
+    tokens = [Tokens(tuple(flat[:n]), whole=tuple(whole))]
+    return Trace(found.calls, {"decoder": tokens}, {"decoder": tokens}, "made", "")
+
+
+def touching(boxes):
+    """Pairs of boxes that share more than half a pixel each way."""
+    text, left, right, top, bottom = (np.array([box[i] for box in boxes]) for i in range(5))
+    wide = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
+    tall = np.minimum(bottom[:, None], bottom) - np.maximum(top[:, None], top)
+    both = np.triu((wide > 0.5) & (tall > 0.5), 1)
+    return [(text[i], text[j]) for i, j in zip(*both.nonzero(), strict=True)]
+
+
+@pytest.mark.parametrize("n", [26, 47, 130])
+@pytest.mark.parametrize("kind", ["english", "chinese", "bytes"])
+def test_labels_never_touch(opened, kind, n):
+    """By tokens, characters and words, at several widths, whole and zoomed, chosen and hovered."""
+    found = labelled(kind, n)
+    tab = opened(found, script=INK)
+    units = ["tokens", "characters", "words"] if kind == "bytes" else ["tokens", "words"]
+    assert tab.evaluate("qkv.state.now.unit") == ("characters" if kind == "bytes" else "tokens")
+    assert (
+        tab.evaluate("[...document.querySelectorAll('qkv-map .title [role=radio]')].map((b) => b.dataset.value)")
+        == units
+    )
+    for unit in units:
+        tab.evaluate(f"qkv.state.set({{ unit: '{unit}', query: {n - 1}, key: {n // 2} }})")
+        steps = len(found.tokens().groups(unit))
+        until(tab, f"document.querySelector('qkv-map').seen.keys.length === {steps}")
+        for wide in (1440, 800, 380):
+            tab.set_viewport_size(dict(width=wide, height=900))
+            until(tab, "(() => { const m = document.querySelector('qkv-map'); return m.wide === m.clientWidth })()")
+            tab.evaluate("document.querySelector('qkv-map').whole()")
+            for zoom in range(3):
+                where = unit, wide, zoom
+                boxes = tab.evaluate("window.ink")
+                assert touching(boxes) == [], where
+                assert len(boxes) >= min(steps, 6), where
+                hovered = "(() => { const m = document.querySelector('qkv-map'); m.hover = { u: 0, c: 1 % m.seen.keys.length }; m.crosshair(); return window.ink })()"
+                assert touching(tab.evaluate(hovered)) == [], where
+                tab.evaluate("document.querySelector('qkv-map').zoom(1.7)")
+    if kind == "bytes" and n == 47:  # the narrow columns of a character's tokens share its label
+        tab.set_viewport_size(dict(width=1440, height=900))
+        tab.evaluate("qkv.state.set({ unit: 'tokens', query: 0, key: 0 }); document.querySelector('qkv-map').whole()")
+        until(tab, "document.querySelector('qkv-map').seen.keys.length === 47")
+        shown = [text for text, *_ in tab.evaluate("document.querySelector('qkv-map').crosshair(), window.ink")]
+        assert shown.count("今") >= 2 and "今₂" not in shown
+
+
+def test_characters_are_joined_as_in_python(opened):
+    found = labelled("bytes", 47)
+    tab = opened(found)
+    groups = found.tokens().groups()
+    read = tab.evaluate(
+        "(() => { const v = document.querySelector('qkv-map').seen; return v.queries.map((_, u) => [...v.row(u).weights]) })()"
+    )
+    assert np.abs(np.array(read) - join(found.map(0, 0), groups, groups)).max() < CLOSE
+    assert opened(found, by="words").evaluate("qkv.state.now.unit") == "words"
+    assert opened(found, by="tokens").evaluate("qkv.state.now.unit") == "tokens"
+    with pytest.raises(Problem):
+        html(found, by="letters")
+
+
+@pytest.mark.parametrize(("lang", "word"), [("en", "computing"), ("zh", "计算中")])
+def test_while_a_page_computes_it_says_so(opened, long, tmp_path, lang, word):
+    """From the first paint to the last row of the picture something says that it is on its way; then nothing does."""
+    path = tmp_path / "long.html"
+    path.write_text(html(long, layers=[4], lang=lang, first=("decoder", 4, 1)), encoding="utf-8")
+    # Each change of what is told, as it happens; the page is done long before a test could look twice.
+    watch = """
+window.said = [];
+new MutationObserver(() => {
+  const told = document.querySelector(".computing:not([hidden])")?.textContent ?? "";
+  if (told !== window.said.at(-1)) window.said.push(told);
+}).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+"""
+    tab = opened(path, script=watch)
+    said = tab.evaluate("window.said")
+    shares = [int(found[0]) for text in said if (found := re.findall(r"(\d+) ?%", text))]
+    assert any(word in text for text in said) and len(shares) > 2 and shares == sorted(shares), said
+    assert said[-1] == "" and tab.locator(".computing:visible").count() == 0
+    # Before any script has run there is a sentence too.
+    plainly = path.read_text("utf-8").split('<script type="module"')[0]
+    assert "opening…" in plainly if lang == "en" else "正在打开" in plainly
+    assert tab.locator("#qkv-opening").count() == 0

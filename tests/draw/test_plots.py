@@ -1,5 +1,6 @@
 """Figures: the pixels' values are the weights, labels are the tokens, files are what their names say."""
 
+import itertools
 import shlex
 import sys
 import tomllib
@@ -178,3 +179,43 @@ def test_a_missing_font_is_said_once_and_in_both_languages(monkeypatch, tmp_path
         plots.heatmap(np.eye(1), ["我"], path=tmp_path / "a.png")
     assert [type(warning.message) for warning in told] == [Notice]  # and none of matplotlib's about each letter
     assert "方框" in told[0].message.say("zh") and "boxes" in told[0].message.say("en")
+
+
+TEXTS = {
+    "english": "The history of the bridge begins in the year when two villages agreed to share a road ".split(),
+    "bytes": [f"{sign}{'₁₂₃'[i]}" for sign in "今天天气很好我们一起去公园散步" for i in range(3)],
+    "pairs": ["我们", "公园", "散步", "WW", "花开"],
+}
+
+
+def apart(one, other, dpi):
+    """Two labels beside each other don't touch; of turned ones, the lines they stand on are further apart than letters
+    are high."""
+    from matplotlib.transforms import Bbox
+
+    turned = one.get_rotation()
+    if turned:
+        a, b = (text.get_transform().transform(text.get_position())[0] for text in (one, other))
+        return abs(b - a) * np.sin(np.deg2rad(turned)) >= one.get_fontsize() * dpi / 72 * 1.1
+    return Bbox.intersection(one.get_window_extent(), other.get_window_extent()) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n", [24, 47, 64])
+@pytest.mark.parametrize("name", TEXTS)
+def test_labels_never_touch(name, n):
+    """24 stand in a small picture of a layer, as wide as 3 inches; the others in a picture of one head."""
+    words = (TEXTS[name] * 50)[:n]
+    if n == 24:
+        figure = plots._figure((3.1, 3.1), words)
+        plots._label(figure.add_subplot(), words, words, small=True)
+        figure.axes[0].set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
+        plots._save(figure, None)
+    else:
+        figure = plots.heatmap(np.eye(n), words)
+    figure.draw_without_rendering()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        labels = [label for label in axis.get_ticklabels() if label.get_text()]
+        assert all(apart(*pair, figure.dpi) for pair in itertools.pairwise(labels))
+        assert len(labels) >= n / 3
+        assert [label.get_text() for label in labels] == [words[round(place)] for place in axis.get_ticklocs()]

@@ -190,6 +190,7 @@ def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
             progress=progress,
             told=whole.update,
             first=(part, layer, head),
+            by=_by(options),
         )
     print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
     _carried(found, whole, part, layer if options.layer is not None else None)

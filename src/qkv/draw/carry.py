@@ -29,9 +29,9 @@ from ..attention.rules import Band, Full, Padding
 from ..tracing.file import _distances
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
-from ..tracing.tokens import Tokens
+from ..tracing.tokens import BY, Tokens
 from ..tracing.trace import Trace, no_layer
-from ..words import Problem
+from ..words import Problem, unknown
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
 DENSE = 1 << 26  # cells of a mask that has no words
@@ -100,8 +100,11 @@ def carry(
     lang: str | None = None,
     progress: Progress | None = None,
     opening: Opening | None = None,
+    by: str = "characters",
 ) -> Carried:
     """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
+    if by not in BY:
+        raise unknown("by", by, BY)
     for layer in layers or ():
         there = sorted({number for part in trace.parts for number in trace.layers(part)})
         if layer not in there:
@@ -157,6 +160,8 @@ def carry(
     carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
     _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
     carried.header["first"] = _first(trace, carried.header, opening)
+    split = any(tokens["characters"] for tokens in listed)
+    carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
     return carried
 
 
@@ -397,6 +402,7 @@ def _token_lists(trace: Trace) -> tuple[dict[tuple[str, bool], list[int]], list[
                             labels=tokens.numbered,
                             special=special,
                             words=tokens.words,
+                            characters=tokens.groups() if len(tokens.whole) < len(tokens) else None,
                         )
                     )
                 numbers.setdefault((part, keys), []).append(places[tokens])

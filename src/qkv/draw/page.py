@@ -43,15 +43,19 @@ def page(
     progress: Progress | None = None,
     told: Told | None = None,
     first: Opening | None = None,
+    by: str = "characters",
 ) -> Path:
     """Write the page of a trace; gives where.
 
     `layers`: those to carry whole where not all fit. `focus`: two words, the heads that link them come first. `lang`: "en"
     or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many, and `told` which
-    layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8).
+    layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8). `by`: what its rows
+    and columns are at first, "characters", "tokens" or "words".
     """
     path = Path(path)
-    made = html(trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress, told=told, first=first)
+    made = html(
+        trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress, told=told, first=first, by=by
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(made, encoding="utf-8")
     return path
@@ -68,11 +72,12 @@ def html(
     progress: Progress | None = None,
     told: Told | None = None,
     first: Opening | None = None,
+    by: str = "characters",
 ) -> str:
     """The same as a text, of at most `limit` bytes."""
     spoken = None if lang is None else language(lang)
     shell = _shell(title or trace.model or say("draw.page.title", spoken or "en"), spoken or "en", trace)
-    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first)
+    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
     if told is not None:
         told(carried.whole)
     header = json.dumps(carried.header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -119,7 +124,8 @@ def _hash(script: str) -> str:
 def _shell(title: str, lang: str, trace: Trace) -> tuple[str, str]:
     """What stands before and after the data. Only the scripts written here may run, and nothing may be fetched."""
     main = _script()
-    old = _safe("""if (!("DecompressionStream" in window)) document.getElementById("qkv-old").hidden = false;""")
+    old = _safe("""const able = "DecompressionStream" in window;
+document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;""")
     policy = f"default-src 'none'; script-src {_hash(main)} {_hash(old)}; style-src 'unsafe-inline'; img-src data:"
     told = [escaping.escape(say("draw.page.old", spoken)) for spoken in ("en", "zh")]
     off = [escaping.escape(say("draw.page.noscript", spoken)) for spoken in ("en", "zh")]
@@ -137,7 +143,8 @@ def _shell(title: str, lang: str, trace: Trace) -> tuple[str, str]:
 {_style()}</style>
 </head>
 <body>
-<div id="qkv-still" class="still"><h1><bdi>{escaping.escape(title)}</bdi></h1><blockquote dir="auto">{text}</blockquote></div>
+<div id="qkv-still" class="still"><h1><bdi>{escaping.escape(title)}</bdi></h1><blockquote dir="auto">{text}</blockquote>
+<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("draw.page.opening", lang))}</p></div>
 <p id="qkv-old" hidden>{told[0]}<br><span lang="zh-CN">{told[1]}</span></p>
 <noscript><p>{off[0]}<br><span lang="zh-CN">{off[1]}</span></p></noscript>
 <script>{old}</script>

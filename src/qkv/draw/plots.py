@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from ..words import Notice, both, pip_install, say
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
     from ..tracing.maps import Head
     from ..tracing.trace import Trace
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 COLOURS = "Blues"
 GREY = "#767676"  # special tokens: the lightest that reads well on white
 MOST_LABELS = 64
+APART = 2  # pixels between two labels, at least
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
 DRAWN = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
@@ -305,6 +309,47 @@ def _label(
             text.set_color(GREY if dim else "black")
 
 
+def _thin(figure: Figure) -> None:
+    """Leave labels out, evenly, until none touches another: measured, since only the layout knows what room there is."""
+    from matplotlib.ticker import FuncFormatter  # what `set_ticklabels` makes; other axes choose their own labels
+
+    named = [
+        axis
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        if isinstance(axis.get_major_formatter(), FuncFormatter) and len(axis.get_ticklocs()) > 1
+    ]
+    if not named:
+        return
+    figure.draw_without_rendering()  # lays it out
+    for axis in named:
+        places, texts = axis.get_ticklocs(), axis.get_ticklabels()
+        spans = [_span(text, axis.axis_name == "x", figure.dpi) for text in texts]
+        every = 1
+        while any(b[0] < a[1] + APART and a[0] < b[1] + APART for a, b in pairwise(spans[::every])):
+            every += 1
+        if every == 1:
+            continue
+        kept = [(text.get_text(), text.get_color()) for text in texts[::every]]
+        like = {
+            name: texts[0].properties()[name]
+            for name in ("fontsize", "rotation", "horizontalalignment", "rotation_mode")
+        }
+        axis.set_ticks(places[::every], [text for text, _ in kept], parse_math=False, **like)
+        for text, (_, colour) in zip(axis.get_ticklabels(), kept, strict=True):
+            text.set_color(colour)
+
+
+def _span(text: Text, across: bool, dpi: float) -> tuple[float, float]:
+    """From where to where a label reaches along its axis, in pixels; of a turned one, what it keeps others away from."""
+    box, turned = text.get_window_extent(), math.radians(text.get_rotation())
+    if not turned:
+        return (box.x0, box.x1) if across else (box.y0, box.y1)
+    middle = float(text.get_transform().transform(text.get_position())[0])
+    half = 0.55 * float(text.get_fontsize()) * dpi / 72 / math.sin(turned)
+    return middle - half, middle + half
+
+
 def _clip(label: str) -> str:
     label = label.translate(DRAWN)
     return label if len(label) <= 14 else label[:13] + "…"
@@ -378,11 +423,17 @@ def _save(figure: Figure, path: str | Path | None) -> Figure:
     from matplotlib.text import Text
 
     families = str(figure.get_label()).split(",")
-    for text in figure.findobj(Text):
-        text.set_fontfamily(families)
-    if path is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `_figure`
+
+    def dress() -> None:
+        for text in figure.findobj(Text):
+            text.set_fontfamily(families)
+
+    with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `_figure`
+        dress()
+        _thin(figure)
+        dress()  # labels that were set anew
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path)
     return figure

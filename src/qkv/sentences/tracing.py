@@ -187,6 +187,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).",
         "这个浏览器太旧，无法解开页面里的数据：请用较新的浏览器打开（2023 年以后的版本）。",
     ),
+    "draw.page.opening": ("opening…", "正在打开……"),
     "draw.page.noscript": (
         "This page computes its pictures itself: please allow scripts. It fetches nothing.",
         "这个页面自己计算图像：请允许运行脚本。它不会访问网络。",

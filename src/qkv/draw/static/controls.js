@@ -5,12 +5,16 @@ import { choice, h } from "./dom.js";
 import { openHeadAt } from "./overview.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
-import { partOf } from "./view.js";
+import { bytewise, partOf } from "./view.js";
+
+/** @import { By } from "./view.js" */
 
 /** Above the map: its layer and head, and what its rows and columns are. */
 export function picks() {
   const { lang, unit, layer, head } = state.now;
   const part = partOf(state.now.part);
+  /** @type {By[]} */
+  const units = bytewise() ? ["tokens", "characters", "words"] : ["tokens", "words"];
   return [
     h(
       "h2",
@@ -28,12 +32,9 @@ export function picks() {
     ),
     choice(
       say(lang, "unit"),
-      [
-        ["tokens", say(lang, "unit.tokens")],
-        ["words", say(lang, "unit.words")],
-      ],
+      units.map((name) => [name, say(lang, `unit.${name}`)]),
       unit,
-      (value) => state.set({ unit: value === "words" ? "words" : "tokens" }),
+      (value) => state.set({ unit: units.find((name) => name === value) }),
     ),
   ];
 }

@@ -1,6 +1,8 @@
 // What the file carries: a header in JSON, and tensors as deflated base64 in <script type="text/plain"> blocks.
 // Numbers of more than one byte are stored plane by plane (all first bytes, then all second bytes): it packs better.
 
+/** @import { By } from "./view.js" */
+
 /** @typedef {{ id: string, shape: number[], dtype: "f2" | "f4" | "u1" }} Stored */
 /** Who may look at whom; a dense one is bits, an axis of one serving everybody. @typedef {["band", number | null, number | null] | ["lengths", number[]] | ["dense", Stored]} Rule */
 /**
@@ -31,7 +33,7 @@
  * @property {Link[][][]} links item → layer → head
  */
 /** @typedef {{ part: string, item: number, query: number, key: number, top: [number, number, number][] }} Focus */
-/** @typedef {{ labels: string[], special: number[], words: [string, number, number][] }} Tokens */
+/** Tokens, and what they are together: words, and whole characters where some are several. @typedef {{ labels: string[], special: number[], words: [string, number, number][], characters: [string, number, number][] | null }} Tokens */
 /**
  * @typedef {object} Header
  * @property {string} model
@@ -41,7 +43,7 @@
  * @property {Stored} tokens
  * @property {Part[]} parts
  * @property {Focus | null} focus
- * @property {{ part: string, item: number, layer: number, head: number, query: number, key: number }} first
+ * @property {{ part: string, item: number, layer: number, head: number, query: number, key: number, unit: By }} first
  */
 
 /** @returns {Header} */

@@ -13,7 +13,7 @@ import { state } from "./state.js";
  * @param {{ left: number, top: number, width: number, height: number }} box where on the canvas
  * @param {{ size: number, x: number, y: number }} frame pixels per cell, and the cell at the top left
  * @param {number} dots per pixel of the page
- * @param {() => boolean} wanted
+ * @param {(share: number) => boolean} wanted is it still, now that this share of it is there?
  */
 export async function heat(context, seen, box, frame, dots, wanted) {
   const { theme, scale } = state.now;
@@ -58,8 +58,9 @@ export async function heat(context, seen, box, frame, dots, wanted) {
     context.putImageData(image, Math.round(box.left), Math.round(box.top) + y);
     y = next;
     if (performance.now() > until) {
+      if (!wanted(y / tall)) return false;
       await breathe();
-      if (!wanted()) return false;
+      if (!wanted(y / tall)) return false;
       until = performance.now() + 14;
     }
   }

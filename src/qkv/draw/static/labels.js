@@ -1,4 +1,8 @@
-// Labels on a canvas: cut where there is no room; above a column turned, or character under character.
+// Labels on a canvas: cut where there is no room; above a column turned, or character under character; and no label ever
+// touches another. Where not all have room, tokens that are parts of one character share one, and then every second, third, …
+// is written.
+
+/** @import { Unit } from "./view.js" */
 
 export const STACK = 13; // pixels from one character to the one under it
 export const FONT =
@@ -45,3 +49,77 @@ export function upright(context, text, x, bottom) {
   context.fillText(cut(context, text, bottom - 8), 0, 0);
   context.restore();
 }
+
+const APART = 2; // pixels between two labels, at least
+/** How a label lies on its axis: beside its row; above its column across, or upwards. @typedef {"row" | "flat" | "up"} Way */
+/** @typedef {{ unit: Unit, at: number }} Put a label, and where its middle is, in pixels */
+
+/** @type {Map<string, [number, number]>} */
+const measured = new Map();
+
+/**
+ * How far the ink of a label reaches along its axis, before and after its middle.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {Way} way
+ * @returns {[number, number]}
+ */
+export function reach(context, text, way) {
+  const name = [context.font, way, text].join();
+  const known = measured.get(name);
+  if (known) return known;
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  const signs = way === "flat" ? [text] : way === "up" ? stack(text) : null;
+  /** @type {[number, number]} */
+  const found = [0, 0];
+  for (const sign of signs ?? [text]) {
+    const ink = context.measureText(sign);
+    found[0] = Math.max(found[0], signs ? ink.actualBoundingBoxLeft : ink.actualBoundingBoxAscent);
+    found[1] = Math.max(found[1], signs ? ink.actualBoundingBoxRight : ink.actualBoundingBoxDescent);
+  }
+  if (measured.size > 20000) measured.clear();
+  measured.set(name, found);
+  return found;
+}
+
+/**
+ * The labels of an axis that are written: as many as have room, evenly.
+ * @param {CanvasRenderingContext2D} context with its font
+ * @param {Way} way
+ * @param {Unit[]} units the steps of the axis
+ * @param {Unit[]} joined the same in whole characters; what it names may be several steps
+ * @param {{ size: number, from: number, room: number }} frame pixels of a step, the step at the first pixel, all pixels
+ * @param {[number, number] | null} taken from where to where there is a label already
+ * @returns {{ put: Put[], all: boolean }} and whether that is all of them
+ */
+export function legible(context, way, units, joined, { size, from, room }, taken) {
+  const typical = (/** @type {Unit[]} */ list) => {
+    const step = Math.ceil(list.length / 500);
+    const sizes = list.filter((_, i) => i % step === 0).map(({ label }) => sum(reach(context, label, way)));
+    return sizes.sort((a, b) => a - b)[Math.floor(sizes.length * 0.9)] + APART;
+  };
+  const together = size < typical(units) && joined.length < units.length;
+  const list = together ? joined : units;
+  const wide = (size * units.length) / list.length; // of a label's place, on average
+  const every = size >= typical(units) ? 1 : Math.max(1, Math.ceil(typical(list) / wide));
+  /** @type {Put[]} */
+  const put = [];
+  let last = -Infinity;
+  for (let i = 0; i < list.length; i += every) {
+    const unit = list[i];
+    const middle = together ? (unit.first + unit.end) / 2 : i + 0.5;
+    const at = (middle - from) * size;
+    if (at < 0) continue;
+    if (at > room) break;
+    const [before, after] = reach(context, unit.label, way);
+    if (at - before < last + APART) continue;
+    if (taken && at - before < taken[1] + APART && at + after > taken[0] - APART) continue;
+    put.push({ unit, at });
+    last = at + after;
+  }
+  return { put, all: every === 1 };
+}
+
+/** @param {[number, number]} pair */
+const sum = ([a, b]) => a + b;

@@ -25,6 +25,7 @@ export class Lines extends HTMLElement {
   async render() {
     const mine = ++this.asked;
     const { lang, way, query, key } = state.now;
+    if (!this.firstChild) this.frame(h("p", { class: "help" }, say(lang, "busy")));
     const seen = await view();
     if (mine !== this.asked) return;
     if (!seen.head) return this.frame(h("p", { class: "help" }, say(lang, "lines.pooled")));

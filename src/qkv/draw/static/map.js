@@ -4,17 +4,16 @@
 import { picks, ramp, reading } from "./controls.js";
 import { exactly, filled, h, hole, refill, token } from "./dom.js";
 import { heat } from "./heat.js";
-import { cut, FONT, STACK, stack, upright } from "./labels.js";
+import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
 import { state } from "./state.js";
 import { say } from "./strings.js";
-import { partOf, unitAt, view } from "./view.js";
+import { axes, partOf, unitAt, view } from "./view.js";
 
+/** @import { Way } from "./labels.js" */
 /** @import { Unit, View } from "./view.js" */
 
 const LARGEST = 42; // pixels of a cell when all is shown
 const DEEPEST = 64; // … and when zoomed in
-const LABEL = 12; // pixels a label needs
-const SPARSE = 17; // … where only some are shown
 
 export class MapElement extends HTMLElement {
   /** @type {View | null} */
@@ -22,7 +21,7 @@ export class MapElement extends HTMLElement {
   /** Pixels per cell, and the cell at the top left: what is in view. */
   frame = { size: 1, x: 0, y: 0 };
   /** Where the picture is inside the canvas, in pixels. */
-  plot = { left: 0, top: 0, width: 0, height: 0, fit: 1 };
+  plot = { left: 0, top: 0, width: 0, height: 0, fit: 1, flat: false };
   drawing = 0;
   loading = 0;
   /** @type {{ u: number, c: number } | null} */
@@ -72,6 +71,7 @@ export class MapElement extends HTMLElement {
       },
       this.base,
       this.cross,
+      h("p", { class: "computing", role: "status", hidden: true }),
     );
     this.stage.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.replaceChildren(
@@ -97,6 +97,7 @@ export class MapElement extends HTMLElement {
     this.drawing++; // what is being drawn is of the head before
     const { lang, layer, part: name } = state.now;
     const part = partOf(name);
+    this.computing(say(lang, "busy"));
     const loaded = await view();
     if (asked !== this.loading) return;
     const same = this.seen && this.seen.queries === loaded.queries && this.seen.keys === loaded.keys;
@@ -136,6 +137,7 @@ export class MapElement extends HTMLElement {
       width: Math.floor(fit * seen.keys.length),
       height: Math.floor(fit * seen.queries.length),
       fit,
+      flat,
     };
     if (anew || this.frame.size < fit) this.frame = { size: fit, x: 0, y: 0 };
     const tall = top + this.plot.height + 2;
@@ -147,6 +149,15 @@ export class MapElement extends HTMLElement {
       canvas.height = Math.round(tall * dots);
     }
     this.clamp();
+  }
+
+  /** Say that the picture is being computed, or no more. @param {string} told */
+  computing(told) {
+    const place = /** @type {HTMLElement | null} */ (this.querySelector(".computing"));
+    if (!place) return;
+    place.textContent = told;
+    place.hidden = !told;
+    this.toggleAttribute("aria-busy", told !== "");
   }
 
   /** @param {HTMLCanvasElement} canvas */
@@ -184,46 +195,63 @@ export class MapElement extends HTMLElement {
       box,
       { size: frame.size * dots, x: frame.x, y: frame.y },
       dots,
-      () => mine === this.drawing,
+      (share) => {
+        if (mine !== this.drawing) return false;
+        this.computing(say(state.now.lang, "busy.share", { share: Math.round(share * 100) }));
+        return true;
+      },
     );
-    if (done) base.dataset.drawn = String(mine);
+    if (!done) return;
+    base.dataset.drawn = String(mine);
+    this.computing("");
   }
 
-  /** All labels but those that would touch the ones of a cell, which is named apart. @param {CanvasRenderingContext2D} context @param {{ u: number, c: number }} but */
-  labels(context, but) {
+  /** The labels beside and above the picture; those of a cell stand out, and no other touches them. @param {CanvasRenderingContext2D} context @param {{ u: number, c: number }} named */
+  labels(context, named) {
     const { seen, plot, frame } = this;
     if (!seen) return;
-    const ink = getComputedStyle(this).getPropertyValue("--ink"),
-      faint = getComputedStyle(this).getPropertyValue("--faint");
-    context.font = FONT;
-    context.textBaseline = "middle";
-    const every = frame.size >= LABEL ? 1 : Math.ceil(SPARSE / frame.size);
-    const paint = (
+    const style = getComputedStyle(this);
+    const [ink, faint, accent] = ["--ink", "--faint", "--accent"].map((name) => style.getPropertyValue(name));
+    const { item, unit, part } = state.now;
+    const whole = axes(partOf(part), item, "characters");
+    const inTokens = seen.head !== null && unit === "tokens";
+    const axis = (
+      /** @type {Way} */ way,
       /** @type {Unit[]} */ units,
+      /** @type {Unit[]} */ characters,
       /** @type {number} */ from,
       /** @type {number} */ room,
-      /** @type {number} */ named,
+      /** @type {number} */ chosen,
       /** @type {(text: string, at: number) => void} */ put,
     ) => {
-      const last = Math.min(units.length, Math.ceil(from + room / frame.size));
-      for (let i = Math.ceil(Math.floor(from) / every) * every; i < last; i += every) {
-        const at = (i + 0.5 - from) * frame.size;
-        if (at < 0 || at > room || Math.abs(i - named) * frame.size < LABEL) continue;
-        context.fillStyle = units[i].special || every > 1 ? faint : ink;
-        put(units[i].label, at);
+      const { label } = units[chosen];
+      const at = (chosen + 0.5 - from) * frame.size;
+      /** @type {[number, number] | null} */
+      let taken = null;
+      context.font = "600 " + FONT;
+      if (at >= 0 && at <= room) {
+        const [before, after] = reach(context, label, way);
+        taken = [at - before, at + after];
+        context.fillStyle = accent;
+        put(label, at);
+      }
+      context.font = FONT;
+      const place = { size: frame.size, from, room };
+      const { put: shown, all } = legible(context, way, units, inTokens ? characters : units, place, taken);
+      for (const one of shown) {
+        context.fillStyle = one.unit.special || !all ? faint : ink;
+        put(one.unit.label, one.at);
       }
     };
-    paint(seen.queries, frame.y, plot.height, but.u, (text, at) => {
+    context.textBaseline = "middle";
+    axis("row", seen.queries, whole[0], frame.y, plot.height, named.u, (text, at) => {
       context.textAlign = "right";
       context.fillText(cut(context, text, plot.left - 10), plot.left - 7, plot.top + at);
     });
-    paint(seen.keys, frame.x, plot.width, but.c, (text, at) => {
-      if (plot.top <= 22 && frame.size === plot.fit) {
-        context.textAlign = "center";
-        context.fillText(text, plot.left + at, plot.top - 10);
-        return;
-      }
-      upright(context, text, plot.left + at, plot.top);
+    axis(plot.flat ? "flat" : "up", seen.keys, whole[1], frame.x, plot.width, named.c, (text, at) => {
+      if (!plot.flat) return upright(context, text, plot.left + at, plot.top);
+      context.textAlign = "center";
+      context.fillText(text, plot.left + at, plot.top - 10);
     });
   }
 
@@ -265,31 +293,6 @@ export class MapElement extends HTMLElement {
     outline(chosen, true);
     if (this.hover) outline(this.hover, false);
     this.labels(context, this.hover ?? chosen);
-    this.name(context, this.hover ?? chosen, accent);
-  }
-
-  /** The labels of a cell, larger than the others. @param {CanvasRenderingContext2D} context @param {{ u: number, c: number }} at @param {string} accent */
-  name(context, { u, c }, accent) {
-    const { seen, plot, frame } = this;
-    if (!seen) return;
-    context.font = "600 " + FONT;
-    context.textBaseline = "middle";
-    const y = plot.top + (u + 0.5 - frame.y) * frame.size,
-      x = plot.left + (c + 0.5 - frame.x) * frame.size;
-    if (y >= plot.top && y <= plot.top + plot.height) {
-      context.fillStyle = accent;
-      context.textAlign = "right";
-      context.fillText(cut(context, seen.queries[u].label, plot.left - 9), plot.left - 7, y);
-    }
-    if (x < plot.left || x > plot.left + plot.width) return;
-    if (plot.top <= 22 && frame.size === plot.fit) {
-      context.fillStyle = accent;
-      context.textAlign = "center";
-      context.fillText(seen.keys[c].label, x, plot.top - 10);
-      return;
-    }
-    context.fillStyle = accent;
-    upright(context, seen.keys[c].label, x, plot.top);
   }
 
   /** What the cell under the pointer, or the chosen one, says; the chosen one is also said aloud. */

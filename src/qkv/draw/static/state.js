@@ -1,5 +1,7 @@
 // What is chosen. Elements listen for "change", whose detail is the set of names that changed.
 
+/** @import { By } from "./view.js" */
+
 /**
  * @typedef {object} Chosen
  * @property {string} part encoder, decoder or cross
@@ -8,7 +10,7 @@
  * @property {number} head
  * @property {number} query a token's place
  * @property {number} key
- * @property {"tokens" | "words"} unit
+ * @property {By} unit
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
  * @property {"en" | "zh"} lang

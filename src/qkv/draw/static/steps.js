@@ -28,6 +28,7 @@ export class StepsPanel extends HTMLElement {
     const mine = ++this.asked;
     const { lang, query, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
+    if (!this.firstChild) refill(this, h("h2", {}, say(lang, "steps")), h("p", { class: "help" }, say(lang, "busy")));
     const { head: one } = await view();
     if (mine !== this.asked) return;
     const name = say(lang, "head.short", { layer, head });

@@ -66,6 +66,7 @@ export const STRINGS = {
   "zoom.all": ["Show all", "显示全图"],
   unit: ["Tokens or words", "词元或单词"],
   "unit.tokens": ["Tokens", "词元"],
+  "unit.characters": ["Characters", "整字"],
   "unit.words": ["Words", "单词"],
   scale: ["Colour scale", "颜色刻度"],
   "scale.linear": ["Linear", "线性"],
@@ -86,6 +87,7 @@ export const STRINGS = {
   "lines.none": ["Nothing may be looked at from here.", "这里什么都不能看。"],
   "lines.pooled": ["This layer is here as an overview only.", "这一层只有总览。"],
   busy: ["computing…", "计算中……"],
+  "busy.share": ["computing… {share} %", "计算中…… {share}%"],
 
   steps: ["How these weights come about", "这些权重是怎么算出来的"],
   "steps.row": ["Row of {token} (query {i})", "{token} 这一行（查询 {i}）"],

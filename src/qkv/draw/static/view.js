@@ -10,6 +10,7 @@ import { state } from "./state.js";
 /** @import { Header, Layer, Link, Part, Tokens } from "./data.js" */
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
+/** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
 /** @typedef {{ weights: Float32Array, seen: Uint8Array }} Row */
 
 const REMEMBER = 1 << 22; // cells of a map that are kept once computed
@@ -23,10 +24,14 @@ let tokenLists = [];
 export async function open() {
   header = readHeader();
   tokenLists = JSON.parse(new TextDecoder().decode(await bytesOf(header.tokens.id)));
-  for (const list of tokenLists) units.set(list, { tokens: tokenUnits(list), words: wordUnits(list) });
+  for (const list of tokenLists) {
+    const tokens = tokenUnits(list);
+    const characters = list.characters ? groupUnits(list, list.characters) : tokens;
+    units.set(list, { tokens, characters, words: groupUnits(list, list.words) });
+  }
 }
 
-/** @type {Map<Tokens, { tokens: Unit[], words: Unit[] }>} */
+/** @type {Map<Tokens, Record<By, Unit[]>>} */
 const units = new Map();
 
 /** @param {Tokens} list @returns {Unit[]} */
@@ -35,10 +40,10 @@ function tokenUnits(list) {
   return list.labels.map((label, i) => ({ label, first: i, end: i + 1, special: special.has(i) }));
 }
 
-/** @param {Tokens} list @returns {Unit[]} */
-function wordUnits(list) {
+/** @param {Tokens} list @param {[string, number, number][]} groups @returns {Unit[]} */
+function groupUnits(list, groups) {
   const special = new Set(list.special);
-  return list.words.map(([label, first, end]) => ({ label, first, end, special: special.has(first) }));
+  return groups.map(([label, first, end]) => ({ label, first, end, special: special.has(first) }));
 }
 
 /** @param {string} name */
@@ -48,14 +53,17 @@ export const partOf = (name) => /** @type {Part} */ (header.parts.find((part) =>
  * The steps of both axes.
  * @param {Part} part
  * @param {number} item
- * @param {"tokens" | "words"} unit
+ * @param {By} unit
  * @returns {[Unit[], Unit[]]}
  */
 export function axes(part, item, unit) {
   const of = (/** @type {number} */ which) =>
-    /** @type {{ tokens: Unit[], words: Unit[] }} */ (units.get(tokenLists[which]))[unit];
+    /** @type {Record<By, Unit[]>} */ (units.get(tokenLists[which]))[unit];
   return [of(part.queries[item]), of(part.keys[item])];
 }
+
+/** Are there characters of several tokens in any text? */
+export const bytewise = () => tokenLists.some((list) => list.characters);
 
 /** The label of a token of the chosen part and item. @param {"query" | "key"} side @param {number} place */
 export function label(side, place, part = partOf(state.now.part), item = state.now.item) {
@@ -163,7 +171,7 @@ export function view() {
  * @param {number} layer
  * @param {number} item
  * @param {number} head
- * @param {"tokens" | "words"} unit
+ * @param {By} unit
  */
 async function makeView(part, layer, item, head, unit) {
   const one = await openHead(part, layer, item, head);
