@@ -35,6 +35,7 @@ RULES = {
     "repetition": dict(repetition_penalty=1.8),
     "a likelier end": dict(exponential_decay_length_penalty=[2, 1.6]),
     "a likelier end at once": dict(exponential_decay_length_penalty=[0, 4.0]),
+    "the end at once": dict(exponential_decay_length_penalty=[0, 1e30]),
     "many": dict(
         no_repeat_ngram_size=2, repetition_penalty=1.3, min_length=5, suppress_tokens=[4], forced_eos_token_id=2
     ),
@@ -129,6 +130,7 @@ NAMED = {
     ),
     **dict(encoder_repetition_penalty=2.0, force_words_ids=[[3]], invented=3, forced_bos_token_id=9999, top_k="many"),
     **dict(bad_words_ids=[3], no_repeat_ngram_size=-1, temperature=-1.0, exponential_decay_length_penalty=[1]),
+    **dict(num_beams=2**70, length_penalty=1e300),
     **dict(watermarking_config={"a": 1}, num_beam_groups=2, dola_layers="high", max_time=3.0),
 }
 

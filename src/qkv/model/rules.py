@@ -7,6 +7,7 @@ R rows, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -62,7 +63,9 @@ def obey(
         if habits.exponential_decay_length_penalty is not None:
             start, factor = habits.exponential_decay_length_penalty
             if new > start:
-                row[list(ends)] += (row[list(ends)].abs() * (factor ** (new - start) - 1)).nan_to_num(posinf=0.0)
+                grown = math.expm1(min((new - start) * math.log(factor), 80.0))  # beyond that it is the end anyway
+                end = row[list(ends)]
+                row[list(ends)] = end + torch.where(end.isfinite(), end.abs() * grown, 0.0)
         forbid(row, habits.suppress_tokens)
         # What is forced to be first is no beginning of its own.
         if new == (first == 1 and habits.forced_bos_token_id is not None):

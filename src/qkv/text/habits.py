@@ -6,7 +6,6 @@ named, once, when the folder is read. How long a text may get is for whoever ask
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +120,8 @@ def _count(value: Any, vocab: int) -> int | None:
 
 
 def _number(value: Any, vocab: int) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) and type(value) is not bool else None
+    """No bool, not infinite, and no integer that a float can't hold."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
 
 
 def _above(value: Any, vocab: int) -> float | None:
@@ -158,6 +158,15 @@ def _decay(value: Any, vocab: int) -> tuple[int, float] | None:
     return None if factor is None else (value[0], factor)
 
 
+def _beams(value: Any, vocab: int) -> int | None:
+    return value if type(value) is int and 1 <= value <= 1024 else None
+
+
+def _exponent(value: Any, vocab: int) -> float | None:
+    number = _number(value, vocab)
+    return number if number is not None and abs(number) <= 50 else None
+
+
 def _bool(value: Any, vocab: int) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -166,7 +175,7 @@ READERS: dict[str, Any] = {
     **dict(forced_bos_token_id=_token, forced_eos_token_id=_tokens, min_length=_count, min_new_tokens=_count),
     **dict(suppress_tokens=_tokens, begin_suppress_tokens=_tokens, bad_words_ids=_words, no_repeat_ngram_size=_count),
     **dict(encoder_no_repeat_ngram_size=_count, repetition_penalty=_above, exponential_decay_length_penalty=_decay),
-    **dict(num_beams=lambda value, vocab: _count(value, vocab) or None, length_penalty=_number, do_sample=_bool),
+    **dict(num_beams=_beams, length_penalty=_exponent, do_sample=_bool),
     **dict(early_stopping=lambda value, vocab: value if value in (True, False, "never") else None, temperature=_above),
     **dict(top_k=_count, top_p=_share),
 }
