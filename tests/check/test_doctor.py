@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from qkv.check import assert_correct, check, doctor, sandbox, source
+from qkv.check.subject import line_of
 from tests.check import modules_right
 from tests.check.case import Case
 from tests.check.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
@@ -184,3 +185,13 @@ class Thinned(Mine):
 def test_dropout_before_the_softmax_is_named_without_a_nan():
     assert ids(check(Thinned(64, 8))) == ["X8"]
     assert check(Mine(64, 8)).ok
+
+
+@pytest.mark.parametrize("folder", ["qkv", "mine", "lib/python-things"])
+def test_a_line_is_the_users_wherever_the_file_lies(tmp_path, folder):
+    """Who clones this project has a folder called qkv, and their own files in it."""
+    code = compile("import json\ndef f():\n    json.loads('{')\n", str(tmp_path / folder / "file.py"), "exec")
+    exec(code, space := {})
+    with pytest.raises(ValueError) as raised:
+        space["f"]()
+    assert line_of(raised.value) == 3

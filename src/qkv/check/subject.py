@@ -6,10 +6,12 @@ Canonical inputs are NumPy, float64: q (B, N, C), k and v (B, M, C).
 import contextlib
 import inspect
 import re
+import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -338,18 +340,18 @@ def last_line(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip().split("\n")[0][:300]
 
 
+# Where code lies that is not the user's: this package and Python's own. By folder, since a user's may be called qkv too.
+NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+
+
 def line_of(error: BaseException) -> int | None:
     """The innermost line of the user's own file in a traceback: files under site-packages and qkv are not theirs."""
     theirs = None
     for frame in traceback.extract_tb(error.__traceback__):
-        path = frame.filename.replace("\\", "/")
-        if (
-            "/site-packages/" not in path
-            and "/qkv/" not in path
-            and "/lib/python" not in path
-            and not path.startswith("<frozen")
-        ):
-            theirs = frame.lineno
+        path = Path(frame.filename)
+        if "site-packages" not in path.parts and not frame.filename.startswith("<frozen"):
+            if not any(path.is_relative_to(folder) for folder in NOT_THEIRS):
+                theirs = frame.lineno
     return theirs
 
 
