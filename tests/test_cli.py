@@ -1,6 +1,7 @@
 """The command line as a person meets it: what it prints, in both languages, and what it says to mistakes."""
 
 import errno
+import importlib
 import json
 import os
 import re
@@ -15,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv import __version__, steps
+from qkv import __version__, cli, steps
 from qkv.cli import VERBS, main
 from qkv.commands.steps import tokens
+from qkv.lab import EXPERIMENTS
 from qkv.words import SENTENCES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -394,9 +396,21 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["--lang"], "--lang needs a language after it: en or zh"),
         (["steps", "a", "--lang"], "--lang needs a language after it"),
         (["steps", "a", "--json=1"], "ignored explicit argument"),
-        (["step"], "there is no verb step"),
+        (["stpes"], "there is no verb stpes: did you mean steps?"),
+        (["tokenize"], "there is no verb tokenize; there are steps, see, "),
+        (["steps", "I", "love", "Beijing"], "a text of several words stands in quotes"),
+        (["generate", "hi", "--temp", "0"], "did you mean --temperature?"),
+        (["masks", "--nn", "3"], "did you mean --n?"),
+        (
+            ["models", "gett", "x"],
+            "qkv models 'gett' is not one of list, get, show, verify, remove; did you mean 'get'?",
+        ),
+        (["learn", "wacth"], "did you mean 'watch'?"),
+        (["learn", "softmx"], "did you mean softmax?"),
+        (["steps", "a", "-q"], "qkv steps has no option -q"),
+        (["steps", "a", "--model"], "--model: expected one argument"),
         (["--fast"], "--fast needs a verb"),
-        (["steps", "a", "--fast"], "unrecognized arguments: --fast"),
+        (["steps", "a", "--fast"], "qkv steps has no option --fast; see"),
         (["steps", "a", "--dim", "x"], "invalid int value"),
         (["masks"], "required: mask"),
         (["steps", "a", "--lang", "fr"], "there is no language fr"),
@@ -408,6 +422,30 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
     assert code == 2 and says in err and "Traceback" not in err and out == ""
 
 
+def options_of(verb):
+    """The long options of a verb, or of each of lab's experiments, as (words before it, option)."""
+    command = importlib.import_module(f"qkv.commands.{verb}")
+    parser = cli._parser(verb, command.EXAMPLES)
+    command.arguments(parser)
+    begins = [[verb, name] for name in EXPERIMENTS] if verb == "lab" else [[verb, "a"]]
+    return [(begin, option) for begin in begins for option in parser._options(begin) if len(option) > 5]
+
+
+@pytest.mark.parametrize(
+    ("begin", "option"), [each for verb in VERBS for each in options_of(verb)], ids=lambda p: str(p).strip("[]")
+)
+def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
+    wrong = option[:3] + option[4] + option[3] + option[5:]
+    if wrong == option:
+        wrong = option[:4] + option[5:]
+    for lang, says in (
+        ("en", f"has no option {wrong}: did you mean --"),
+        ("zh", f"没有 {wrong} 这个选项：是不是想写 --"),
+    ):
+        code, out, err = call(*begin, wrong, "1", "--lang", lang)
+        assert (code, out) == (2, "") and says in err and option in err, err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -417,7 +455,8 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
         (["steps", "a", "--heads", "0"], "--heads 是 0：应为 1, 2, 3, …"),
         (["steps", "a\udcff"], "不是 UTF-8"),
         (["steps", "a", "--json=3"], "参数 --json：不带值，去掉 '3'"),
-        (["steps", "a", "--fast"], "不认识的参数：--fast"),
+        (["steps", "a", "--fast"], "qkv steps 没有 --fast 这个选项；请看"),
+        (["models", "gett"], "qkv models 不能是 'gett'：可选 list、get、show、verify、remove。是不是想写 get？"),
         (["steps", "a", "--dim"], "参数 --dim：后面要有一个值"),
         (["steps", "a", "--dim", "x"], "不是有效的数（int）：'x'"),
         (["masks", "casual"], "是不是想写 causal？"),
@@ -425,7 +464,8 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
         (["masks", "window:a"], "请写成 window:LEFT[,RIGHT]"),
         (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
         (["masks"], "缺少参数：mask"),
-        (["step"], "没有 step 这个命令；有的是 steps、see、importance、"),
+        (["stpes"], "没有 stpes 这个命令：是不是想写 steps？"),
+        (["分词"], "没有 分词 这个命令；有的是 steps、see、importance、"),
         (["-x"], "-x 前面要有命令"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",

@@ -193,8 +193,8 @@ def _run(arguments: list[str]) -> int:
         raise words.Problem("problem.option", option=first)
     if first not in VERBS:
         near = words.nearest(first, VERBS)
-        see = f"qkv {near}" if near else "qkv"
-        raise words.Problem("problem.verb", verb=first or '""', verbs=words.all_of(VERBS), near=see)
+        key = "problem.verb.near" if near else "problem.verb"
+        raise words.Problem(key, verb=first or '""', verbs=words.all_of(VERBS), near=near)
     command = importlib.import_module(f"qkv.commands.{first}")
     parser = _parser(first, command.EXAMPLES)
     command.arguments(parser)
@@ -215,6 +215,40 @@ def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
+    """argparse, but what it doesn't know is told with what was probably meant."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Options are looked at first: else a missing argument would be told before the misspelt option that is the cause."""
+        given = list(args)
+        known = self._options(given)
+        for word in given[: given.index("--")] if "--" in given else given:
+            if word.startswith("--") and (name := word.partition("=")[0]) not in known:
+                bare = [option[2:] for option in known]  # the dashes are alike in all
+                near = next((option for option in bare if option.startswith(name[2:])), "") or words.nearest(
+                    name[2:], bare
+                )
+                key = "problem.option.near" if near else "problem.option.none"
+                raise words.Problem(key, option=name, verb=self.prog, near=f"--{near}")
+        found, rest = self.parse_known_args(given, namespace)
+        if rest and rest[0].startswith("-") and len(rest[0]) > 1:
+            raise words.Problem("problem.option.none", option=rest[0], verb=self.prog)
+        if rest:
+            raise words.Problem("problem.extra", rest=" ".join(rest), verb=self.prog)
+        return found
+
+    def _options(self, given: list[str]) -> list[str]:
+        """All long options, those of the experiment that was named too."""
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name in [word for word in given if word in action.choices][:1] or action.choices:
+                    known += [option for option in action.choices[name]._option_string_actions if option[:2] == "--"]
+        return sorted(set(known), key=lambda option: (len(option), option))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise words.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
+
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
@@ -296,7 +330,6 @@ ARGPARSE = {
     "options": "选项",
     "show this help message and exit": "显示这段说明",
     "%(prog)s: error: %(message)s\n": "%(prog)s：%(message)s\n",
-    "unrecognized arguments: %s": "不认识的参数：%s",
     "expected one argument": "后面要有一个值",
     "expected at least one argument": "后面至少要有一个值",
     "the following arguments are required: %s": "缺少参数：%s",
@@ -305,8 +338,6 @@ ARGPARSE = {
     "expected %s argument": "后面要有 %s 个值",
     "ignored explicit argument %r": "不带值，去掉 %r",
     "one of the arguments %s is required": "这些参数要有一个：%s",
-    "ambiguous option: %(option)s could match %(matches)s": "%(option)s 不明确，可能是 %(matches)s",
-    "invalid choice: %(value)r (choose from %(choices)s)": "不能是 %(value)r（可选：%(choices)s）",
     "invalid %(type)s value: %(value)r": "不是有效的数（%(type)s）：%(value)r",
     "not allowed with argument %s": "不能与 %s 同用",
 }

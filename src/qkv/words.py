@@ -53,7 +53,9 @@ def nearest(word: object, among: Iterable[object]) -> str:
     ('rotary', '')
     """
     # A file may name something of a million characters, which comes close to nothing.
-    return "".join(difflib.get_close_matches(str(word)[:100], list(map(str, among)), n=1))
+    wrong, right = str(word)[:100], list(map(str, among))
+    swapped = [each for each in right if sorted(each) == sorted(wrong)]  # which difflib rates too low
+    return "".join(swapped[:1] or difflib.get_close_matches(wrong, right, n=1))
 
 
 def language(asked: str | None = None) -> str:

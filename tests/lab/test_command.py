@@ -133,7 +133,7 @@ def test_looking_at_the_help_needs_no_torch():
 
 
 MISTAKES = {
-    "scalin": ("invalid choice: 'scalin'", "不能是 'scalin'"),
+    "scalin": ("did you mean 'scaling'?", "不能是 'scalin'"),
     "scaling --widths 4,x": ("separated by commas", "用逗号隔开的整数"),
     "scaling --widths 0": ("--widths is 0", "--widths 是 0"),
     "scaling --widths ,": ("separated by commas", "用逗号隔开的整数"),

@@ -202,7 +202,7 @@ MISTAKES = {
     ("check", "all"): ("qkv learn 1 puts it there", "运行 qkv learn 1"),
     ("check", "1", "2"): ("takes one exercise, not 2", "只能有一个练习"),
     ("1", "2"): ("takes one exercise, not 2", "只能有一个练习"),
-    ("chekc",): ("chekc is no exercise", "没有 chekc 这个练习"),
+    ("chekc",): ("did you mean 'check'?", "是不是想写 check？"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..lessons import lesson
 from ..lessons.progress import FILE, Folder
-from ..words import LANGUAGES, Problem, both, language, say
+from ..words import LANGUAGES, Problem, both, language, nearest, say, unknown
 
 if TYPE_CHECKING:
     from ..lessons.grade import Grade
@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
         print(say("learn.damaged", file=folder.path / FILE, aside=folder.damaged.name), file=sys.stderr)
     what, *which = options.what or [""]
     if what not in ACTIONS:
+        if nearest(what, [*ACTIONS, *lesson.NAMES]) in ACTIONS:
+            raise unknown("qkv learn", what, ACTIONS)
         if len(options.what) > 1:
             raise Problem("learn.many", what="qkv learn", n=len(options.what))
         return _show(folder, what)

@@ -90,7 +90,7 @@ def _train(
         width=width,
         n_layer=layers,
         n_head=count,
-        context=2 * length,
+        context=2 * length + 1,  # said twice, and the bos of the one that is looked into
         qk_norm="rms",
         tied=False,
         init="zero-out",

@@ -175,8 +175,24 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "掩码里有 {value}：可以看的地方写 1 或 true，不能看的地方写 0 或 false",
     ),
     "problem.verb": (
-        "there is no verb {verb}; there are {verbs}. See  {near} --help",
-        "没有 {verb} 这个命令；有的是 {verbs}。请看  {near} --help",
+        "there is no verb {verb}; there are {verbs}. See  qkv --help",
+        "没有 {verb} 这个命令；有的是 {verbs}。请看  qkv --help",
+    ),
+    "problem.verb.near": (
+        "there is no verb {verb}: did you mean {near}? See  qkv {near} --help",
+        "没有 {verb} 这个命令：是不是想写 {near}？请看  qkv {near} --help",
+    ),
+    "problem.option.near": (
+        "{verb} has no option {option}: did you mean {near}? See  {verb} --help",
+        "{verb} 没有 {option} 这个选项：是不是想写 {near}？请看  {verb} --help",
+    ),
+    "problem.option.none": (
+        "{verb} has no option {option}; see  {verb} --help",
+        "{verb} 没有 {option} 这个选项；请看  {verb} --help",
+    ),
+    "problem.extra": (
+        "{verb} doesn't know what to do with {rest}: a text of several words stands in quotes; see  {verb} --help",
+        "{verb} 不知道怎样处理 {rest}：由几个词组成的文本要加引号；请看  {verb} --help",
     ),
     "problem.option.empty": (
         "{option} is empty: give it a value, or leave it out",
