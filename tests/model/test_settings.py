@@ -122,7 +122,7 @@ def obeyed(name, told):
         return None
     given = asked(name)
     ours = model(given["decoder_input_ids"], given["input_ids"]) if name in TRANSLATORS else model(given["input_ids"])
-    return ours.shape == wanted.shape and bool((ours - wanted).abs().max() < 1e-5)
+    return ours.shape == wanted.shape and bool((ours - wanted).abs().max() < 1e-5 * max(1.0, float(wanted.abs().max())))
 
 
 def disobeyed(name, every):
