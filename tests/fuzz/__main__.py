@@ -57,7 +57,7 @@ class Worker:
             text=True,
             env={**os.environ, **calm},
         )
-        self.late = False
+        self.late, self.heard = False, 0
         if self.say(None, START).strip() != "ready":
             raise RuntimeError(f"the worker can't read the good files:\n{self.last_words()}")
 
@@ -84,7 +84,14 @@ class Worker:
         """What came of a case; a crash or a hang is told as such, and this worker is then of no more use."""
         answer = self.say(f"{reader} {seed}", SECONDS)
         if answer.endswith("\n"):
-            return json.loads(answer)
+            told = json.loads(answer)
+            self.errors.seek(self.heard)
+            said = self.errors.read()
+            self.heard = self.errors.tell()
+            # A library in Rust writes that on the person's terminal, whoever catches it.
+            return (
+                told | {"came": "wrong", "why": f"a panic was printed\n{said[-3000:]}"} if "panicked" in said else told
+            )
         code = self.process.wait()
         how = f"no answer within {SECONDS:g} s" if self.late else f"the process ended with {code}"
         if not self.late and code < 0:

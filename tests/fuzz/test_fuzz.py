@@ -42,6 +42,7 @@ worker.main()
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("import os; os._exit(7)", "ended with 7"),
         ("raise type('PanicException', (BaseException,), {})('in Rust')", "PanicException"),
+        ("import os; os.write(2, b\"thread '<unnamed>' panicked at src/lib.rs\")", "a panic was printed"),
         ("p = Problem('problem.word', word=1, words=2); p.english = 'x' * 9999; raise p", "9,999 characters"),
     ],
 )

@@ -122,3 +122,36 @@ def test_a_map_of_characters_is_read_as_strictly_as_the_library_does(folder):
     )
     with pytest.raises(Problem, match="not a tokenizer"):
         load(folder)
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "WordLevel", "BPE"])
+def test_a_vocabulary_without_its_own_unknown_token_is_refused(kind, tmp_path):
+    """It would cut the texts whose words it knows, and fail at the others."""
+    model = {"type": kind, "unk_token": "[UNK]", "vocab": {"the": 0, "t": 1}}
+    model |= {"merges": []} if kind == "BPE" else {}
+    model |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100} if kind == "WordPiece" else {}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(unigram([]) | {"model": model}))
+    with pytest.raises(Problem, match=r"lacks '\[UNK\]'"):
+        load(tmp_path)
+
+
+def test_a_text_that_cannot_be_cut_is_told(tmp_path):
+    model = {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(unigram([]) | {"model": model}))
+    made = load(tmp_path)
+    assert made.encode("aa") == [0, 0]
+    for cut in (lambda: made.encode("b"), lambda: made.encode_batch(["b"])):
+        with pytest.raises(Problem, match="can't cut the text"):
+            cut()
+
+
+def test_a_piece_without_an_id_is_told(tmp_path):
+    from .test_foreign import train_pieces
+
+    made = foreign.from_sentencepiece(
+        train_pieces(tmp_path, "m.model", model_type="unigram")[0], ["</s>", "<unk>", "▁the"]
+    )
+    assert made.encode("the cat")[0] == 2
+    made.unk = None  # as where tokenizer_config.json names another
+    with pytest.raises(Problem, match="no token for '▁"):
+        made.encode("the cat")

@@ -18,9 +18,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "训练一个有 {weights} 个权重的模型至少需要 {size} 内存，而空闲的只有 {free}：请减小 width、n_layer 或 hidden",
     ),
     "memory.batch": (
-        "a batch of {rows} rows of {context} tokens takes at least {size} and {free} of memory is free: give a smaller "
+        "a batch of {rows} rows of {tokens} tokens takes at least {size} and {free} of memory is free: give a smaller "
         "--batch or --context, or --set accumulate=N",
-        "每批 {rows} 行、每行 {context} 个词元，至少需要 {size} 内存，而空闲的只有 {free}：请减小 --batch 或 --context，"
+        "每批 {rows} 行、每行 {tokens} 个词元，至少需要 {size} 内存，而空闲的只有 {free}：请减小 --batch 或 --context，"
         "或用 --set accumulate=N",
     ),
     "memory.cache": (

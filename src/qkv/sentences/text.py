@@ -240,6 +240,15 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "vocab={vocab} 没有留下符号：编号 0 到 2 是 pad、bos 和分隔符，请给 5 或更多",
     ),
     # chats
+    "text.unknown": (
+        "this tokenizer has no token for {piece}, and none for what it doesn't know",
+        "这个分词器没有表示 {piece} 的词元，也没有表示未知内容的词元",
+    ),
+    "text.unknown.token": (
+        "its vocabulary lacks {name}, its own token for what it doesn't know: fetch or copy the model again",
+        "词表里没有表示未知内容的词元 {name}：请重新下载或复制这个模型",
+    ),
+    "text.encode": ("this tokenizer can't cut the text: {why}", "这个分词器无法切分这段文本：{why}"),
     "text.token.long": (
         "a token of its vocabulary, {begins}…, has {n} characters and none may have more than {most}",
         "词表里的词元 {begins}… 有 {n} 个字符，而每个词元最多只能有 {most} 个",

@@ -23,6 +23,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 from tokenizers.decoders import DecodeStream
 
+from ..files import reading
 from ..words import Problem, all_of
 from . import chat
 from .habits import Habits
@@ -65,6 +66,7 @@ class Tokenizer:
         self.library.no_truncation()  # some files ask for both, which would change a text's length
         self.library.no_padding()
         known = library.get_vocab()
+        _refuse_unknown(library, known)
         self.special = {role: name for role, name in (special or {}).items() if name in known}
         self._added = {token.content: token.special for token in library.get_added_tokens_decoder().values()}
         self._named = {name: known[name] for name in self.special.values()}
@@ -107,9 +109,10 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, on all cores."""
         prepared = [self._prepared(text) for text in texts]
-        if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
-            return [self._numbered(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
-        return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
+        with reading(None, "text.encode"):
+            if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
+                return [self._numbered(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
+            return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
         """The ids of many texts one after the other, as one array: what goes into a shard."""
@@ -213,7 +216,8 @@ class Tokenizer:
         return f"{type(self).__name__}(vocab={self.vocab}, special={list(self.special)})"
 
     def _encode(self, text: str) -> list[int]:
-        return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
+        with reading(None, "text.encode"):
+            return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
 
     def _prepared(self, text: str) -> str:
         _refuse_surrogates(text)
@@ -222,13 +226,17 @@ class Tokenizer:
     def _numbered(self, cut: Any) -> list[int]:
         if self._lookup is None:
             return cut.ids
-        return [self._lookup.get(name, self.unk) for name in cut.tokens]  # type: ignore[misc]
+        ids = [self._lookup.get(name, self.unk) for name in cut.tokens]
+        if None in ids:
+            raise Problem("text.unknown", piece=repr(cut.tokens[ids.index(None)]))
+        return ids  # type: ignore[return-value]
 
     def _encode_special(self, text: str) -> list[int]:
         if self._own_cutter is not None:
             return self._split_special(text, self._encode)
         _refuse_surrogates(text)
-        return self._recognising.encode(text, add_special_tokens=False).ids
+        with reading(None, "text.encode"):
+            return self._recognising.encode(text, add_special_tokens=False).ids
 
     def _split_special(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Special tokens where their names stand, and the ids of the texts between them."""
@@ -249,8 +257,9 @@ class Tokenizer:
     def _around(self) -> tuple[list[int], list[int]]:
         """What the library's post-processor puts before and after a text."""
         for text in ("a", "1", ".", "的"):
-            bare = self.library.encode(text, add_special_tokens=False).ids
-            framed = self.library.encode(text, add_special_tokens=True).ids
+            with reading(None, "text.encode"):
+                bare = self.library.encode(text, add_special_tokens=False).ids
+                framed = self.library.encode(text, add_special_tokens=True).ids
             for at in range(len(framed) - len(bare) + 1):
                 if bare and framed[at : at + len(bare)] == bare:
                     return framed[:at], framed[at + len(bare) :]
@@ -391,6 +400,13 @@ def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
         chosen[role] = SPECIAL[role]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in chosen.values()])
     return chosen
+
+
+def _refuse_unknown(library: Library, known: Mapping[str, int]) -> None:
+    """Refuse a vocabulary that lacks its own token for what it doesn't know: some texts would work and others not."""
+    name = getattr(library.model, "unk_token", None)
+    if name is not None and name not in known:
+        raise Problem("text.unknown.token", name=repr(name))
 
 
 def refuse_long(names: Iterable[str]) -> None:

@@ -96,6 +96,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """(header, arrays) of a trace file, without torch. The header is checked before any tensor is read."""
     from safetensors import SafetensorError, safe_open
 
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise Problem("trace.file", file=path, error=Both("it is no regular file", "不是普通文件"))
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("qkv", "{}"))

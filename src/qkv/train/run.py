@@ -215,9 +215,12 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
     moments = 1 if settings.optimizer == "muon" else 2
     need(count * size * (2 + moments), "memory.model", world.device, weights=f"{count:,}")
     rows = -(-settings.batch // settings.accumulate // world.size)
-    layers = sum(config.layers)
-    token = 16 + size * (2 * config.vocab + layers * (4 * config.width + 2 * config.hidden_width))
-    need(rows * config.context * token, "memory.batch", world.device, rows=f"{rows:,}", context=config.context)
+    tokens = (
+        2 if config.kind == "encoder-decoder" else config.context
+    )  # sentences may be short, rows of a text are full
+    size = 2 if settings.dtype == "bfloat16" else size
+    token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
+    need(rows * tokens * token, "memory.batch", world.device, rows=f"{rows:,}", tokens=f"{tokens:,}")
 
 
 def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
