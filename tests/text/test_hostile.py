@@ -155,3 +155,15 @@ def test_a_piece_without_an_id_is_told(tmp_path):
     made.unk = None  # as where tokenizer_config.json names another
     with pytest.raises(Problem, match="no token for '▁"):
         made.encode("the cat")
+
+
+def test_a_frame_of_tokens_that_are_none_is_refused(tmp_path, capfd):
+    special = {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}
+    frame = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    saved = unigram([["<s>", 0.0], ["a", -1.0], ["1", -1.0]])
+    for harm, says in (({}, "'<s>', which it puts around"), ({"<s>": special["<s>"] | {"ids": [900]}}, "900, which")):
+        template = {"type": "TemplateProcessing", "single": frame, "pair": frame, "special_tokens": harm}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(saved | {"post_processor": template}))
+        with pytest.raises(Problem, match=says):
+            load(tmp_path).frame([1])
+    assert "panicked" not in capfd.readouterr().err

@@ -302,9 +302,11 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
 
 def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
     """The base of the rotary angles and how they are scaled."""
-    base, kind = float(told.get("rope.freq_base", 10000.0)), told.get("rope.scaling.type", "linear")
-    if not base > 0:
-        raise Problem("model.file.setting", file=told.file, key=f"{told.architecture}.rope.freq_base", value=base)
+    base, kind = told.get("rope.freq_base", 10000.0), told.get("rope.scaling.type", "linear")
+    if not isinstance(base, int | float) or not base > 0:
+        key = f"{told.architecture}.rope.freq_base"
+        raise Problem("model.file.setting", file=told.file, key=key, value=str(base)[:80])
+    base = float(base)
     theirs: dict[str, Any] = {"rope_type": "default"}
     factor, original = told.get("rope.scaling.factor"), told.get("rope.scaling.original_context_length")
     if "rope_freqs.weight" in pieces:

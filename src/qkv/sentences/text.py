@@ -240,6 +240,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "vocab={vocab} 没有留下符号：编号 0 到 2 是 pad、bos 和分隔符，请给 5 或更多",
     ),
     # chats
+    "text.frame": (
+        "{name}, which it puts around a text, is none of its tokens",
+        "它放在文本两端的 {name} 不是它的词元",
+    ),
     "text.unknown": (
         "this tokenizer has no token for {piece}, and none for what it doesn't know",
         "这个分词器没有表示 {piece} 的词元，也没有表示未知内容的词元",

@@ -105,9 +105,9 @@ _lock = threading.Lock()
 
 
 def _ask(request: str) -> str:
-    """What the process answers; one that is gone, or is our parent's, is replaced."""
+    """What the process answers; one that is gone is replaced."""
     global _process
-    if _process is not None and (_process.owner != os.getpid() or _process.process.poll() is not None):
+    if _process is not None and _process.process.poll() is not None:
         _end()
     _process = _process or _Process()
     told = ""
@@ -128,7 +128,16 @@ def _end() -> None:
     _process = None
 
 
+def _forked() -> None:
+    """A child has neither the process nor whatever thread held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _end()
+
+
 atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def guard(messages: Sequence[Mapping[str, Any]], names: Iterable[str]) -> tuple[list[Any], str]:

@@ -77,6 +77,13 @@ def _library(file: Path) -> tuple[Library, dict[str, Any]]:
         vocab = saved["model"]["vocab"]
         refuse_long(name for name in (vocab if isinstance(vocab, dict) else (entry[0] for entry in vocab)))
         refuse_long(token["content"] for token in saved["added_tokens"])
+        processor = saved.get("post_processor") or {}
+        for step in (processor, *processor.get("processors", ())):
+            if step.get("type") == "TemplateProcessing":  # and panics at a name that it wasn't given
+                sides = [piece for side in ("single", "pair") for piece in step[side]]
+                named = {piece["SpecialToken"]["id"] for piece in sides if "SpecialToken" in piece}
+                if missing := named - step["special_tokens"].keys():
+                    raise Problem("text.frame", name=repr(min(missing)))
         return Library.from_str(_text(file)), saved
 
 

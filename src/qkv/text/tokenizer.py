@@ -262,6 +262,8 @@ class Tokenizer:
                 framed = self.library.encode(text, add_special_tokens=True).ids
             for at in range(len(framed) - len(bare) + 1):
                 if bare and framed[at : at + len(bare)] == bare:
+                    if max(framed) >= self.vocab:
+                        raise Problem("text.frame", name=max(framed))
                     return framed[:at], framed[at + len(bare) :]
         return [], []
 
