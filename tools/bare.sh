@@ -61,9 +61,12 @@ fi
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 mkdir "$room/home" "$room/tmp"
-# How the network is reached is no part of the machine's furniture.
+# How the network is reached is no part of the machine's furniture, and pip may be told that in HOME.
 kept=(PATH="$PATH" TERM="${TERM-dumb}" HOME="$room/home" TMPDIR="$room/tmp")
 while IFS= read -r name; do
 	kept+=("$name=${!name}")
 done < <(compgen -e | grep -E '^(CI|PIP_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE)$|_(proxy|PROXY)$' || true)
+for file in ~/.pip/pip.conf "${XDG_CONFIG_HOME-$HOME/.config}/pip/pip.conf"; do
+	[ ! -f "$file" ] || [ -n "${PIP_CONFIG_FILE-}" ] || kept+=(PIP_CONFIG_FILE="$file")
+done
 env -i "${kept[@]}" unshare "${spaces[@]}" bash "$script" --inside "$@"
