@@ -248,13 +248,13 @@ def launch(job, folder, processes=2, **environment):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def ended(process, seconds):
-    """What it printed; it is not left running."""
+def ended(process):
+    """What it printed. It is not left running for ever; how long it may take says nothing, since machines are busy."""
     try:
-        return process.communicate(timeout=seconds)[0]
+        return process.communicate(timeout=1200)[0]
     except subprocess.TimeoutExpired:
         process.terminate()  # torchrun ends its processes with it
-        pytest.fail(f"not done after {seconds} s:\n{process.communicate()[0][-3000:]}")
+        pytest.fail(f"it does not end:\n{process.communicate()[0][-3000:]}")
 
 
 def told(folder, job, printed, processes=2):
@@ -271,13 +271,13 @@ def work(tmp_path_factory):
     begun = time.monotonic()
     killed = {kind: launch("killed", folder, KIND=kind) for kind in KINDS}
     stops_after(begin(folder / "one-half", *LONG), 3)
-    printed = {kind: ended(process, 90) for kind, process in killed.items()}
+    printed = {kind: ended(process) for kind, process in killed.items()}
     seconds = time.monotonic() - begun
     left = {kind: sorted(p.name for p in (folder / f"killed-{kind}" / "checkpoints").iterdir()) for kind in KINDS}
     sound = {kind: check(newest(folder / f"killed-{kind}" / "checkpoints")) for kind in KINDS}
     codes = {kind: process.returncode for kind, process in killed.items()}
     kills = dict(printed=printed, seconds=seconds, left=left, sound=sound, codes=codes)
-    both = told(folder, "everything", ended(launch("everything", folder), 150))
+    both = told(folder, "everything", ended(launch("everything", folder)))
     return folder, both, kills
 
 
@@ -426,7 +426,7 @@ def test_three_processes_resume_bit_for_bit_and_take_over_from_two(work, alone, 
     """With three, the order in which gradients are added begins to matter."""
     write_data(tmp_path)
     shutil.copytree(work[0] / "fsdp-half", tmp_path / "fsdp-half")
-    said = told(tmp_path, "exact", ended(launch("exact", tmp_path, 3), 150), 3)
+    said = told(tmp_path, "exact", ended(launch("exact", tmp_path, 3)), 3)
     for kind in KINDS:
         same(tmp_path / f"{kind}-cut", tmp_path / f"{kind}-whole")
     assert said[2]["why"] == {"was": "2 × fsdp", "now": "3 × fsdp"}
