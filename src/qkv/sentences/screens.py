@@ -38,6 +38,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "分词：bpe，{vocab} 个片段：文本够长，可以学出词",
     ),
     "why.cpu": ("device: CPU with {threads} threads; no GPU was found", "设备：CPU，{threads} 个线程；没有找到 GPU"),
+    "why.thread": (
+        "device: CPU with one of {threads} threads: the model is so small that threads would wait for each other more than "
+        "they work (OMP_NUM_THREADS sets another number); no GPU was found",
+        "设备：CPU，{threads} 个线程里只用一个：模型太小，线程互相等待会多于计算（可用环境变量 OMP_NUM_THREADS 另行指定）；没有找到 GPU",
+    ),
     "why.gpu": ("device: {name}", "设备（GPU）：{name}"),
     "why.float32": ("dtype: float32", "数据类型：float32"),
     "why.float64": ("dtype: float64, as asked", "数据类型：按要求用 float64"),

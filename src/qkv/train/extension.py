@@ -59,7 +59,7 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
         raise fixed("--tokenizer", kind, asked.tokenizer)
     has = values(record)
     if asked.preset is not None and not _same_preset(asked.preset, record, has):
-        raise fixed("--preset", record.get("preset"), asked.preset)
+        raise fixed("--preset", record["preset"], asked.preset)
     for name, value in asked.changes.items():
         if name not in CHANGEABLE and not _equal(has[name], value):
             raise fixed(name, has[name], value)
@@ -103,7 +103,7 @@ def extend(folder: Path, record: dict[str, Any], changes: dict[str, Any], done: 
 def _same_preset(name: str, record: dict[str, Any], has: dict[str, Any]) -> bool:
     """By name, where the run kept it; runs that are older have that preset if they have all its settings."""
     config, settings = preset(name, record["task"])
-    if "preset" in record:
+    if record["preset"] is not None:
         return record["preset"] == name
     meant = json.loads(json.dumps(config.to_dict() | settings.to_dict()))
     return all(_equal(has[key], meant[key]) for key in meant if key not in ("vocab", *CHANGEABLE))

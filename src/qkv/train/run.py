@@ -36,6 +36,7 @@ from .optim import make_optimizers
 from .parallelize import World
 from .settings import TASKS, Settings, chosen
 from .tasks import HiddenWord, NextWord, Task, Translation
+from .threads import threads, threads_for
 from .watch import Watch
 
 FORMAT = "qkv run 1"
@@ -55,20 +56,22 @@ class Run:
     state: dict[str, Any] | None
     world: World
     why: list[Reason]  # what was chosen, and for what reason
+    threads: int | None = None  # to compute with; None is PyTorch's own number
 
     def train(self, report: Callable[[dict[str, Any]], None] = lambda line: None) -> dict[str, Any]:
         """Train to the end; see loop.py."""
-        return train(
-            self.folder,
-            self.model,
-            self.task,
-            self.settings,
-            self.optimizers,
-            state=self.state,
-            world=self.world,
-            watch=self.watch,
-            report=report,
-        )
+        with threads(self.threads):
+            return train(
+                self.folder,
+                self.model,
+                self.task,
+                self.settings,
+                self.optimizers,
+                state=self.state,
+                world=self.world,
+                watch=self.watch,
+                report=report,
+            )
 
 
 def start(
@@ -113,12 +116,14 @@ def start(
         data = _gather(task, folder, source, pairs, tokenizer, progress, why)
         spoken = text.load(folder)
         made = config.replace(vocab=spoken.vocab)
-        _tell(settings, why)
+        few = threads_for(empty(made).count(), settings.batch // world.size * made.context)
+        _tell(settings, few, why)
         record = {
             "format": FORMAT,
             "qkv": __version__,
             "task": task,
             "preset": name,
+            "threads": few,
             "model": made.to_dict(),
             "train": settings.to_dict(),
             "data": data,
@@ -176,7 +181,7 @@ def _agree(folder: Path, asked: Asked) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    file, record = folder / "config.json", read_run(folder)
+    file, record = folder / "config.json", {**LATER, **read_run(folder)}
     for key, right in RECORD.items():
         if key not in record:
             raise Problem("train.record", file=file, key=key)
@@ -202,7 +207,10 @@ RECORD: dict[str, Callable[[Any], bool]] = {
     "data": lambda value: isinstance(value, dict) and value.get("kind") in ("dates", "pairs", "text"),
     "watch": lambda value: value is None or isinstance(value, str),
     "why": lambda value: isinstance(value, list) and _sayable(value),
+    "preset": lambda value: value is None or isinstance(value, str),
+    "threads": lambda value: value is None or (type(value) is int and 0 < value < 1000),
 }
+LATER = {"preset": None, "threads": None}  # what runs of November 2026 don't say yet
 
 
 def _affordable(config: Config, settings: Settings, world: World) -> None:
@@ -252,7 +260,8 @@ def _open(folder: Path, world: World) -> Run:
         why.append(("why.processes", {"n": world.size, "kind": world.kind}))
     if state is not None and (change := world.differs(state)):
         why.append(("why.world", change))
-    return Run(folder, task, model, settings, optimizers, _watch(record, folder, spoken, config), state, world, why)
+    watch = _watch(record, folder, spoken, config)
+    return Run(folder, task, model, settings, optimizers, watch, state, world, why, record["threads"])
 
 
 def _gather(
@@ -337,10 +346,12 @@ def _tokenizer_reason(made: text.Tokenizer, asked: str) -> Reason:
     return ("why.asked" if asked != "auto" else f"why.{made.kind}"), {"kind": made.kind, "vocab": made.vocab}
 
 
-def _tell(settings: Settings, why: list[Reason]) -> None:
+def _tell(settings: Settings, few: int | None, why: list[Reason]) -> None:
     """Say which device and dtype a run uses, and whether it is compiled, with the reason."""
     if torch.cuda.is_available():
         why.append(("why.gpu", {"name": torch.cuda.get_device_name()}))
+    elif few is not None:
+        why.append(("why.thread", {"threads": torch.get_num_threads()}))
     else:
         why.append(("why.cpu", {"threads": torch.get_num_threads()}))
     why.append((f"why.{settings.dtype}", {}))
