@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 import torch
 
-# Parameters × tokens of a step, from which on a second thread pays. Measured in benchmarks/busy.py: 16 million take 1.1 to 1.4
-# times as long with two threads, 114 million 0.8 times; and where another process has a core, the loss is larger.
-SMALL = 50_000_000
+# Parameters × tokens of a step, from which on a second thread pays. By the CPU time of the thread that leads (2 cores), a step
+# of 16 million took 1.12 times as long with two threads, one of 114 million 0.82 times, to which the time comes that it takes
+# to wake the other; and where another process has a core, two lose everywhere. `python -m benchmarks.busy threads` measures.
+SMALL = 100_000_000
 ASKED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
