@@ -542,7 +542,7 @@ def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns
     import qkv
 
     torch.manual_seed(0)
-    model = qkv.Transformer(qkv.Config(vocab=9, width=16, n_layer=1, n_head=2))
+    model = qkv.Transformer(qkv.Config(vocab=9, width=16, n_layer=1, n_head=2, context=300))
     qkv.trace(model, [i % 9 for i in range(300)]).save(tmp_path / "a.safetensors")
     monkeypatch.setenv("COLUMNS", str(columns))
     _, out, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--layer", "0", "--head", "0")
@@ -551,3 +551,20 @@ def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns
     assert [int(line.split()[0]) for line in drawn] == list(range(0, 300, rows))
     assert max(map(len, drawn)) <= columns
     assert 2 * -(-300 // cols) + 6 <= columns
+    assert "add up to 1" not in out
+
+
+def test_a_row_is_said_to_add_up_to_1_only_if_it_does(call, tmp_path):
+    """Numbers of a row in the terminal, against what is said of them: whole, with a share lost to a sink, and pooled."""
+    from dataclasses import replace
+
+    import torch
+
+    found = Trace.load(TRACES / "cat-smollm2.safetensors")
+    losing = {part: [replace(one, sinks=torch.full((9,), 9.0)) for one in calls] for part, calls in found.calls.items()}
+    for one, says in ((found, "its numbers add up to 1"), (replace(found, calls=losing), "what its sink takes")):
+        one.save(tmp_path / "a.safetensors")
+        _, out, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--layer", "13", "--head", "8")
+        row = rows_of(out)["tired"]
+        total = sum(float(number) for number in row if number not in ("·", "╱╱"))
+        assert says in out and (abs(total - 1) < 0.05) == (one is found)

@@ -3,7 +3,6 @@
 import json
 import re
 import string
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,136 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import Config, Transformer, masks
+from qkv import masks
 from qkv.attention.attend import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry, pack
-from qkv.draw.page import LIMIT, html, notebook_html, page
-from qkv.tracing.recorder import trace
-from qkv.tracing.survey import plain
+from qkv.draw.page import LIMIT, html, notebook_html
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.trace import Trace, join
 from qkv.words import Notice, Problem
-
-ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-FLAGS += " --disable-component-update --disable-sync"
-CLOSE = 2e-5  # float32 here and there
-ROUGH = 5e-3  # where q and k are float16
-
-CONFIGS = {
-    "shared keys, padded": dict(n_kv_head=2),
-    "window": dict(window=3),
-    "alibi": dict(position="alibi"),
-    "relative": dict(position="relative"),
-    "encoder": dict(kind="encoder", position="learned"),
-    "translator": dict(kind="encoder-decoder", position="sinusoidal"),
-    "latent": dict(mixer="latent", rank=12, rope_width=4),
-}
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Open a trace's page; whatever it requests, logs or raises is kept and must be nothing."""
-    contexts, wrong = [], []
-
-    def go(given, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
-        path = given if isinstance(given, Path) else page(given, tmp_path / f"{len(contexts)}.html", **options)
-        context = browser.new_context(
-            locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
-        )
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("request", lambda request: request.url == path.as_uri() or wrong.append(request.url))
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
-        if script:
-            tab.add_init_script(script)
-        tab.goto(path.as_uri())
-        if ready:
-            tab.wait_for_selector("html[data-ready]")
-            until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
-            until(tab, "document.querySelector('qkv-lines h2') && document.querySelector('qkv-steps h2')")
-        return tab
-
-    go.wrong = wrong
-    yield go
-    for context in contexts:
-        context.close()
-    assert wrong == []
-
-
-def small(**choices):
-    """A model of two layers and six heads that look somewhere."""
-    torch.manual_seed(0)
-    made = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **choices))
-    with torch.no_grad():
-        for p in made.parameters():
-            if p.ndim == 2:
-                p.mul_(8)
-    return made.eval()
-
-
-def traced(model, rows=ROWS):
-    target = [[1, 2, 3, 4, 5], [6, 7, 8]] if model.config.kind == "encoder-decoder" else None
-    return trace(model, rows, target=target, name="small")
-
-
-def made(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
-    """A trace of random q, k and v."""
-    rng = torch.Generator().manual_seed(seed)
-    m = n if m is None else m
-    mask = call.pop("mask", masks.causal())
-
-    def random(*shape):
-        return torch.randn(*shape, generator=rng) * 1.5
-
-    calls = [
-        Call(
-            random(batch, heads, n, width),
-            random(batch, groups, m, width),
-            random(batch, groups, m, width),
-            mask,
-            call.get("scale", width**-0.5),
-            call.get("bias"),
-            call.get("softcap"),
-            call.get("sinks"),
-            f"decoder.{i}",
-        )
-        for i in range(layers)
-    ]
-
-    def tokens(count):
-        words = tuple(pieces or [f" w{i}" for i in range(count)])
-        return [Tokens(words, tuple(i in special for i in range(count)))] * batch
-
-    return Trace({"decoder": calls}, {"decoder": tokens(n)}, {"decoder": tokens(m)}, "made", "")
-
-
-def until(tab, expression, seconds=20):
-    """Wait for it to be true. (Playwright's own waiting evaluates strings inside the page, which its policy forbids.)"""
-    end = time.monotonic() + seconds
-    while not tab.evaluate(expression):
-        assert time.monotonic() < end, f"never true: {expression}"
-        tab.wait_for_timeout(15)
-
-
-def weights(tab, part, layer, head, item=0):
-    asked = [part, layer, head, item]
-    return np.array(
-        tab.evaluate("async (at) => (await qkv.weights(...at)).map((row) => Array.from(row))", asked), np.float64
-    )
+from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, made, small, traced, until, weights
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -185,94 +63,6 @@ def test_whatever_decides_the_weights_is_carried(opened, name):
     bias = found.calls["decoder"][0].bias
     allowed = found.head(0, 3).allowed([4])[0].numpy()
     assert bias is not None or hidden == (~allowed).tolist()
-
-
-def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enough(monkeypatch):
-    fine, rough = made(), made()
-    for call in rough.calls["decoder"]:  # far from 0 and close together: what float16 can't tell apart
-        call.q.add_(30), call.k.div_(30).add_(30)
-    told = carry(fine, LIMIT).header
-    assert {told["parts"][0]["layers"][0][what]["dtype"] for what in "qkv"} == {"f4"}
-    assert told["precision"] == dict(dtype="float32", error="0.000001")
-    monkeypatch.setattr(carrying, "LEAST", 1e9)
-    told = [carry(found, LIMIT).header for found in (fine, rough)]
-    assert [one["parts"][0]["layers"][0]["q"]["dtype"] for one in told] == ["f2", "f4"]
-    assert told[0]["precision"]["dtype"] == "float16" and float(told[0]["precision"]["error"]) >= 1e-6
-    halved = plain(fine.calls["decoder"][0])
-    off = (
-        (
-            halved.weights()
-            - Call(halved.q.half().float(), halved.k.half().float(), halved.v, halved.mask, halved.scale).weights()
-        )
-        .abs()
-        .max()
-    )
-    assert off <= float(told[0]["precision"]["error"])
-
-
-def test_float32_gives_way_only_where_it_does_not_fit():
-    """With less and less room: all in float32, then all in float16, then some layers; and never more than there is room."""
-    found = made(n=200, layers=4, heads=2, groups=1, width=16)
-    sizes = []
-    for room in range(400_000, 20_000, -20_000):
-        carried = carry(found, room)
-        layers = carried.header["parts"][0]["layers"]
-        assert sum(map(len, carried.blocks.values())) <= room or not any(layer["q"] for layer in layers)
-        kinds = {layer[what]["dtype"] for layer in layers for what in "qkv" if layer[what]}
-        sizes.append(
-            (len(kinds) == 1 and kinds == {"f4"}, sum(bool(layer[what]) for layer in layers for what in "qkv"))
-        )
-        assert not sizes[-1][0] or sizes[-1][1] == 12
-    assert (
-        sizes == sorted(sizes, reverse=True) and sizes[0] == (True, 12) and (False, 12) in sizes and sizes[-1][1] < 12
-    )
-
-
-def assert_shown(text, true):
-    """A number that is shown is the true one, to one unit of its last digit; "<" is an upper limit."""
-    text = text.replace("−", "-")
-    if text.startswith("<"):
-        assert 0 < true < float(text[1:]), (text, true)
-        return
-    unit = 10.0 ** -len(text.partition(".")[2])
-    assert abs(float(text) - true) <= unit, (text, true)
-
-
-@pytest.mark.parametrize(("room", "decimals"), [(LIMIT, 5), (None, 3)], ids=["float32", "float16"])
-def test_every_digit_that_is_shown_is_true(opened, monkeypatch, room, decimals):
-    if room is None:
-        monkeypatch.setattr(carrying, "LEAST", 1e9)
-    found = made(n=14, width=16, heads=2, groups=1, softcap=6.0)
-    call = found.calls["decoder"][0]
-    call.v.mul_(40)
-    tab = opened(found, lang="en")
-    longest = 0
-    for query in (3, 8, 13):
-        tab.evaluate(f"qkv.state.set({{ layer: 0, head: 1, query: {query}, key: 2, way: 'from' }})")
-        until(tab, f"document.querySelector('qkv-steps h3').textContent.includes('query {query})')")
-        steps = found.steps(0, 1, query)
-        assert_shown(tab.inner_text("output.cell b"), steps.weights[0, 2])
-        longest = max(longest, len(tab.inner_text("output.cell b").partition(".")[2]))
-        rows = tab.evaluate(
-            "[...document.querySelectorAll('qkv-steps tbody tr')].map((r) => [r.dataset.key, ...[...r.cells].map((c) => c.textContent)])"
-        )
-        for key, _, dot, scaled, capped, masked, weight, value in rows:
-            j = int(key)
-            assert_shown(dot, float(call.q[0, 1, query].double() @ call.k[0, 0, j].double()))
-            assert_shown(scaled, steps.scores[0, j] * call.scale)
-            assert_shown(weight, steps.weights[0, j])
-            if j <= query:
-                assert_shown(capped, steps.masked[0, j]), assert_shown(masked, steps.masked[0, j])
-            for text, true in zip(value.split(), call.v[0, 0, j].tolist(), strict=False):
-                assert_shown(text, true)
-        code = tab.inner_text("qkv-steps .output code").strip("[]…").split(",")
-        for text, true in zip(code, steps.output[0], strict=False):
-            if text.strip():
-                assert_shown(text.strip(), true)
-        near = tab.evaluate("[...document.querySelectorAll('qkv-lines .far button i')].map((i) => i.textContent)")
-        for j, text in enumerate(near[: query + 1]):
-            assert_shown(text, steps.weights[0, j])
-    assert longest == decimals
 
 
 def test_a_row_that_may_see_nothing_is_0_and_says_so(opened):
@@ -705,11 +495,6 @@ def test_512_tokens_of_30_layers_fit():
     assert 30 * (tensors + 400) + pictures + len(html(made()).encode()) <= LIMIT
 
 
-@pytest.fixture(scope="module")
-def long():
-    return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
-
-
 def test_a_long_text_stays_within_its_limit(long):
     limit = 900_000
     told = []
@@ -779,129 +564,3 @@ def test_a_text_beyond_the_context_says_so(opened, locale, says):
         long = traced(small(), [[1, 2, 3] * 14])
     assert says in opened(long, locale=locale).inner_text("qkv-top")
     assert says not in opened(traced(small()), locale=locale).inner_text("qkv-top")
-
-
-# Whatever is written on the map's upper canvas since it was last cleared, as boxes of ink on the canvas.
-INK = """
-const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
-window.ink = [];
-CanvasRenderingContext2D.prototype.clearRect = function (...at) {
-  if (this.canvas.className === "cross") window.ink = [];
-  return clearRect.apply(this, at);
-};
-CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-  const m = this.measureText(text), t = this.getTransform();
-  const corners = [[x - m.actualBoundingBoxLeft, y - m.actualBoundingBoxAscent], [x + m.actualBoundingBoxRight, y + m.actualBoundingBoxDescent]]
-    .map(([a, b]) => [t.a * a + t.c * b + t.e, t.b * a + t.d * b + t.f]);
-  const sides = [0, 1].map((d) => corners.map((corner) => corner[d]).sort((a, b) => a - b));
-  if (this.canvas.className === "cross") window.ink.push([text, ...sides[0], ...sides[1]]);
-  return fillText.call(this, text, x, y);
-};
-"""
-
-
-def labelled(kind, n):
-    """A trace of n tokens in a language: words, 汉字, or bytes of 汉字 two or three to each."""
-    if kind == "english":
-        pieces = [
-            (" " + word,) for word in "The quick gypsies (jumping) vexed Åke, whose incomprehensibility fled".split()
-        ]
-    elif kind == "chinese":
-        pieces = [(sign,) for sign in "今天天气很好，我们一起去公园散步吧。"]
-    else:
-        pieces = [
-            (sign, *["<8A>"] * parts)
-            for sign, parts in zip("今天天气很好我们一起去", [1, 1, 1, 2, 1, 2] * 2, strict=False)
-        ]
-        pieces += [("，",), (" ok",), ("👩‍👧", "<8A>", "<8A>", "<8A>")]
-    flat, whole = [], []
-    while len(flat) < n:
-        group = pieces[len(whole) % len(pieces)]
-        whole.append((group[0], len(flat), min(len(flat) + len(group), n)))
-        flat += group
-    found = made(n=n, heads=1, groups=1, width=4)
-    tokens = [Tokens(tuple(flat[:n]), whole=tuple(whole))]
-    return Trace(found.calls, {"decoder": tokens}, {"decoder": tokens}, "made", "")
-
-
-def touching(boxes):
-    """Pairs of boxes that share more than half a pixel each way."""
-    text, left, right, top, bottom = (np.array([box[i] for box in boxes]) for i in range(5))
-    wide = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
-    tall = np.minimum(bottom[:, None], bottom) - np.maximum(top[:, None], top)
-    both = np.triu((wide > 0.5) & (tall > 0.5), 1)
-    return [(text[i], text[j]) for i, j in zip(*both.nonzero(), strict=True)]
-
-
-@pytest.mark.parametrize("n", [26, 47, 130])
-@pytest.mark.parametrize("kind", ["english", "chinese", "bytes"])
-def test_labels_never_touch(opened, kind, n):
-    """By tokens, characters and words, at several widths, whole and zoomed, chosen and hovered."""
-    found = labelled(kind, n)
-    tab = opened(found, script=INK)
-    units = ["tokens", "characters", "words"] if kind == "bytes" else ["tokens", "words"]
-    assert tab.evaluate("qkv.state.now.unit") == ("characters" if kind == "bytes" else "tokens")
-    assert (
-        tab.evaluate("[...document.querySelectorAll('qkv-map .title [role=radio]')].map((b) => b.dataset.value)")
-        == units
-    )
-    for unit in units:
-        tab.evaluate(f"qkv.state.set({{ unit: '{unit}', query: {n - 1}, key: {n // 2} }})")
-        steps = len(found.tokens().groups(unit))
-        until(tab, f"document.querySelector('qkv-map').seen.keys.length === {steps}")
-        for wide in (1440, 800, 380):
-            tab.set_viewport_size(dict(width=wide, height=900))
-            until(tab, "(() => { const m = document.querySelector('qkv-map'); return m.wide === m.clientWidth })()")
-            tab.evaluate("document.querySelector('qkv-map').whole()")
-            for zoom in range(3):
-                where = unit, wide, zoom
-                boxes = tab.evaluate("window.ink")
-                assert touching(boxes) == [], where
-                assert len(boxes) >= min(steps, 6), where
-                hovered = "(() => { const m = document.querySelector('qkv-map'); m.hover = { u: 0, c: 1 % m.seen.keys.length }; m.crosshair(); return window.ink })()"
-                assert touching(tab.evaluate(hovered)) == [], where
-                tab.evaluate("document.querySelector('qkv-map').zoom(1.7)")
-    if kind == "bytes" and n == 47:  # the narrow columns of a character's tokens share its label
-        tab.set_viewport_size(dict(width=1440, height=900))
-        tab.evaluate("qkv.state.set({ unit: 'tokens', query: 0, key: 0 }); document.querySelector('qkv-map').whole()")
-        until(tab, "document.querySelector('qkv-map').seen.keys.length === 47")
-        shown = [text for text, *_ in tab.evaluate("document.querySelector('qkv-map').crosshair(), window.ink")]
-        assert shown.count("今") >= 2 and "今₂" not in shown
-
-
-def test_characters_are_joined_as_in_python(opened):
-    found = labelled("bytes", 47)
-    tab = opened(found)
-    groups = found.tokens().groups()
-    read = tab.evaluate(
-        "(() => { const v = document.querySelector('qkv-map').seen; return v.queries.map((_, u) => [...v.row(u).weights]) })()"
-    )
-    assert np.abs(np.array(read) - join(found.map(0, 0), groups, groups)).max() < CLOSE
-    assert opened(found, by="words").evaluate("qkv.state.now.unit") == "words"
-    assert opened(found, by="tokens").evaluate("qkv.state.now.unit") == "tokens"
-    with pytest.raises(Problem):
-        html(found, by="letters")
-
-
-@pytest.mark.parametrize(("lang", "word"), [("en", "computing"), ("zh", "计算中")])
-def test_while_a_page_computes_it_says_so(opened, long, tmp_path, lang, word):
-    """From the first paint to the last row of the picture something says that it is on its way; then nothing does."""
-    path = tmp_path / "long.html"
-    path.write_text(html(long, layers=[4], lang=lang, first=("decoder", 4, 1)), encoding="utf-8")
-    # Each change of what is told, as it happens; the page is done long before a test could look twice.
-    watch = """
-window.said = [];
-new MutationObserver(() => {
-  const told = document.querySelector(".computing:not([hidden])")?.textContent ?? "";
-  if (told !== window.said.at(-1)) window.said.push(told);
-}).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
-"""
-    tab = opened(path, script=watch)
-    said = tab.evaluate("window.said")
-    shares = [int(found[0]) for text in said if (found := re.findall(r"(\d+) ?%", text))]
-    assert any(word in text for text in said) and len(shares) > 2 and shares == sorted(shares), said
-    assert said[-1] == "" and tab.locator(".computing:visible").count() == 0
-    # Before any script has run there is a sentence too.
-    plainly = path.read_text("utf-8").split('<script type="module"')[0]
-    assert "opening…" in plainly if lang == "en" else "正在打开" in plainly
-    assert tab.locator("#qkv-opening").count() == 0

@@ -1,5 +1,7 @@
 """Views of a trace: each must be a piece, a pooling or a sum of the one true map, which the oracle gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -334,3 +336,14 @@ def test_recording_inside_a_recording_still_works():
     with record() as outer:
         trace(model, ROWS[0])
     assert len(outer) == 2
+
+
+def test_a_trace_made_from_another_remembers_nothing_of_it():
+    """What was computed from other calls must not be shown as these calls' own."""
+    torch.manual_seed(0)
+    found = trace(Transformer(Config(vocab=11, width=24, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2])
+    before, looked = found.map(0, 1), found.survey()
+    turned = replace(found, calls={"decoder": found.calls["decoder"][::-1]})
+    np.testing.assert_array_equal(turned.map(1, 1), before)
+    assert not np.array_equal(turned.map(0, 1), before)
+    assert turned.survey().heads[0][1][1].link == looked.heads[0][0][1].link

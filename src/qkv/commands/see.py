@@ -387,13 +387,19 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
     from ..tracing.view import stand, view
 
     asking, asked = found.tokens(part), found.tokens(part, keys=True)
-    print(
-        "\n"
-        + say(
-            "see.head.cross" if part == "cross" else "see.head", layer=layer, head=head, part=say(f"trace.part.{part}")
-        )
+    long = max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN
+    # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
+    kind = (
+        ".long"
+        if long
+        else ".cross"
+        if part == "cross"
+        else ".sink"
+        if found.call(layer, part).sinks is not None
+        else ""
     )
-    if max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN:
+    print("\n" + say(f"see.head{kind}", layer=layer, head=head, part=say(f"trace.part.{part}")))
+    if long:
         bins = MOST_SHOWN
         while terminal.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
             bins -= 1

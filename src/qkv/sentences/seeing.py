@@ -38,6 +38,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)",
         "交叉注意力第 {layer} 层第 {head} 个头：每行是即将说出的词元，以及它看源文的哪里（每行之和为 1）",
     ),
+    "see.head.sink": (
+        "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1",
+        "{part}第 {layer} 层第 {head} 个头：每行是一个看的词，各数与汇点分走的份额之和为 1",
+    ),
+    "see.head.long": (
+        "{part} layer {layer}, head {head}: tokens that look downwards, those looked at across",
+        "{part}第 {layer} 层第 {head} 个头：纵向是看的词元，横向是被看的词元",
+    ),
     "see.pooled": (
         "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
         "（文本较长：每格是 {rows} × {cols} 个权重的平均值，颜色相对于最强的一格）",

@@ -71,8 +71,8 @@ class Trace:
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
-    _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, repr=False, compare=False)
-    _surveys: dict[str, Survey] = field(default_factory=dict, repr=False, compare=False)
+    _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def parts(self) -> list[str]:

@@ -40,6 +40,7 @@
  * @property {string} text
  * @property {string | null} lang
  * @property {{ dtype: string, error: string } | null} precision
+ * @property {number | null} context of the model, where the text is longer
  * @property {Stored} tokens
  * @property {Part[]} parts
  * @property {Focus | null} focus

@@ -96,8 +96,10 @@ export function reach(context, text, way) {
 export function legible(context, way, units, joined, { size, from, room }, taken) {
   const typical = (/** @type {Unit[]} */ list) => {
     const step = Math.ceil(list.length / 500);
-    const sizes = list.filter((_, i) => i % step === 0).map(({ label }) => sum(reach(context, label, way)));
-    return sizes.sort((a, b) => a - b)[Math.floor(sizes.length * 0.9)] + APART;
+    const some = list.filter((_, i) => i % step === 0).map(({ label }) => reach(context, label, way));
+    const most = (/** @type {0 | 1} */ side) =>
+      some.map((pair) => pair[side]).sort((a, b) => a - b)[Math.floor(some.length * 0.9)];
+    return most(0) + most(1) + APART; // the end of one label, then the beginning of the next
   };
   const together = size < typical(units) && joined.length < units.length;
   const list = together ? joined : units;
@@ -120,6 +122,3 @@ export function legible(context, way, units, joined, { size, from, room }, taken
   }
   return { put, all: every === 1 };
 }
-
-/** @param {[number, number]} pair */
-const sum = ([a, b]) => a + b;

@@ -1,0 +1,55 @@
+"""A browser for the tests of the page, and what they open in it."""
+
+from pathlib import Path
+
+import pytest
+
+from qkv.draw.page import page
+from tests.draw.pages import FLAGS, made, until
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a trace's page; whatever it requests, logs or raises is kept and must be nothing."""
+    contexts, wrong = [], []
+
+    def go(given, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
+        path = given if isinstance(given, Path) else page(given, tmp_path / f"{len(contexts)}.html", **options)
+        context = browser.new_context(
+            locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("request", lambda request: request.url == path.as_uri() or wrong.append(request.url))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        if script:
+            tab.add_init_script(script)
+        tab.goto(path.as_uri())
+        if ready:
+            tab.wait_for_selector("html[data-ready]")
+            until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
+            until(tab, "document.querySelector('qkv-lines h2') && document.querySelector('qkv-steps h2')")
+        return tab
+
+    go.wrong = wrong
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def long():
+    return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)

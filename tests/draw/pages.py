@@ -1,0 +1,109 @@
+"""What tests of the page share: traces to open, and looking at what is shown."""
+
+import time
+
+import numpy as np
+import torch
+
+from qkv import Config, Transformer, masks
+from qkv.attention.attend import Call
+from qkv.tracing.recorder import trace
+from qkv.tracing.tokens import Tokens
+from qkv.tracing.trace import Trace
+
+ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
+
+
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+
+
+FLAGS += " --disable-component-update --disable-sync"
+
+
+CLOSE = 2e-5  # float32 here and there
+
+
+ROUGH = 5e-3  # where q and k are float16
+
+
+CONFIGS = {
+    "shared keys, padded": dict(n_kv_head=2),
+    "window": dict(window=3),
+    "alibi": dict(position="alibi"),
+    "relative": dict(position="relative"),
+    "encoder": dict(kind="encoder", position="learned"),
+    "translator": dict(kind="encoder-decoder", position="sinusoidal"),
+    "latent": dict(mixer="latent", rank=12, rope_width=4),
+}
+
+
+def small(**choices):
+    """A model of two layers and six heads that look somewhere."""
+    torch.manual_seed(0)
+    made = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **choices))
+    with torch.no_grad():
+        for p in made.parameters():
+            if p.ndim == 2:
+                p.mul_(8)
+    return made.eval()
+
+
+def traced(model, rows=ROWS):
+    target = [[1, 2, 3, 4, 5], [6, 7, 8]] if model.config.kind == "encoder-decoder" else None
+    return trace(model, rows, target=target, name="small")
+
+
+def made(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
+    """A trace of random q, k and v."""
+    rng = torch.Generator().manual_seed(seed)
+    m = n if m is None else m
+    mask = call.pop("mask", masks.causal())
+
+    def random(*shape):
+        return torch.randn(*shape, generator=rng) * 1.5
+
+    calls = [
+        Call(
+            random(batch, heads, n, width),
+            random(batch, groups, m, width),
+            random(batch, groups, m, width),
+            mask,
+            call.get("scale", width**-0.5),
+            call.get("bias"),
+            call.get("softcap"),
+            call.get("sinks"),
+            f"decoder.{i}",
+        )
+        for i in range(layers)
+    ]
+
+    def tokens(count):
+        words = tuple(pieces or [f" w{i}" for i in range(count)])
+        return [Tokens(words, tuple(i in special for i in range(count)))] * batch
+
+    return Trace({"decoder": calls}, {"decoder": tokens(n)}, {"decoder": tokens(m)}, "made", "")
+
+
+def until(tab, expression, seconds=20):
+    """Wait for it to be true. (Playwright's own waiting evaluates strings inside the page, which its policy forbids.)"""
+    end = time.monotonic() + seconds
+    while not tab.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        tab.wait_for_timeout(15)
+
+
+def weights(tab, part, layer, head, item=0):
+    asked = [part, layer, head, item]
+    return np.array(
+        tab.evaluate("async (at) => (await qkv.weights(...at)).map((row) => Array.from(row))", asked), np.float64
+    )
+
+
+def assert_shown(text, true):
+    """A number that is shown is the true one, to one unit of its last digit; "<" is an upper limit."""
+    text = text.replace("−", "-")
+    if text.startswith("<"):
+        assert 0 < true < float(text[1:]), (text, true)
+        return
+    unit = 10.0 ** -len(text.partition(".")[2])
+    assert abs(float(text) - true) <= unit, (text, true)
