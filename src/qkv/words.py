@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .sentences import SENTENCES
 
 LANGUAGES = ("en", "zh")
-LONGEST = 600  # characters that an error quotes
+LONGEST = 1500  # characters that an error quotes
 
 
 class Both(NamedTuple):

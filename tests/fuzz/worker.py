@@ -21,7 +21,7 @@ from qkv.words import Problem
 from .readers import READERS
 
 LITTLE = 600 << 20  # bytes more than the process has when every reader has read its good files
-LONGEST = 2000  # characters of a sentence: what it quotes of a file is cut
+LONGEST = 5000  # characters of a sentence: what it quotes of a file is cut
 
 
 def attempt(reader: str, seed: int, scratch: Path) -> dict[str, str]:
