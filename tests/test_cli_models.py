@@ -87,6 +87,8 @@ def test_data_lists_and_prepares(call, shelf, tmp_path, monkeypatch):
     assert "尚未下载" in call("data", "--lang", "zh")[1]
     code, out, _ = call("data", "prepare", shelf / "book.txt", "--out", tmp_path / "tokens", "--tokenizer", "bytes")
     assert code == 0 and json.loads((tmp_path / "tokens" / "index.json").read_text())["complete"]
+    code, out, _ = call("data", "prepare", shelf / "book.txt", "--out", tmp_path / "zh", "--lang", "zh")
+    assert code == 0 and "文本太短，学不出整词" in out and "different" not in out
 
 
 @pytest.mark.parametrize(

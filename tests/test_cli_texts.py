@@ -214,6 +214,11 @@ def test_a_text_beyond_the_context_is_told_once(call, shelf, lang, says):
         assert says not in call(verb, "the cat sat", "--model", shelf / "lm", "--lang", lang)[2]
 
 
+def test_a_file_is_weighed_in_pieces_that_the_model_learned(call, shelf):
+    code, out, err = call("importance", "--file", shelf / "book.txt", "--model", shelf / "lm", "--top", 1)
+    assert code == 0 and err == "" and "2048 of the file's" in out
+
+
 def test_a_text_that_grows_beyond_the_context_is_told_behind_it(call, shelf):
     code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", 20)
     assert code == 0 and err.count("beyond the model's context of 16") == 1 and "context" not in out

@@ -78,7 +78,7 @@ def _prepare(options: argparse.Namespace) -> None:
         raise Problem("problem.data.out")
     corpus = text.Corpus.of(*options.names)
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
-    print(made.why or repr(made))
+    print(say("why.asked" if options.tokenizer != "auto" else f"why.{made.kind}", kind=made.kind, vocab=made.vocab))
     made.save(options.out)
     with bar(both("cutting the text into tokens", "把文本切成词元")) as progress:
         tokens = text.prepare(corpus, made, options.out, progress=progress)

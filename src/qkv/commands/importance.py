@@ -14,7 +14,7 @@ EXAMPLES = [
     'qkv importance --model smollm2 --text "The cat sat on the mat because it was tired"',
     "qkv importance --model runs/lm-mybook --file mybook.txt --keep importance.jsonl",
 ]
-PIECE, PIECES = 256, 8  # a file is taken in pieces of so many tokens, and so many of them at most
+PIECE, MOST = 256, 2048  # a file is taken in pieces of so many tokens, or of the context; and so many in all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> None:
     texts: list[Any] = [text]
     if long and hasattr(tokenizer, "frame") and model.config.kind == "decoder":
         ids = tokenizer.encode(text)
-        texts = [ids[i : i + PIECE] for i in range(0, len(ids), PIECE) if len(ids[i : i + PIECE]) > 1][:PIECES]
+        piece = min(PIECE, model.config.context)
+        texts = [ids[i : i + piece] for i in range(0, len(ids), piece) if len(ids[i : i + piece]) > 1]
+        texts = texts[: max(MOST // piece, 1)]
         print(say("importance.part", used=sum(map(len, texts)), tokens=len(ids)))
     with bar(both("switching heads off", "逐个关掉头")) as progress:
         found = importance(model, texts, tokenizer, progress=progress, resume=options.keep)

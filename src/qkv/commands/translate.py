@@ -47,14 +47,16 @@ def run(options: argparse.Namespace) -> None:
     """Each sentence's translation on a line."""
     texts = options.text or (DATES if options.demo and options.file is None else [])
     rows = lines(texts, options.file, EXAMPLES[0])
+    texts = [line for text in texts for line in text.splitlines() if line.strip()]  # a model takes a sentence at a time
     check_choices(options)
     if options.beam is not None and options.beam < 1:
         raise Problem("generation.beam", width=options.beam, best=1)
+    if options.demo:
+        _check_dates(texts, rows)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.batches import in_batches
     from ..model.generate import source_ids, translate_ids
     from ..model.reading import check_context
-    from ..text.dates import not_a_date, read_date
 
     if tokenizer.eos is None:
         raise Problem("generation.source.eos")
@@ -62,8 +64,6 @@ def run(options: argparse.Namespace) -> None:
     cut = 0
 
     def source(text: str) -> list[int]:
-        if options.demo and read_date(text) is None:
-            raise not_a_date("translate.demo.date", text)
         ids = source_ids(tokenizer, text)
         check_context(model, [ids], 0, "source")
         return ids
@@ -81,8 +81,6 @@ def run(options: argparse.Namespace) -> None:
             print(made, file=sys.stderr)
         answer_lines(both("translating", "翻译"), rows, source, len, translated)
     else:
-        # A model takes a sentence at a time.
-        texts = [line for text in texts for line in text.splitlines() if line.strip()]
         sources = [source(text) for text in texts]
         if options.demo:
             print(made)
@@ -91,3 +89,13 @@ def run(options: argparse.Namespace) -> None:
     if cut:
         longer = "" if most == options.most else say("translate.cut.context", context=most)
         print(say("translate.cut", n=cut, most=most, longer=longer or say("translate.cut.most")), file=sys.stderr)
+
+
+def _check_dates(texts: list[str], rows: list[str] | None) -> None:
+    """Refuse what the date translator never learned to read: it would answer with a date all the same."""
+    from ..text.dates import not_a_date, read_date
+
+    for number, text in enumerate(texts if rows is None else rows):
+        if text.strip() and read_date(text) is None:
+            problem = not_a_date("translate.demo.date", text)
+            raise problem if rows is None else Problem("problem.line", line=number + 1, problem=problem)
