@@ -218,3 +218,11 @@ new MutationObserver(() => {
     plainly = path.read_text("utf-8").split('<script type="module"')[0]
     assert "opening…" in plainly if lang == "en" else "正在打开" in plainly
     assert tab.locator("#qkv-opening").count() == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_a_map_is_not_stretched(opened, n):
+    tab = opened(made(n=n, heads=1, groups=1))
+    drawn, shown = tab.evaluate("""(() => { const { base } = document.querySelector('qkv-map');
+        return [[base.width, base.height], [base.clientWidth, base.clientHeight]] })()""")
+    assert np.abs(np.array(drawn) - shown).max() <= 1
