@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -249,7 +248,7 @@ def launch(job, folder, processes=2, **environment):
 
 
 def ended(process):
-    """What it printed. It is not left running for ever; how long it may take says nothing, since machines are busy."""
+    """What it printed. Who waits for one that was killed waits for half an hour: that is told from a busy machine."""
     try:
         return process.communicate(timeout=1200)[0]
     except subprocess.TimeoutExpired:
@@ -268,15 +267,13 @@ def work(tmp_path_factory):
     """The folder where processes left their runs, and what each of two said."""
     folder = tmp_path_factory.mktemp("parallel")
     write_data(folder)
-    begun = time.monotonic()
     killed = {kind: launch("killed", folder, KIND=kind) for kind in KINDS}
     stops_after(begin(folder / "one-half", *LONG), 3)
     printed = {kind: ended(process) for kind, process in killed.items()}
-    seconds = time.monotonic() - begun
     left = {kind: sorted(p.name for p in (folder / f"killed-{kind}" / "checkpoints").iterdir()) for kind in KINDS}
     sound = {kind: check(newest(folder / f"killed-{kind}" / "checkpoints")) for kind in KINDS}
     codes = {kind: process.returncode for kind, process in killed.items()}
-    kills = dict(printed=printed, seconds=seconds, left=left, sound=sound, codes=codes)
+    kills = dict(printed=printed, left=left, sound=sound, codes=codes)
     both = told(folder, "everything", ended(launch("everything", folder)))
     return folder, both, kills
 
@@ -333,7 +330,6 @@ def test_resumed_equals_uninterrupted_bit_for_bit(kind, work):
 def test_kill_while_saving_leaves_a_run_that_goes_on_bit_for_bit(kind, work):
     folder, both, kills = work
     assert kills["codes"][kind] != 0 and "SIGKILL" in kills["printed"][kind], kills["printed"][kind][-3000:]
-    assert kills["seconds"] < 80
     assert "000003" not in kills["left"][kind] and kills["sound"][kind] is None
     assert both[0][f"{kind} killed"] == 2
     same(folder / f"killed-{kind}", folder / f"{kind}-whole")
