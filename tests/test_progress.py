@@ -6,7 +6,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from qkv import screen
+from qkv import grid, screen
 from qkv.commands import progress
 
 
@@ -46,6 +46,15 @@ def test_what_it_tells_is_drawn(terminal):
         terminal.drawn.clear()
         assert terminal.drawn.wait(60)
     assert f"measuring {'━' * 7}{'┈' * 23}  25%" in terminal.getvalue() and "left" in terminal.getvalue()
+
+
+def test_a_line_is_never_wider_than_the_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    with redirect_stderr(terminal), progress.bar("下载 " + "很长的名字" * 20) as tell:
+        tell(1, 2)
+        assert terminal.drawn.wait(60)
+    lines = [line for line in terminal.getvalue().split("\r\x1b[K") if line]
+    assert lines and max(map(grid.width, lines)) < 30
 
 
 def test_what_is_printed_meanwhile_stands_on_a_line_of_its_own(terminal, monkeypatch):

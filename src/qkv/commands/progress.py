@@ -1,5 +1,6 @@
 """Progress of anything that takes more than two seconds, on terminals only: a line that lives by itself."""
 
+import shutil
 import sys
 import threading
 import time
@@ -24,8 +25,11 @@ def bar(what: str, show: bool = True) -> Iterator[Callable[[float, float], None]
 
     def draw() -> None:
         ended.wait(FIRST)
+        from .. import grid  # which loads NumPy
+
         while not ended.is_set():
-            live(str(line), sys.stderr, fleeting=True)
+            room = shutil.get_terminal_size((80, 24)).columns - 1  # a line that goes on below can't be wiped away
+            live(grid.clip(str(line), room), sys.stderr, fleeting=True)
             ended.wait(EACH)
 
     thread = threading.Thread(target=draw, daemon=True) if show and sys.stderr.isatty() else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Floats = np.ndarray
 BINS = 60
-FEW = 8  # queries of the first small step
+PART = 16  # the first small step has one in so many of the queries
 
 
 def measure(
@@ -31,7 +31,7 @@ def measure(
     """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
     dice = np.random.default_rng(seed)
     standard = dice.standard_normal(numbers)
-    few, other = min(queries, FEW), np.random.default_rng(seed)
+    few, other = -(-queries // PART), np.random.default_rng(seed)
     small = [small_step(partial(_choices, other, width, few, keys)) for width in widths]
     course = Course(progress, [took * queries / few for took in small])
     rows = []

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LONGEST = 12  # an ISO date has ten characters
 YEAR = 4  # the first characters of an ISO date, which most sources write the same way
 KINDS = ("gru", "transformer")
-FEW, SMALL = 8, 3  # dates and steps that tell how long all will take
+FEW, SMALL = 32, 3  # dates and steps that tell how long all will take
 
 
 class Recurrent(nn.Module):
