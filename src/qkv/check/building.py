@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import itertools
 import re
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -151,20 +152,12 @@ def _attempts(
 
 def _guess(target: type, parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], mode: str) -> Any:
     word = meaning(parameter.name)
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        annotation = space.get(annotation, annotation)
-    looks_like_config = (
-        inspect.isclass(annotation)
-        and annotation.__module__ != "builtins"
-        and not issubclass(annotation, (nn.Module, Tensor))
-    )
-    if word == "config" or (looks_like_config and "config" in annotation.__name__.lower() + "args"):
-        if word == "config" or looks_like_config:
-            real = _real_config(target, annotation, parameter, space)
-            if mode == "real" and (own := sized(real, sizes)) is not None:
-                return own
-            return Answers(sizes, real, mode == "lenient")
+    annotation = _annotated(parameter, space)
+    if word == "config" or _is_config(annotation):
+        real = _real_config(target, annotation, parameter, space)
+        if mode == "real" and (own := sized(real, sizes)) is not None:
+            return own
+        return Answers(sizes, real, mode == "lenient")
     if word == "" or (word in ("width", "feedforward") and re_module(parameter.name)):
         made = _part(parameter.name, sizes, space)
         if made is not None:
@@ -172,6 +165,28 @@ def _guess(target: type, parameter: inspect.Parameter, sizes: Sizes, space: dict
     if word:
         return value(word, sizes, parameter.name)
     return None
+
+
+def _annotated(parameter: inspect.Parameter, space: dict[str, Any]) -> Any:
+    """What a parameter is annotated with; a name in quotes and `Optional[…]` are looked through."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        plain = re.sub(r"\s*\|\s*None|None\s*\|\s*|^(typing\.)?Optional\[(.+)\]$", r"\2", annotation).strip("\"' ")
+        return space.get(plain, plain)
+    inner = [one for one in typing.get_args(annotation) if one is not type(None)]
+    return inner[0] if len(inner) == 1 and type(None) in typing.get_args(annotation) else annotation
+
+
+def _is_config(annotation: Any) -> bool:
+    """Whether a class holds settings: it is called so, or its fields are sizes; a layer or a tensor is none."""
+    if not inspect.isclass(annotation) or annotation.__module__ in ("builtins", "typing", "collections.abc"):
+        return False
+    if issubclass(annotation, (nn.Module, Tensor)):
+        return False
+    if re.search(r"config|cfg|args|arguments|params|settings|options", annotation.__name__.lower()):
+        return True
+    fields = {**getattr(annotation, "__annotations__", {}), **vars(annotation)}
+    return {"width", "heads"} <= {meaning(name) for name in fields if not name.startswith("_")}
 
 
 def re_module(name: str) -> bool:

@@ -32,6 +32,7 @@ def around(space: dict[str, Any], source: Any) -> dict[str, Any]:
     imported = [a.asname or a.name for n in source.tree.body if isinstance(n, ast.ImportFrom) for a in n.names]
     others = [n for n in source.definitions if re.search(HELPERS, n.lower())]
     others += [n for n in imported if re.search(r"config$|args$", n.lower())]
+    others += _quoted(source)
     for other in others:
         if "." not in other and other not in space:
             try:
@@ -39,6 +40,17 @@ def around(space: dict[str, Any], source: Any) -> dict[str, Any]:
             except Exception:
                 continue
     return space
+
+
+def _quoted(source: Any) -> list[str]:
+    """Classes of the file that stand in an annotation in quotes: nothing needs them until somebody calls."""
+    said = [
+        a.annotation.value
+        for a in ast.walk(source.tree)
+        if isinstance(a, ast.arg) and isinstance(a.annotation, ast.Constant)
+    ]
+    words = {word for one in said for word in re.findall(r"\w+", str(one))}
+    return [name for name in source.definitions if name in words]
 
 
 def facts(source: Any, name: str) -> dict[str, Any]:
