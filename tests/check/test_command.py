@@ -16,7 +16,7 @@ from torch import nn
 
 from qkv.check import assert_correct
 from qkv.check.plugin import undisturbed
-from qkv.check.report import Finding, Report
+from qkv.check.report import Finding, Remark, Report
 from qkv.cli import main
 from qkv.commands.check import _pairs, _wanted
 from qkv.words import Both, Problem
@@ -61,9 +61,10 @@ def answers(monkeypatch):
         asked.append((str(path), names, options, seconds))
         found = []
         for name in names or ["attend"]:
-            verdict = next((one for one in ("wrong", "unknown") if one in name), "right")
+            verdict = next((one for one in ("wrong", "unknown", "partly") if one in name), "right")
             finding = [Finding("S1", Both("evidence", "证据"), 3)] if verdict == "wrong" else []
-            found.append(Report(f"{path}:{name}", verdict, finding))
+            unseen = [Remark("cache", Both("its cache", "它的缓存"))] if verdict == "partly" else []
+            found.append(Report(f"{path}:{name}", verdict, finding, unseen=unseen))
         return found
 
     monkeypatch.setattr("qkv.check.sandbox.examine", examine)
@@ -95,20 +96,24 @@ def test_json_is_one_object_or_several(typed):
 
 
 @pytest.mark.parametrize(
-    ("targets", "code"),
+    ("targets", "code", "verdict"),
     [
-        (["a.py:x"], 0),
-        (["a.py:x", "b.py:wrong"], 1),
-        (["a.py:wrong,unknown"], 1),
-        (["a.py:unknown"], 2),
-        (["a.py:x,unknown"], 2),
-        (["a.py"], 0),
+        (["a.py:x"], 0, "right"),
+        (["a.py:partly"], 0, "partly"),
+        (["a.py:x,partly"], 0, "partly"),
+        (["a.py:x", "b.py:wrong"], 1, "wrong"),
+        (["a.py:partly", "b.py:wrong"], 1, "wrong"),
+        (["a.py:wrong,unknown"], 1, "wrong"),
+        (["a.py:unknown"], 2, "unknown"),
+        (["a.py:x,unknown"], 2, "unknown"),
+        (["a.py:partly,unknown"], 2, "unknown"),
+        (["a.py"], 0, "right"),
     ],
 )
-def test_exit_codes(typed, answers, targets, code):
+def test_exit_codes(typed, answers, targets, code, verdict):
     assert typed(*targets)[0] == code
     plain = json.loads(typed(*targets, "--json")[1])
-    assert ["right", "wrong", "unknown"].index(plain["verdict"]) == code
+    assert plain["verdict"] == verdict
 
 
 def test_options_reach_the_doctor(typed, answers):
@@ -129,7 +134,7 @@ def test_options_reach_the_doctor(typed, answers):
         )
     ]
     typed("a.py", "--not-causal")
-    assert answers[-1] == ("a.py", None, {"causal": False}, 60.0)
+    assert answers[-1] == ("a.py", None, {"causal": False}, 120.0)
 
 
 def test_markdown(typed, answers):

@@ -16,6 +16,7 @@ EVIDENCE = Both(
 )
 FAULT = Finding("S3", EVIDENCE, 23, diff="- s / sqrt(d_model)\n+ s / sqrt(d_k)", code="        s = s / sqrt(d_model)")
 REMARK = Remark("M18", Both("A fully masked row gives NaN.", "全被遮住的行得到 NaN。"), 12)
+UNSEEN = Remark("cache", Both("its cache: it can't be built", "它的缓存：无法构造"))
 ADAPTED = {
     "kind": "attention",
     "built": "MHA(d_model=24, num_heads=4)",
@@ -73,17 +74,44 @@ def test_the_same_in_chinese():
 
 @pytest.mark.parametrize(
     ("verdict", "code", "says"),
-    [("right", 0, "✓ a.py:f is right"), ("wrong", 1, "✗ a.py:f"), ("unknown", 2, "? a.py:f could not be checked")],
+    [
+        ("right", 0, "✓ a.py:f is right"),
+        ("partly", 0, "≈ a.py:f is right as far as checked"),
+        ("wrong", 1, "✗ a.py:f"),
+        ("unknown", 2, "? a.py:f could not be checked"),
+    ],
 )
 def test_codes(verdict, code, says):
-    report = Report("a.py:f", verdict, problem=Both("because", "因为") if code == 2 else None)
-    assert report.exit_code == code and report.ok == (code == 0) and str(report).startswith(says)
+    unseen = [UNSEEN] if verdict == "partly" else []
+    report = Report("a.py:f", verdict, problem=Both("because", "因为") if code == 2 else None, unseen=unseen)
+    assert report.exit_code == code and report.ok == (verdict == "right") and str(report).startswith(says)
     assert ("because" in str(report)) == (code == 2)
 
 
-def test_a_verdict_is_one_of_three():
-    with pytest.raises(ValueError, match="right, wrong, unknown"):
+def test_a_verdict_is_one_of_four():
+    with pytest.raises(ValueError, match="right, partly, wrong, unknown"):
         Report("a", "fine")
+
+
+def test_nothing_is_right_of_which_something_was_not_looked_at():
+    with pytest.raises(ValueError, match="not right but partly: its cache"):
+        Report("a", "right", unseen=[UNSEEN])
+    with pytest.raises(ValueError, match="says what was not checked"):
+        Report("a", "partly")
+
+
+def test_what_was_not_checked_stands_right_below_the_verdict():
+    report = Report("a.py:f", "partly", remarks=[REMARK], adapted=ADAPTED, unseen=[UNSEEN])
+    assert str(report).split("\n")[:4] == [
+        "≈ a.py:f is right as far as checked: 2 checks found no mistake, but not all could be done",
+        "",
+        "  Not checked",
+        "  · its cache: it can't be built",
+    ]
+    assert report.terminal("zh").split("\n")[2:4] == ["  没有检查", "  · 它的缓存：无法构造"]
+    assert report.json("zh")["unseen"] == [{"id": "cache", "text": "它的缓存：无法构造"}]
+    assert "### Not checked\n\n- its cache" in report.markdown() and report.markdown().startswith("## 🟡")
+    assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 
 
 def test_what_is_only_suspected_is_called_so():
@@ -110,7 +138,7 @@ def test_json_for_programs():
     plain = json.loads(
         json.dumps(wrong(adapted={"loss": float("nan"), 3: {1}, "t": (1, 2)}).json("zh"), allow_nan=False)
     )
-    assert list(plain) == ["target", "verdict", "findings", "remarks", "adapted", "problem"]
+    assert list(plain) == ["target", "verdict", "findings", "remarks", "unseen", "adapted", "problem"]
     (finding,) = plain["findings"]
     assert finding["id"] == "S3" and finding["line"] == 23 and finding["name"] == "除以了 √width"
     assert (
@@ -166,9 +194,11 @@ def test_where_there_is_no_file_the_line_is_named():
 
 
 def test_several():
-    reports = {verdict: Report("a", verdict) for verdict in ("right", "wrong", "unknown")}
-    assert worst(reports.values()) == "wrong" and worst([]) == "unknown"
-    assert worst([reports["right"], reports["unknown"]]) == "right" and worst([reports["unknown"]]) == "unknown"
+    right, wrong, unknown = (Report("a", verdict) for verdict in ("right", "wrong", "unknown"))
+    partly = Report("a", "partly", unseen=[UNSEEN])
+    assert worst([right, partly, wrong, unknown]) == "wrong" and worst([]) == "unknown"
+    assert worst([right, right]) == "right" and worst([unknown]) == "unknown" and worst([partly]) == "partly"
+    assert worst([right, unknown]) == worst([right, partly]) == worst([partly, unknown]) == "partly"
 
 
 def test_an_id_without_words_still_shows():

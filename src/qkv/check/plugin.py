@@ -1,6 +1,7 @@
 """For a test of one's own: `assert_correct(MyAttention(64, 8))` fails with the whole diagnosis as its message."""
 
 import random
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,20 +10,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..words import say
+from ..words import Both, Notice, say
 
 
 def assert_correct(target: Any, **options: Any) -> None:
-    """Raises AssertionError, whose message is the report, unless the target is right.
+    """Raises AssertionError, whose message is the report, where the target is wrong or could not be run.
 
-    `options` are those of `check`: heads, causal, mask_true_means, args, call, seconds. The target is left as it was.
+    What is right as far as checked passes with a warning that says what was not. `options` are those of `check`: heads,
+    causal, mask_true_means, args, call, operations. The target is left as it was.
     """
     __tracebackhide__ = True  # pytest shows the caller's line, not ours
     from .doctor import check
 
     with undisturbed(target):
         report = check(target, **options)
-    if not report.ok:
+    if report.verdict == "partly":
+        english, chinese = zip(*(one.text for one in report.unseen), strict=True)
+        unseen = Both("; ".join(english), "；".join(chinese))
+        warnings.warn(Notice("check.assert.partly", target=report.target, unseen=unseen), stacklevel=2)
+    elif not report.ok:
         advice = "\n\n" + say("check.assert.unknown") if report.verdict == "unknown" else ""
         raise AssertionError(f"{report}{advice}")
 

@@ -20,9 +20,10 @@ from .. import grid
 from ..screen import plain
 from ..words import LANGUAGES, SENTENCES, Both, language, say
 
-VERDICTS = ("right", "wrong", "unknown")
-SIGNS = {"right": "✓", "wrong": "✗", "unknown": "?"}
-INK = {"right": "32", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
+# What a shell hears of each verdict. `partly`: no mistake was found, but not everything could be looked at.
+EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
+SIGNS = {"right": "✓", "partly": "≈", "wrong": "✗", "unknown": "?"}
+INK = {"right": "32", "partly": "33", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
 MARGIN = 6
 MASKS = {"True = may attend": "True = 可以看", "True = blocked": "True = 屏蔽", "additive": "相加", "lengths": "长度"}
 
@@ -70,25 +71,30 @@ class Report:
     """The verdict on one class or function, and everything that led to it."""
 
     target: str  # "mymodel.py:MultiHeadAttention"
-    verdict: str  # "right", "wrong", or "unknown": it could not be run
+    verdict: str  # "right"; "partly": right as far as checked; "wrong"; "unknown": it could not be run
     findings: list[Finding] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     adapted: dict[str, Any] = field(default_factory=dict)  # how it was built and called
     problem: Both | None = None  # why it could not be run, and what to pass
+    unseen: list[Remark] = field(default_factory=list)  # what should have been checked and was not, and why
 
     def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"a verdict is one of {', '.join(VERDICTS)}, not {self.verdict!r}")
+        if self.verdict not in EXIT:
+            raise ValueError(f"a verdict is one of {', '.join(EXIT)}, not {self.verdict!r}")
+        if self.verdict == "right" and self.unseen:
+            raise ValueError(f"not right but partly: {self.unseen[0].text.english}")
+        if self.verdict == "partly" and not self.unseen:
+            raise ValueError("partly says what was not checked: unseen is empty")
 
     @property
     def ok(self) -> bool:
-        """Whether it is right."""
+        """Whether it is right, all of it: what is right as far as checked is not."""
         return self.verdict == "right"
 
     @property
     def exit_code(self) -> int:
-        """0 right, 1 wrong, 2 could not be run."""
-        return VERDICTS.index(self.verdict)
+        """0 right or right as far as checked, 1 wrong, 2 could not be run."""
+        return EXIT[self.verdict]
 
     def __str__(self) -> str:
         return self.terminal()
@@ -105,13 +111,10 @@ class Report:
         if self.problem is not None:
             lines.append("")
             paragraph(_in(self.problem, lang), 2)
+        lines += self._listed("check.unseen", self.unseen, lang, paint, columns)
         for finding in self.findings:
             lines += ["", *self._finding(finding, lang, paint, columns)]
-        if self.remarks:
-            lines += ["", "  " + paint(say("check.remarks", lang), "bold")]
-            for remark in self.remarks:
-                first, *rest = wrap(_in(remark.text, lang) + self._where(remark, lang), max(columns - 4, 20)) or [""]
-                lines += [f"  · {first}", *("    " + line for line in rest)]
+        lines += self._listed("check.remarks", self.remarks, lang, paint, columns)
         if run := self.how(lang):
             lines.append("")
             lines += [paint("  " + line, "dim") for line in wrap(run, max(columns - 2, 20))]
@@ -124,8 +127,8 @@ class Report:
         probes = len(self.adapted.get("checked") or ())
         if self.verdict == "right":
             key = "check.right" if probes else "check.right.plain"
-        elif self.verdict == "unknown":
-            key = "check.unknown"
+        elif self.verdict in ("partly", "unknown"):
+            key = f"check.{self.verdict}"
         else:
             key = ("check.wrong" if certain else "check.suspect") + ("" if n == 1 else ".many")
         return say(key, lang, target=self.target, n=n, probes=probes)
@@ -173,6 +176,7 @@ class Report:
                 {"id": remark.id, "text": _in(remark.text, lang), "line": remark.line, "cell": remark.cell}
                 for remark in self.remarks
             ],
+            "unseen": [{"id": one.id, "text": _in(one.text, lang)} for one in self.unseen],
             "adapted": _plain(self.adapted, lang),
             "problem": None if self.problem is None else _in(self.problem, lang),
         }
@@ -180,10 +184,13 @@ class Report:
     def markdown(self, lang: str | None = None) -> str:
         """The report for an issue or a pull request."""
         lang = language(lang)
-        sign = {"right": "✅", "wrong": "❌", "unknown": "❔"}[self.verdict]
+        sign = {"right": "✅", "partly": "🟡", "wrong": "❌", "unknown": "❔"}[self.verdict]
         blocks = [f"## {sign} {self.headline(lang)}"]
         if self.problem is not None:
             blocks.append(_fenced(_in(self.problem, lang)) if "\n" in self.problem[0] else _in(self.problem, lang))
+        if self.unseen:
+            blocks.append(f"### {say('check.unseen', lang)}")
+            blocks.append("\n".join(f"- {_in(one.text, lang)}" for one in self.unseen))
         for finding in self.findings:
             blocks += [f"### {self._title(finding, lang)}", _in(finding.evidence, lang)]
             if any(finding.consequence):
@@ -208,6 +215,7 @@ class Report:
             "verdict": self.verdict,
             "findings": [{name: _packed(value) for name, value in vars(f).items()} for f in self.findings],
             "remarks": [{name: _packed(value) for name, value in vars(r).items()} for r in self.remarks],
+            "unseen": [{name: _packed(value) for name, value in vars(r).items()} for r in self.unseen],
             "adapted": _packed(self.adapted),
             "problem": _packed(self.problem),
         }
@@ -217,8 +225,15 @@ class Report:
         """A report from what `to_dict` gave, also after JSON."""
         whole = _unpacked(values)
         findings = [Finding(**finding) for finding in whole.pop("findings", [])]
-        remarks = [Remark(**remark) for remark in whole.pop("remarks", [])]
-        return cls(findings=findings, remarks=remarks, **whole)
+        remarks, unseen = ([Remark(**one) for one in whole.pop(key, [])] for key in ("remarks", "unseen"))
+        return cls(findings=findings, remarks=remarks, unseen=unseen, **whole)
+
+    def _listed(self, title: str, items: list[Remark], lang: str, paint: "Painter", columns: int) -> list[str]:
+        lines = ["", "  " + paint(say(title, lang), "bold")] if items else []
+        for item in items:
+            first, *rest = wrap(_in(item.text, lang) + self._where(item, lang), max(columns - 4, 20)) or [""]
+            lines += [f"  · {first}", *("    " + line for line in rest)]
+        return lines
 
     def _finding(self, finding: Finding, lang: str, paint: "Painter", columns: int) -> list[str]:
         lines = ["  " + paint(self._title(finding, lang), "bold")]
@@ -256,10 +271,17 @@ class Report:
         return say("check.aside", lang, text=place) if place else ""
 
 
+def both(key: str, **values: Any) -> Both:
+    """A sentence in both languages at once: who reads the report chooses one."""
+    return Both(say(key, "en", **values), say(key, "zh", **values))
+
+
 def worst(reports: Iterable[Report]) -> str:
-    """One verdict for several: wrong if any is, else right if any is; what could not be run alone settles nothing."""
+    """One verdict for several: wrong if any is, right if all are, partly where something else is; alone, unknown."""
     found = {report.verdict for report in reports}
-    return "wrong" if "wrong" in found else "right" if "right" in found else "unknown"
+    if "wrong" in found or len(found) == 1:
+        return "wrong" if "wrong" in found else found.pop()
+    return "partly" if found else "unknown"
 
 
 def wrap(text: str, columns: int) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..check.report import VERDICTS, Report, width_of_terminal, worst
+from ..check.report import EXIT, Report, width_of_terminal, worst
 from ..cli import complain, forget_output
 from ..screen import draw, live
 from ..words import Both, Problem, all_of, both, quoted, say
@@ -71,15 +71,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--seconds",
         type=float,
-        default=60.0,
+        default=120.0,
         metavar="S",
-        help=both("how long each check may take (60)", "每项检查最多用多少秒（60）"),
+        help=both(
+            "stop code that computes for longer: processor seconds for each (120)",
+            "运行过久就停下：每项最多计算多少秒（120）",
+        ),
     )
     add("--list", action="store_true", help=both("only show what looks like attention", "只列出看起来像注意力的代码"))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each target; 0 all right, 1 something is wrong, 2 something could not be run."""
+    """Check each target; 0 all right, or as far as checked; 1 something is wrong, 2 something could not be run."""
     try:
         return _run(options)
     except Problem as problem:
@@ -124,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.json or nothing:
         for problem in unread:
             complain(say("problem", sentence=problem.say()))
-    return VERDICTS.index(verdict)
+    return EXIT[verdict]
 
 
 def _unknown(target: str, problem: Problem) -> Report:
@@ -134,7 +137,8 @@ def _unknown(target: str, problem: Problem) -> Report:
 def _verdict(reports: list[Report], named: bool) -> str:
     """One for all: what was asked for by name has to run; of what was only found in a file, something has to."""
     whole = worst(reports)
-    return "unknown" if named and whole == "right" and not all(report.ok for report in reports) else whole
+    stopped = any(report.verdict == "unknown" for report in reports)
+    return "unknown" if named and stopped and whole != "wrong" else whole
 
 
 def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> None:

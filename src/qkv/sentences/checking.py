@@ -11,6 +11,80 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "check.suspect": ("{target} probably has a mistake", "{target} 很可能有一处错误"),
     "check.suspect.many": ("{target} probably has {n} mistakes", "{target} 很可能有 {n} 处错误"),
     "check.unknown": ("{target} could not be checked", "{target} 无法检查"),
+    "check.partly": (
+        "{target} is right as far as checked: {probes} checks found no mistake, but not all could be done",
+        "{target} 就已检查的部分而言正确：{probes} 项检查没有发现错误，但有的检查没能做",
+    ),
+    "check.unseen": ("Not checked", "没有检查"),
+    "unseen.cut": (
+        "{what}: it is too large for that; make it smaller (--args), or in Python pass operations=…",
+        "{what}：它太大，没有做到；请改小（--args），或在 Python 里给 operations=…",
+    ),
+    "unseen.stopped": ("{what}: stopped with {error}", "{what}：运行时出错，{error}"),
+    "unseen.numbers": (
+        "the numbers, one by one: they are those of no known form of attention (something else happens to q, k or v)",
+        "逐个数字的比较：它们不是任何已知形式的注意力（q、k 或 v 还经过了别的处理）",
+    ),
+    "unseen.mask": (
+        "what the mask {parameter} does: of the masks that were tried none hides what it should, and no known mistake "
+        "gives these numbers; say what its True means with --mask-true-means",
+        "掩码 {parameter} 的作用：试过的掩码都没有遮住该遮的，也没有已知的错误会得到这些数；"
+        "请用 --mask-true-means 说明 True 的含义",
+    ),
+    "unseen.mask.stopped": (
+        "what the mask {parameter} does: every mask that was tried stopped it, first with {error}",
+        "掩码 {parameter} 的作用：试过的掩码都让它出错，第一个是{error}",
+    ),
+    "unseen.memory": (
+        "attention to {parameter}: no {parameter} was found that it takes",
+        "对 {parameter} 的注意力：没有找到它能接受的 {parameter}",
+    ),
+    "unseen.memory.part": ("with a memory given: {what}", "给出 memory 时：{what}"),
+    "unseen.meaning": (
+        "whether a True in {parameter} is meant to keep or to hide: a comment says one thing, the code does the other, and "
+        "the file makes no such mask; say it with --mask-true-means",
+        "{parameter} 里的 True 是表示保留还是遮住：注释说的与代码做的相反，文件里也没有生成这种掩码的代码；"
+        "请用 --mask-true-means 说明",
+    ),
+    "unseen.cache": (
+        "its cache: no way was found to hand it from one call to the next",
+        "它的缓存：没有找到把缓存从一次调用交给下一次的办法",
+    ),
+    # What is looked at, and each probe, as a person calls it.
+    "check.look.numbers": ("the numbers, one by one", "逐个数字的比较"),
+    "check.look.inputs": ("whether every input counts", "每个输入是否都起作用"),
+    "check.look.masks": ("its masks", "它的掩码"),
+    "check.look.probes": ("the probes that change one thing at a time", "每次只改一处的各项探测"),
+    "check.look.wiring": ("residuals and norms", "残差与归一化的连接"),
+    "check.look.cache": ("its cache", "它的缓存"),
+    "check.look.memory": ("attention to a memory", "对 memory 的注意力"),
+    "check.probe.numbers": ("the numbers, one by one", "逐个数字的比较"),
+    "check.probe.cache": ("its cache, one token at a time", "逐个词元使用缓存"),
+    "check.probe.cache in pieces": ("its cache, several tokens at a time", "一次几个词元地使用缓存"),
+    "check.probe.masks together": ("two masks at once", "同时给两个掩码"),
+    "check.probe.repeat": ("the same call twice", "同样的调用做两次"),
+    "check.probe.registered": ("whether all its weights are registered", "权重是否都已注册"),
+    "check.probe.inputs untouched": ("whether inputs stay as they are", "输入是否保持原样"),
+    "check.probe.every input counts": ("whether every input counts", "每个输入是否都起作用"),
+    "check.probe.every weight counts": ("whether every weight counts", "每个权重是否都起作用"),
+    "check.probe.gradient": ("the gradient", "梯度"),
+    "check.probe.who sees whom": ("who sees whom", "谁能看到谁"),
+    "check.probe.window": ("the width of the window", "窗口的宽度"),
+    "check.probe.batch": ("texts beside each other in a batch", "同一批次里的文本互不影响"),
+    "check.probe.order": ("shuffled tokens", "打乱的词元"),
+    "check.probe.lengths": ("other lengths", "其他长度"),
+    "check.probe.other keys": ("keys of another number than queries", "键与查询的个数不同"),
+    "check.probe.large": ("large scores", "很大的分数"),
+    "check.probe.growth": ("inputs twice as large", "放大一倍的输入"),
+    "check.probe.constant values": ("values that are all alike", "完全相同的值"),
+    "check.probe.half": ("half precision", "半精度"),
+    "check.probe.training": ("training mode", "训练模式"),
+    "check.probe.second call": ("a second call with another width", "换一个宽度再调用"),
+    "check.probe.layers of their own": ("whether layers have weights of their own", "各层是否有自己的权重"),
+    "check.probe.inventory": ("which projections it has", "有哪些投影"),
+    "check.probe.rotary": ("rotary positions", "旋转位置"),
+    "check.probe.cost": ("what it costs", "开销"),
+    "check.probe.dropout": ("dropout", "dropout"),
     "check.suspected": (" (suspected, not proved)", "（疑似，未证实）"),
     "check.does": ("What it does: ", "后果："),
     "check.fix": ("Fix: ", "改法："),
@@ -118,9 +192,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "它调用了 sys.exit（{place}）：\n  {code}\n请去掉后再检查。",
     ),
     "check.time": (
-        "It did not finish within {seconds} s while it was {phase}.{at}\n"
+        "It did not finish within {seconds} s of computing while it was {phase}.{at}\n"
         "If it is only slow, make it smaller (--args) or give it longer: --seconds {more}.",
-        "它在{phase}时没有在 {seconds} 秒内完成。{at}\n如果只是慢，请把它改小（--args）或给更多时间：--seconds {more}。",
+        "它在{phase}时，计算 {seconds} 秒后仍没有完成。{at}\n如果只是慢，请把它改小（--args）或给更多时间：--seconds {more}。",
+    ),
+    "check.time.wall": (
+        "It did not finish within {seconds} s while it was {phase}, and was waiting for something.{at}\n"
+        "If it is only slow, make it smaller (--args) or give it longer: --seconds {more}.",
+        "它在{phase}时，{seconds} 秒后仍没有完成，一直在等待。{at}\n如果只是慢，请把它改小（--args）或给更多时间：--seconds {more}。",
     ),
     "check.crash": (
         "It crashed the interpreter ({signal}) while it was {phase}.{at}",
@@ -155,6 +234,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "{names}：不运行文件的其余部分就不知道，因此取了一个小的数。",
     ),
     "check.running": ("checking {target}", "正在检查 {target}"),
+    "check.assert.partly": (
+        "assert_correct: {target} is right as far as checked; not checked: {unseen}",
+        "assert_correct：{target} 就已检查的部分而言正确；没有检查：{unseen}",
+    ),
     "check.assert.unknown": (
         "assert_correct could not check it: pass what is missing, as in assert_correct(target, heads=8, args={{...}})",
         "assert_correct 无法检查：请补上缺少的信息，例如 assert_correct(target, heads=8, args={{...}})",
