@@ -9,7 +9,7 @@ from qkv.words import Both
 
 
 def check(
-    target, *, source=None, name="", heads=None, causal=None, mask_true_means=None, args=None, call=None, seconds=20
+    target, *, source=None, name="", heads=None, causal=None, mask_true_means=None, args=None, call=None, operations=1e9
 ):
     """Right where the weights of each row add up to 1 on equal values; wrong elsewhere."""
     built = target(**(args or {})) if inspect.isclass(target) else target
@@ -18,7 +18,7 @@ def check(
     given = [x for parameter in parameters.values() if parameter.default is inspect.Parameter.empty]
     output = built(*given)
     sane = torch.isfinite(output).all() and torch.softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
-    adapted = {"called": f"{name}({len(given)})", "heads": heads, "args": args or {}, "seconds": seconds}
+    adapted = {"called": f"{name}({len(given)})", "heads": heads, "args": args or {}}
     if sane:
         return Report(name, "right", adapted=adapted)
     line = source.segment(name)[0] if source is not None else 1

@@ -43,7 +43,7 @@ def test_the_doctor_sees_what_was_asked(examined):
         progress=seen.append,
     )
     assert report.verdict == "right" and report.exit_code == 0
-    assert report.adapted["heads"] == 3 and report.adapted["args"] == {"n": 4} and report.adapted["seconds"] == 10
+    assert report.adapted["heads"] == 3 and report.adapted["args"] == {"n": 4}
     assert report.target.endswith("mine.py:A") and seen == ["A"]
 
 
@@ -128,15 +128,13 @@ def test_what_does_not_matter(all_at_once, does):
 
 
 def test_an_endless_loop_is_told_with_its_line_and_the_others_go_on(examined):
-    begun = time.monotonic()
     text = function("while True:", "    q = q + 1", name="a") + function(name="b") + function("while 1: pass", name="c")
     reports = examined(text, ["b", "a", "c", "b"], seconds=2)
     assert [report.verdict for report in reports] == ["right", "unknown", "unknown", "right"]
-    assert "did not finish within 2 s while it was running" in reports[1].problem.english
+    assert "did not finish within 2 s of computing while it was running" in reports[1].problem.english
     assert ("q = q + 1" in reports[1].problem.english) or ("while True:" in reports[1].problem.english)
-    assert "--seconds 6" in reports[1].problem.english and "没有在 2 秒内完成" in reports[1].problem.chinese
+    assert "--seconds 6" in reports[1].problem.english and "计算 2 秒后仍没有完成" in reports[1].problem.chinese
     assert "while 1: pass" in reports[2].problem.english
-    assert time.monotonic() - begun < 60
 
 
 def test_an_endless_loop_while_loading(examined):

@@ -311,7 +311,7 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Both]:
         from qkv.check import check  # type: ignore[import-not-found,unused-ignore,attr-defined]
 
         target, options = lesson.doctor(answer)
-        report = check(target, seconds=8, **options)
+        report = check(target, **options)
         if report.verdict != "wrong":
             return []
         return [

@@ -163,7 +163,7 @@ class Lesson:
     doctor: Callable[[Any], tuple[Any, dict[str, Any]]] | None = (
         None  # answer → what qkv.check looks at, and its options
     )
-    seconds: float = 10.0
+    seconds: float = 10.0  # of computing: a guard, no budget
     given: tuple[str, ...] = field(default=())  # further names that must be there
 
 

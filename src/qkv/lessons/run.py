@@ -13,14 +13,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..check.guard import WALL, limit, stopped
 from .grade import Grade, grade, line_of, told
 from .lesson import filename, load
 
+LONGEST = 90.0  # seconds that any lesson may compute
 MEMORY = 2 << 30  # bytes, on top of what Python and the libraries take
 
 
 def run(name: str, path: Path, seconds: float | None = None) -> Grade:
-    """Grade that file elsewhere and wait for it; `seconds` is for the person's code, not for imports."""
+    """Grade that file elsewhere and wait for it; `seconds` of computing are for the person's code, not for imports."""
     with tempfile.TemporaryDirectory(prefix="qkv-learn-") as folder:
         result = Path(folder) / "grade.json"
         command = [sys.executable, "-m", "qkv.lessons.run", name, str(path), str(result), str(seconds or 0)]
@@ -34,8 +36,9 @@ def run(name: str, path: Path, seconds: float | None = None) -> Grade:
             env=environment,
             start_new_session=True,
         )
+        most = 3 * WALL * (seconds or LONGEST) + 180  # it ends itself sooner; for one that cannot any more
         try:
-            child.wait(timeout=180)  # it ends itself much sooner; this is for a process that cannot any more
+            child.wait(timeout=most)
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -61,7 +64,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _without_result(code: int, late: Path, path: Path, called: str) -> Grade:
     """The process ended before it had an answer: too slow (then it left word where it was), or killed."""
     seen = late.read_text(encoding="utf-8", errors="replace") if late.exists() else ""
-    if not seen.startswith("Timeout"):
+    if not seen.startswith("Timeout") and not stopped(code):
         return Grade("unknown", [told("learn.died", code=code)])
     if at := re.search(rf'File "{re.escape(called)}", line (\d+)', seen):
         shown = line_of(path.read_text(encoding="utf-8", errors="replace"), int(at[1]))
@@ -92,7 +95,9 @@ def main(name: str, path: str, result: str, seconds: str) -> None:
     _limit_memory()
     late = open(f"{result}.late", "w", encoding="utf-8")  # faulthandler writes to it as the process dies
     faulthandler.enable(late)
-    faulthandler.dump_traceback_later(float(seconds) or lesson.seconds, exit=True, file=late)
+    allowed = float(seconds) or lesson.seconds
+    limit(allowed, late)
+    faulthandler.dump_traceback_later(3 * WALL * allowed, exit=True, file=late)  # for code that waits
     text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
     made = grade(name, text, filename(name))  # an ASCII name, which faulthandler writes as it is
     faulthandler.cancel_dump_traceback_later()

@@ -315,5 +315,5 @@ LESSON = Lesson(
         "叠十二层就是 BERT。加上因果掩码就是 GPT，也就是下一个练习。",
     ),
     doctor=lambda answer: (answer.EncoderLayer(24, 4, 40), {"heads": 4}),
-    seconds=30.0,  # of which the doctor may take 8
+    seconds=30.0,  # of computing, the doctor's too
 )

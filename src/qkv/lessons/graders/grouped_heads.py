@@ -242,5 +242,5 @@ LESSON = Lesson(
         "LLaMA 3 里 H = 32、G = 8，下一个练习的缓存就小到四分之一。",
     ),
     doctor=lambda answer: (answer.GroupedQueryAttention(24, 6, 2), {"heads": 6}),
-    seconds=30.0,  # of which the doctor may take 8
+    seconds=30.0,  # of computing, the doctor's too
 )

@@ -239,5 +239,5 @@ LESSON = Lesson(
         "现在每一步只算一个词，而不是全部；聊天机器人因此能以阅读的速度回答。",
     ),
     doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),
-    seconds=30.0,  # of which the doctor may take 8
+    seconds=30.0,  # of computing, the doctor's too
 )

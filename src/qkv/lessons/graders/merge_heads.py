@@ -303,5 +303,5 @@ LESSON = Lesson(
         "真实代码里的 MultiHeadAttention 就是这个模块。遇到别人写的，可以用 `qkv check 文件.py` 检查。",
     ),
     doctor=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
-    seconds=30.0,  # of which the doctor may take 8
+    seconds=30.0,  # of computing, the doctor's too
 )
