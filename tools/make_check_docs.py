@@ -27,9 +27,11 @@ BEFORE = {
     def test_my_attention():
         assert_correct(MyAttention(64, 8))             # pytest prints the diagnosis
 
-The report says right or wrong first. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
+The report says right or wrong first, or **right as far as checked** where no mistake was found but something could not be looked
+at: what that was stands right below. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
 model, the line it most likely sits on, and the fix as a small patch. `--json` and `--markdown` print the same for programs and
-pages, `--lang zh` in Chinese. Exit code 0: right, 1: wrong, 2: it could not be run, and the report says what to pass.
+pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: wrong, 2: it could not be run,
+and the report says what to pass. `assert_correct` passes what is right as far as checked with a warning.
 
 | when it can't guess | say |
 |---|---|
@@ -49,6 +51,14 @@ all sizes different:
   of this list, and with pairs of them. Where your output equals one of these to rounding, that is the mistake.
 - **Probes that need no weights.** Shuffle the tokens, cut the batch, hide keys and change what was hidden, set all values equal, follow
   gradients from each output to each input: correct attention has to behave in a certain way each time.
+
+What True in a mask means is found by running whatever makes masks in your file (functions, methods, `register_buffer`, the lines of a
+`forward`) and looking at which half of the triangle, or which columns, are true. A comment proves nothing: where it contradicts the code and
+the file makes no mask, there is a remark, and the verdict is "right as far as checked". Of such makers only those are run that do
+nothing but count with tensors.
+
+No clock is read: what running your code may cost is counted in operations, estimated from its sizes, so a busy machine gives the same
+verdict. `--seconds` is a guard in processor time over code that never ends; what it stops "could not be checked".
 
 The line and the patch are found by reading the source. They are the likeliest place, not evidence; the numbers are.
 
@@ -96,8 +106,9 @@ Code may differ from the textbook and be right. None of these is reported:
     def test_my_attention():
         assert_correct(MyAttention(64, 8))             # 由 pytest 打印诊断
 
-报告先说对还是错。每个错误都给出名称、数字证据、对模型的影响、最可能所在的行，以及一小段改法。`--json` 和 `--markdown` 供程序和
-网页使用，`--lang zh` 用中文。退出码 0：正确；1：有错；2：无法运行，报告会说明需要传什么。
+报告先说对还是错；没有发现错误、但有的地方没能检查时，说**就已检查的部分而言正确**，紧接着列出没有检查的内容。每个错误都给出名称、数字证据、对模型的影响、最可能所在的行，以及一小段改法。`--json` 和 `--markdown` 供程序和
+网页使用，`--lang zh` 用中文。退出码 0：正确，或就已检查的部分而言正确（`--json` 里是 `"verdict": "partly"`，
+附 `unseen`）；1：有错；2：无法运行，报告会说明需要传什么。就已检查的部分而言正确时，`assert_correct` 通过，并给出警告。
 
 | 猜不出来时 | 这样说明 |
 |---|---|
@@ -116,6 +127,13 @@ Code may differ from the textbook and be right. None of these is reported:
   输出与其中哪一个只差舍入误差，就是哪个错误。
 - **不需要权重的试探。** 打乱词元、拆开一批、遮住一些键再改动它们、让所有 value 相同、追踪每个输出对每个输入的梯度：正确的注意力
   每次都必须有确定的表现。
+
+掩码里的 True 是什么意思，要运行文件里生成掩码的代码（函数、方法、`register_buffer`、`forward` 里的语句）才知道：看三角的哪一半、哪些列是
+真。注释不算证据：注释与代码相反、文件里又没有生成掩码的代码时，只给附注，结论是“就已检查的部分而言正确”。只运行单纯用张量计算的
+那些代码。
+
+检查不看钟表：运行你的代码能用多少计算，按尺寸估算成运算次数，因此机器再忙结论也一样。`--seconds` 只是防止代码永不结束（按处理器
+时间计）；被它停下的，算“无法检查”。
 
 行号和改法是读源代码找出来的，只是最可能的位置，不是证据；证据是数字。
 
