@@ -10,6 +10,7 @@ class Case:
     name: str
     expects: tuple[str, ...] = ()  # ids as in the catalogue, the main one first; () where all is right
     also: tuple[str, ...] = ()  # ids that would be true as well, but need not be named
+    unseen: tuple[str, ...] = ()  # what can't be checked of it: then it is right only as far as checked
     options: dict[str, Any] = field(default_factory=dict)  # heads=, causal=, mask_true_means=, args=
 
     def __str__(self) -> str:

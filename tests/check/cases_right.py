@@ -10,12 +10,15 @@ from .case import Case
 HALF = ("N1",)  # the fill overflows in half precision
 DROPPED = ("X8",)  # weights are handed out after dropout, which shows in training alone
 FLAT = ("S7",)  # one sentence at a time
+OTHER = ("numbers",)  # something else happens to q, k or v: there is no formula to compare with
 
 
-def of(file: str, *names: str, also: tuple[str, ...] = (), **options: object) -> list[Case]:
+def of(
+    file: str, *names: str, also: tuple[str, ...] = (), unseen: tuple[str, ...] = (), **options: object
+) -> list[Case]:
     """One case per name in a file."""
     file = file if file.endswith(".ipynb") else f"{file}.py"
-    return [Case(file, name, also=also, options=dict(options)) for name in names]
+    return [Case(file, name, also=also, unseen=unseen, options=dict(options)) for name in names]
 
 
 FUNCTIONS = [
@@ -28,7 +31,7 @@ FUNCTIONS = [
     *of("flash_tiles", "flash_attention"),
     *of("sdpa_wrappers", "attention"),
     *of("modulelist_heads", "scaled_dot_product_attention"),
-    *of("rope_half_functions", "rotary_attention"),
+    *of("rope_half_functions", "rotary_attention", unseen=OTHER),
     *of("simple_2d_torch", "attention_2d", also=FLAT),
     *of("numpy_2d", "self_attention", "attention", also=FLAT),
     *of("numpy_batched", "scaled_dot_product_attention"),
@@ -84,32 +87,39 @@ ATTENTION = [
     *of("lying_names", "Memory"),
     *of("modulelist_heads", "AttentionHead", "MultiHeadAttention"),
     *of("wide_heads", "SingleHead", "MultiHeadAttention"),
-    *of("per_head_loop", "MHSA"),
+    *of("per_head_loop", "MHSA", unseen=OTHER),
     *of("interp_params", "Attention"),
     *of("simple_2d_torch", "SelfAttention", also=FLAT),
     *of("whisper_like", "MultiHeadAttention"),
     # Scales of other kinds, all on purpose. T5's is no scale at all: right, or a remark.
-    *of("t5_style", "T5SelfAttention"),
+    *of("t5_style", "T5SelfAttention", unseen=OTHER),
     *of("scale_in_weights", "PreScaledAttention", also=("S2",)),
-    *of("learned_temperature", "TemperatureAttention", "CosineAttention"),
+    *of("learned_temperature", "TemperatureAttention"),
+    *of("learned_temperature", "CosineAttention", unseen=OTHER),
     *of("mup_attention", "MuPSelfAttention"),
     *of("alibi", "ALiBiMultiHeadAttention"),
-    *of("relative_shaw", "RelativeAttention"),
+    *of("relative_shaw", "RelativeAttention", unseen=OTHER),
     *of("own_softmax", "CausalMultiHeadSelfAttention"),
     *of("chunked", "ChunkedAttention"),
     *of("sliding_window", "SlidingWindowAttention", "LocalAttention"),
-    *of("qk_norm", "QKNormAttention"),
+    *of("qk_norm", "QKNormAttention", unseen=OTHER),
     *of("softcap", "GemmaAttention"),
     *of("relu_qkv", "ScaledDotProductAttention", "MultiHeadAttention", also=HALF),
     *of("sdpa_wrappers", "MHACausal", "PaddedCausalAttention"),
     *of("torch_wrappers", "SelfAttention"),
     # A window has one size, and its table of distances fits that size alone.
-    *of("swin_window", "WindowAttention", also=("M20",), args={"dim": 24, "window_size": (2, 3), "num_heads": 4}),
+    *of(
+        "swin_window",
+        "WindowAttention",
+        also=("M20",),
+        unseen=OTHER,
+        args={"dim": 24, "window_size": (2, 3), "num_heads": 4},
+    ),
     *of("returns_dict", "DictAttention", "DataclassAttention"),
     *of("return_flags", "MultiHeadAttention"),
     *of("scripted_typed", "ScriptAttention"),
     *of("tiny_gpt_simple", "SelfAttn"),
-    *of("mla_deepseek", "MLA"),
+    *of("mla_deepseek", "MLA", unseen=OTHER),
     *of("vit_einops", "Attention"),
     *of("notebook_attention.ipynb", "SelfAttention"),
 ]
@@ -120,7 +130,8 @@ BLOCKS = [
     *of("nano_gpt", "Block"),
     *of("min_gpt_past", "Block"),
     *of("book_chapter", "TransformerBlock"),
-    *of("values_keys_query", "TransformerBlock", "DecoderBlock", also=HALF),
+    *of("values_keys_query", "TransformerBlock", also=HALF),
+    *of("values_keys_query", "DecoderBlock", also=HALF, unseen=("mask trg_mask",)),
     *of("blog_former", "TransformerBlock"),
     *of("vit_timm_like", "Block"),
     *of("llama_meta", "TransformerBlock"),
@@ -134,12 +145,12 @@ BLOCKS = [
     *of("course_transformer", "EncoderLayer", "DecoderLayer", also=HALF),
     *of("zh_comments", "EncoderLayer"),
     *of("modulelist_heads", "TransformerEncoderLayer"),
-    *of("per_head_loop", "ViTBlock"),
+    *of("per_head_loop", "ViTBlock", unseen=OTHER),
     *of("interp_params", "TransformerBlock"),
     *of("whisper_like", "ResidualAttentionBlock"),
     *of("torch_wrappers", "Block", "EncoderLayerWrapper"),
     *of("tiny_gpt_simple", "Layer"),
-    *of("parallel_block", "ParallelBlock"),
+    *of("parallel_block", "ParallelBlock", unseen=OTHER),
 ]
 
 POSITIONS = [
@@ -166,8 +177,25 @@ POSITIONS = [
 ]
 
 # From modules_right.py: no file, the name is the function that makes the object.
+# Beside a name, what can't be checked of it: caches that a whole model makes, numbers that have no formula.
+CACHE = ("cache",)
+UNSEEN = {
+    "bert_self_attention": CACHE,
+    "bert_attention": CACHE,
+    "bert_layer": CACHE,
+    "t5_attention": CACHE,
+    "t5_attention_with_distances": ("cache", "numbers", "memory: numbers"),
+    "x_transformers_attention": CACHE,
+    "x_transformers_causal": ("cache", "memory: mask mask"),
+    "x_transformers_fused": CACHE,
+    "x_transformers_few_keys": CACHE,
+    "qkv_relative": OTHER,
+    "qkv_window": ("memory: numbers",),
+    "qkv_normed": ("cache", "numbers", "memory: numbers"),
+    "qkv_latent": ("cache", "numbers"),
+}
 MODULES = [
-    Case("", name)
+    Case("", name, unseen=UNSEEN.get(name, ()))
     for name in (
         "torch_mha",
         "torch_mha_sequence_first",
@@ -215,7 +243,7 @@ MODULES = [
     )
 ]
 # Query heads share keys in turn (0, 1, 0, 1): a model trained so is right, weights from elsewhere wouldn't fit.
-MODULES.append(Case("", "x_transformers_few_keys", also=("H8",)))
+MODULES.append(Case("", "x_transformers_few_keys", also=("H8",), unseen=CACHE))
 
 RIGHT = FUNCTIONS + ATTENTION + BLOCKS + POSITIONS + MODULES
 

@@ -51,13 +51,20 @@ def test_two_mistakes_are_both_named(case):
 @pytest.mark.parametrize("case", REMARKS, ids=str)
 def test_what_is_no_mistake_is_a_remark(case):
     report = examined("faulty", case)
-    assert report.ok and case.expects[0] in [remark.id for remark in report.remarks], report
+    assert case.expects[0] in [remark.id for remark in report.remarks], report
+    right_as_far(case, report)
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=str)
 def test_no_false_alarm(case):
     report = examined("right", case)
-    assert report.verdict == "right", report
+    right_as_far(case, report)
+
+
+def right_as_far(case: Case, report) -> None:
+    """Right; where something can't be checked, it is that, nothing else, and the verdict says so."""
+    assert report.verdict == ("partly" if case.unseen else "right"), report
+    assert sorted(one.id for one in report.unseen) == sorted(case.unseen), report
 
 
 @pytest.mark.parametrize("case", ODD, ids=str)
@@ -170,7 +177,8 @@ def test_classes_that_want_a_library_s_configuration():
     from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
 
     for target in (BertLayer, GPT2Attention, GPT2Block, LlamaAttention, LlamaDecoderLayer):
-        assert (report := check(target)).ok, report
+        report = check(target)
+        assert report.ok or (target is BertLayer and [one.id for one in report.unseen] == ["cache"]), report
 
 
 class Thinned(Mine):

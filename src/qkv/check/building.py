@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .guess import Answers, Sizes, meaning, value
-from .subject import Timeout, parameters_of, settings
+from .subject import Spent, parameters_of, settings
 
 _seed = torch.manual_seed
 
@@ -46,7 +46,7 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
             with settings("float64"), _globals(space, overridden):
                 _seed(0)
                 made = target(**arguments)
-        except (KeyboardInterrupt, Timeout):
+        except (KeyboardInterrupt, Spent):
             raise
         except BaseException as error:
             failures.append(error)

@@ -5,8 +5,10 @@ Three kinds are known: a start position and buffers inside, a past handed in and
 
 import copy
 import inspect
+import itertools
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,12 @@ from torch import Tensor, nn
 from .adapt import frequencies
 from .building import builds
 from .examine import Case
+from .guess import meaning
 from .probes import size_of
-from .subject import Subject, UserError, settings
+from .subject import Subject, UserError, copied, parameters_of, settings
 
 Array = np.ndarray
+BATCH = 3  # a buffer made for a few texts has room for so many
 
 
 @dataclass
@@ -29,6 +33,7 @@ class Way:
     kind: str  # "start", "past" or "object"
     parameter: str
     flags: dict[str, Any]
+    make: Callable[[], Any] | None = None  # a fresh object, where it is one
 
 
 def examine(case: Case) -> None:
@@ -53,39 +58,45 @@ def examine(case: Case) -> None:
     n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
     if subject.chosen.get("context") and n > subject.chosen["context"]:
         n = subject.sizes.queries
-    inputs = subject.draw(11, n=n)
+    inputs = subject.draw(11, n=n, batch=BATCH)
     try:
         _copy(subject)
     except Refused as error:
-        case.skipped["cache"] = str(error)
+        case.stopped("cache", error)
         return
     ring = bool(window) and bool(re.search(RING, case.facts.get("segment_text", "")))
     reference = _whole(case, inputs, causal or ring, n)
     if reference is None:
         return
-    try:
-        ones = _pieces(case, way, inputs["x"], [1] * n, reference, causal or ring)
-    except (UserError, Refused) as error:
-        case.skipped["cache"] = str(error)
-        return
+    refused: Exception | None = None
+    ones = None
+    for one in [way] if way.kind != "object" else [replace(way, make=make) for make in _caches(case)]:
+        way = one
+        try:
+            ones = _pieces(case, way, inputs["x"], [1] * n, reference, causal or ring)
+            if ones is None:
+                return
+            if _driven(case, way, inputs["x"], ones, causal or ring):
+                break
+            ones = None
+        except (UserError, Refused) as error:
+            refused = error
     if ones is None:
-        return
-    if not _driven(case, way, inputs["x"], ones, causal or ring):
-        case.skipped["cache"] = "no way was found to hand it on"
+        case.stopped("cache", refused) if refused else case.miss("cache", "unseen.cache")
         return
     case.checked.append("cache")
     change = _difference(ones, reference)
     if change > 1e-5:
         _name_ones(case, way, ones, reference, change, inputs, window)
         return
-    if not causal:
-        return
+    if not causal or (case.facts.get("library") and subject.masks):
+        return  # a library's model hands the mask of each piece to its attention
     first = max(2, n // 2)
     for split in ([first, n - first], [2, 3, *[1] * (n - 5)] if n > 5 else [n]):
         try:
             pieces = _pieces(case, way, inputs["x"], split, reference, causal)
         except (UserError, Refused) as error:
-            case.skipped["cache in pieces"] = str(error)
+            case.stopped("cache in pieces", error)
             return
         if pieces is None:
             return
@@ -125,7 +136,7 @@ def _whole(case: Case, inputs: dict[str, Array], causal: bool, n: int) -> Array 
 
 def _triangle(case: Case, n: int) -> dict[str, Any]:
     for parameter, form in case.notes.get("formats", {}).items():
-        keep = np.tril(np.ones((case.subject.sizes.batch, n, n), bool))
+        keep = np.tril(np.ones((BATCH, n, n), bool))
         given = form.encode(keep, case.notes["heads"], "torch", case.subject.dtype)
         if given is not None:
             return {parameter: given}
@@ -136,7 +147,7 @@ def _copy(subject: Subject) -> Subject:
     """One whose buffers are its own."""
     twin = copy.copy(subject)
     try:
-        twin.owner = copy.deepcopy(subject.owner)
+        twin.owner = copied(subject.owner)
     except Exception as error:  # tensors with a history can't be copied
         raise Refused(str(error)) from None
     twin.function = (
@@ -155,7 +166,7 @@ def _way(case: Case) -> Way | None:
             and re.search(r"start|offset|pos", parameter)
             and not re.search(r"start_pos", parameter)
             and parameter not in subject.fixed
-            and _class(case) is None
+            and not _classes(case)
             and not _state(subject)
         ):
             continue
@@ -163,7 +174,7 @@ def _way(case: Case) -> Way | None:
             return Way("start", parameter, flags)
     for parameter, r in subject.roles.items():
         if r == "cache" and parameter not in flags:
-            return Way("object" if _class(case) is not None else "past", parameter, flags)
+            return Way("object" if _classes(case) else "past", parameter, flags)
     if flags and _state(subject):
         return Way("inside", next(iter(flags)), flags)
     return None
@@ -174,18 +185,43 @@ def _state(subject: Subject) -> bool:
     return any(re.search(r"cache|past|k_buf|v_buf", n) for n in names)
 
 
-def _class(case: Case) -> Any:
-    """The file's own cache class, if it has one."""
-    for name, found in case.space.items():
-        if (
-            inspect.isclass(found)
-            and re.search(r"cache", name.lower())
-            and found.__module__ not in ("builtins",)
-            and hasattr(found, "__init__")
-            and not issubclass(found, nn.Module | Exception)
-        ):
-            return found
-    return None
+def _classes(case: Case) -> list[Any]:
+    """The classes of caches that the file has or imports."""
+    return [
+        found
+        for name, found in case.space.items()
+        if inspect.isclass(found)
+        and re.search(r"cache", name.lower())
+        and found.__module__ not in ("builtins",)
+        and hasattr(found, "__init__")
+        and not issubclass(found, nn.Module | Exception)
+    ]
+
+
+def _caches(case: Case) -> Iterator[Callable[[], Any]]:
+    """Ways to make an empty one: its batch, heads and room told by their names, the rest guessed as for any class."""
+    subject, sizes = case.subject, case.subject.sizes
+    heads = [case.notes["heads"], subject.declared.get("kv_heads"), subject.chosen.get("kv_heads"), sizes.kv_heads]
+    for found in _classes(case):
+        named = {p.name: p.name.lower() for p in parameters_of(found) if p.default is p.empty}
+        for count in dict.fromkeys(h for h in heads if h):
+            room = {"batch": BATCH, "heads": count, "context": 4 * sizes.context}
+            told = {
+                name: room[word]
+                for name, low in named.items()
+                for word in ["batch" if re.search(r"batch|bsz|^bs?$", low) else _room(low)]
+                if word in room
+            }
+            for built in itertools.islice(builds(found, sizes, told or None, {}), 3):
+                if built.make is not None:
+                    yield built.make
+            if not told:
+                break
+
+
+def _room(name: str) -> str:
+    word = meaning(name)
+    return {"kv_heads": "heads"}.get(word, "context" if re.search(r"capacity|room|slots|entries", name) else word)
 
 
 def _tables(case: Case, start: int, length: int) -> dict[str, Any]:
@@ -202,7 +238,9 @@ def _tables(case: Case, start: int, length: int) -> dict[str, Any]:
         elif r == "positions":
             shaped = torch.arange(start, start + length)
             found[parameter] = (
-                shaped[None].expand(given.shape[0], -1) if isinstance(given, Tensor) and given.dim() == 2 else shaped
+                shaped[None].expand(min(given.shape[0], BATCH), -1)
+                if isinstance(given, Tensor) and given.dim() == 2
+                else shaped
             )
     return found
 
@@ -244,7 +282,8 @@ def _pieces(case: Case, way: Way, x: Array, split: list[int], reference: Array, 
     subject = _copy(case.subject)
     given: Any = None
     if way.kind == "object":
-        given = _cache_object(case, subject)
+        with settings(subject.dtype):
+            given = way.make() if way.make is not None else None
     at = 0
     outputs = []
     for length in split:
@@ -292,14 +331,6 @@ def _given_back(raw: Any, output: Any, before: Any) -> Any:
         return tensors[0]
     others = [i for i in rest if hasattr(i, "__dict__") and not isinstance(i, Tensor)]
     return others[0] if others else None
-
-
-def _cache_object(case: Case, subject: Subject) -> Any:
-    found = _class(case)
-    with settings(subject.dtype):
-        for built in builds(found, subject.sizes, None, {}):
-            return built.object
-    raise Refused("its cache can't be built")
 
 
 def _name_ones(case: Case, way: Way, ones: Array, reference: Array, change: float, inputs: Any, window: int) -> None:

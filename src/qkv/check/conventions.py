@@ -1,6 +1,7 @@
-"""What a file says about its masks apart from how attention uses them: docstrings, comments, how masks are made.
+"""What a file says about its masks apart from how attention uses them: docstrings and comments.
 
-How attention *uses* a mask is what is being checked, so the fill itself is no evidence of what was meant.
+How attention *uses* a mask is what is being checked, so the fill itself is no evidence of what was meant. Nor are words
+proof: they only make a remark. What the file's masks are is found by running what makes them: makers.py.
 
 >>> sayings("# mask: (B, 1, n), 1 for real tokens, 0 for padding", "mask")
 'keep'
@@ -83,78 +84,16 @@ def _spoken(text: str, aside: bool = True) -> list[str]:
     return found
 
 
-def made(tree: ast.Module, inside: Any) -> str | None:
-    """ "keep", "block" or "additive" by how the file makes masks that it hands to attention, else None."""
-    votes = {"keep": 0, "block": 0, "additive": 0}
-    own = {id(node) for node in ast.walk(inside)} if inside is not None else set()
-    for node in ast.walk(tree):
-        if id(node) in own:
-            continue
-        name = ""
-        value = None
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            name, value = ast.unparse(node.targets[0]), node.value
-        elif isinstance(node, ast.Return) and node.value is not None:
-            holder = next(
-                (f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and any(n is node for n in ast.walk(f))),
-                None,
-            )
-            name, value = holder.name if holder else "", node.value
-        elif isinstance(node, ast.keyword) and node.arg:
-            name, value = node.arg, node.value
-        if value is None or not re.search(r"mask|msk|pad|valid|keep", name, re.IGNORECASE):
-            continue
-        if vote := _construction(ast.unparse(value)):
-            votes[vote] += 1
-    if re.search(
-        r"\(1(\.0)?\s*-\s*\w*mask\w*(\.\w+\([^)]*\))?\)\s*\*\s*(-|torch\.finfo|np\.finfo|\w*min)", ast.unparse(tree)
-    ):
-        votes["additive"] += 1
-    said = [v for v, count in votes.items() if count]
-    return said[0] if len(said) == 1 else None  # a file with masks of two kinds says nothing
-
-
-def _construction(code: str) -> str | None:
-    """What True means in a mask that this expression makes.
-
-    >>> _construction("(src != pad).unsqueeze(1)"), _construction("torch.triu(torch.ones(n, n), diagonal=1).bool()")
-    ('keep', 'block')
-    """
-    flat = re.sub(r"\s+", "", code)
-    lows = [n for n in map(literal, ast.walk(ast.parse(code, mode="eval"))) if n is not None]
-    if any(n < -500 for n in lows) and not re.search(r"masked_fill\(.*scores", flat):
-        return "additive"
-    if re.search(r"1-|~\(?|logical_not|==0|==False", flat):
-        flipped = True
-    else:
-        flipped = False
-    plain = None
-    if (
-        re.search(r"!=\w*\.?\w*pad|!=0\b|!=\w*\.?(pad|PAD)\w*|\.ne\(", flat)
-        or re.search(r"tril\(|\.tril\(|np\.tri\(", flat)
-        or re.search(r"arange\(.*<(?!=)|<\w*len", flat)
-    ):
-        plain = "keep"
-    elif (
-        re.search(r"==\w*\.?\w*(pad|PAD)|\.eq\(", flat)
-        or re.search(r"triu\(.*(diagonal=1|k=1|,1\))|\.triu\((diagonal=)?1\)", flat)
-        or re.search(r"arange\(.*>=", flat)
-    ):
-        plain = "block"
-    if plain is None:
-        return None
-    return {"keep": "block", "block": "keep"}[plain] if flipped else plain
-
-
 def rank(text: str, parameter: str) -> int | None:
     """How many axes docstrings say the mask has, or None.
 
     >>> rank("# mask: (batch_size, q_len, k_len), 0 where forbidden", "mask")
     3
+    >>> rank("# x and a mask, True = may attend → (B, N, C)", "mask")  # the output's
     """
     for words in _spoken(text, aside=False):
         for match in re.finditer(
-            rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
+            rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n→>=]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
         ):
             parts = [p for p in re.split(r"[,x×]", match[1]) if p.strip()]
             if "..." in match[1] or "…" in match[1] or "*" in match[1]:

@@ -9,22 +9,23 @@ modules, block, cached, positions (what else can be wrong), lines (where), repor
 
 import copy
 import inspect
-import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..words import Both, say
-from . import block, cached, masking, modules, numbers, positions, probes, reading, scores, structure
+from . import block, cached, makers, masking, modules, numbers, positions, probes, reading, scores, structure
 from .adapt import input_widths
 from .building import declared
 from .examine import Case, Found, find_subject
 from .guess import Sizes, meaning
 from .lines import locate
-from .report import Finding, Remark, Report
-from .subject import CannotRun, Subject, UserError, settings
+from .report import Finding, Remark, Report, both
+from .source import Source
+from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, settings
 
 assert modules.PROBES.keys() >= set(probes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
 FREE = (3, 5, 7, 2, 9, 11, 13)  # lengths for an object that came with sizes of its own
@@ -40,14 +41,15 @@ def check(
     mask_true_means: str | None = None,
     args: dict[str, Any] | None = None,
     call: dict[str, str] | None = None,
-    seconds: float = 20,
+    operations: float = OPERATIONS,
 ) -> Report:
     """Examine a class, an object or a function that should be attention, a layer around it, or its positions.
 
     target: with a class, `args` are its constructor's arguments (guessed where they aren't given).
     heads, causal, mask_true_means ("keep" or "block"), call ({"q": "first_argument"}): what can't be guessed.
-    After `seconds` no further probe is begun. The source, if it isn't given, is found by Python's own means; without
-    it lines and fixes are left out.
+    operations: what running it may cost, estimated from its sizes. Past that no further probe is begun, and the report
+    says which were left out: the verdict is then "partly", never "right". No clock is read, so a busy machine gives the
+    same answer. The source, if it isn't given, is found by Python's own means; without it lines and fixes are left out.
     """
     name = name or getattr(target, "__name__", type(target).__name__)
     source = source if source is not None else reading.source_of(target)
@@ -58,17 +60,16 @@ def check(
         "args": args,
         "call": call,
     }
-    options |= {"until": time.monotonic() + seconds}
     label = f"{source.path.name}:{name}" if source is not None and getattr(source, "path", None) else name
     states = torch.get_rng_state(), np.random.get_state()
     try:
-        return _diagnose(target, source, name, label, options)
+        return _diagnose(target, source, name, label, options, Budget(operations))
     finally:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
 
 
-def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str, Any]) -> Report:
+def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str, Any], budget: Budget) -> Report:
     facts = reading.facts(source, name)
     space = reading.around(reading.space_of(target, source), source)
     special = positions.examine(target, name, space, facts, options)
@@ -92,22 +93,53 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
         return _cannot(problem, name, label)
     if options["heads"]:
         subject.declared["heads"] = subject.chosen["heads"] = options["heads"]
+    subject.budget = budget
     case = Case(subject, facts, options, space)
+    if subject.masks and isinstance(source, Source) and not facts.get("library"):
+        case.made = makers.masks(source, name)
     reading.pad_ids(case, source)
     examined(case)
     if case.notes.get("apart") and not case.founds:
         if (special := positions.table(target, name, space, facts)) is not None:
             return _report(special, source, name, label)
-        text = _both("check.cannot.apart", {"name": name})
+        text = both("check.cannot.apart", name=name)
         return Report(label, "unknown", problem=text, adapted=_adapted(case))
-    _with_memory(case)
+    _looked(case, {"memory": _with_memory})
     return _report(case, source, name, label)
 
 
 def examined(case: Case) -> Case:
-    """Every look at one subject that runs."""
+    """Every look at one subject that runs; those that the budget leaves no room for are told."""
+    case.notes["fresh"] = _fresh(case.subject)
+    _looked(
+        case,
+        {
+            "numbers": _numbers,
+            "inputs": partial(probes.run_probes, only=["every input counts"]),
+            "masks": masking.examine_masks,
+            "probes": probes.run_probes,
+            "wiring": block.examine,
+            "cache": cached.examine,
+        },
+    )
+    if case.match is None and not case.founds:
+        case.miss("numbers", "unseen.numbers")
+    return case
+
+
+def _looked(case: Case, looks: dict[str, Callable[[Case], None]]) -> None:
+    left = list(looks)
+    try:
+        for name, look in looks.items():
+            look(case)
+            left.remove(name)
+    except Spent:
+        for name in left:
+            case.miss(name, "unseen.cut", what=both(f"check.look.{name}"))
+
+
+def _numbers(case: Case) -> None:
     subject = case.subject
-    case.notes["fresh"] = _fresh(subject)
     structure.lengths(case)
     structure.who_sees_whom(case)
     structure.layout(case)
@@ -117,37 +149,36 @@ def examined(case: Case) -> Case:
     structure.left_out(case)
     numbers.few_keys(case)
     scores.examine(case)
-    probes.run_probes(case, ["every input counts"])
-    for look in (masking.examine_masks, probes.run_probes, block.examine, cached.examine):
-        if time.monotonic() < case.options["until"]:
-            look(case)
-    if case.match is None and not case.founds:
-        case.remarks.append(("numbers", "remark.unmatched", {}, None))
-    return case
 
 
 def _with_memory(case: Case) -> None:
     """Attention that may also take a memory is examined with one too."""
     subject = case.subject
     optional = [p for p, r in subject.roles.items() if r == "memory?"]
-    if not optional or case.founds or time.monotonic() > case.options["until"]:
+    if not optional or case.founds:
         return
+    refused = False  # by a line of its own: built without the part that would listen to it
     for width, widths in input_widths(subject.owner, subject.sizes, {optional[0]: "memory"}, subject.chosen):
         crossing = copy.copy(subject)
         crossing.roles = {**subject.roles, optional[0]: "memory"}
         crossing.width, crossing.widths = width, widths
         try:
             crossing(crossing.draw(n=crossing.sizes.queries, m=crossing.sizes.keys))
-        except UserError:
+        except UserError as error:
+            refused = refused or isinstance(error.error, ValueError | NotImplementedError | AssertionError)
             continue
-        other = examined(Case(crossing, case.facts, case.options, case.space))
+        other = examined(Case(crossing, case.facts, case.options, case.space, made=case.made))
         if other.has("C1") and optional[0] not in case.facts.get("unused_params", []):
             return  # built without the part that would listen to it
         for found in other.founds:
             if found.id not in ("P1", "T6", "M14", "C3", "M3"):
                 case.add(found.id, found.key, line=found.line, certain=found.certain, **found.values)
+        for what, (key, values) in other.unseen.items():
+            case.miss(f"memory: {what}", "unseen.memory.part", what=both(key, **values))
         case.checked.append("with a memory")
         return
+    if not refused:
+        case.miss("memory", "unseen.memory", parameter=optional[0])
 
 
 def _copied(target: Any) -> Any:
@@ -155,7 +186,7 @@ def _copied(target: Any) -> Any:
     if inspect.isclass(target) or inspect.isroutine(target):
         return target
     try:
-        return copy.deepcopy(target)
+        return copied(target)
     except Exception:
         return target
 
@@ -201,10 +232,12 @@ def _report(case: Case, source: Any, name: str, label: str) -> Report:
     findings = [_finding(found, source, name, facts) for found in sorted(case.founds, key=lambda f: not f.certain)]
     remarks: list[Remark] = []
     for id_, key, values, line in case.remarks:
-        remark = Remark(id_, _both(key, values), line)
+        remark = Remark(id_, both(key, **values), line)
         if remark not in remarks:
             remarks.append(remark)
-    return Report(label, "wrong" if findings else "right", findings, remarks, _adapted(case))
+    unseen = [Remark(what, both(key, **values)) for what, (key, values) in case.unseen.items()]
+    verdict = "wrong" if findings else "partly" if unseen else "right"
+    return Report(label, verdict, findings, remarks, _adapted(case), unseen=unseen)
 
 
 def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Finding:
@@ -216,11 +249,7 @@ def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Fin
     if line is not None and hasattr(source, "place"):
         cell, shown = source.place(line)
         code = source.line(line).strip()
-    return Finding(found.id, _both(found.key, found.values), shown, cell, diff, found.certain, code)
-
-
-def _both(key: str, values: dict[str, Any]) -> Both:
-    return Both(say(key, "en", **values), say(key, "zh", **values))
+    return Finding(found.id, both(found.key, **found.values), shown, cell, diff, found.certain, code)
 
 
 def _adapted(case: Case) -> dict[str, Any]:
@@ -244,5 +273,5 @@ def _adapted(case: Case) -> dict[str, Any]:
 
 def _cannot(problem: CannotRun, name: str, label: str) -> Report:
     values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?"}
-    text = _both(f"check.cannot.{problem.stage}", values)
+    text = both(f"check.cannot.{problem.stage}", **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})

@@ -2,17 +2,21 @@
 
 import inspect
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ..words import quoted
 from .adapt import subjects
 from .building import Built, builds
 from .guess import Sizes
+from .makers import Made
 from .match import Guess, Match, Watched, poked, watch
+from .report import both
 from .subject import CannotRun, Subject, UserError, last_line, line_of
+
+TRIES = 400  # ways to build and to call it that are tried before it is said to be none of those we know
 
 
 @dataclass
@@ -51,8 +55,10 @@ class Case:
     founds: list[Found] = field(default_factory=list)
     remarks: list[tuple[str, str, dict[str, Any], int | None]] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)  # what doesn't apply
+    unseen: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # what does, and was not looked at
     mask_format: str = ""
+    made: list[Made] = field(default_factory=list)  # the masks that the file around it makes
     notes: dict[str, Any] = field(default_factory=dict)
 
     def add(self, id_: str, key: str = "", *, line: int | None = None, certain: bool = True, **values: Any) -> None:
@@ -61,6 +67,15 @@ class Case:
             values["error"] = rounded(values["error"])
         if not any(found.id == id_ for found in self.founds):
             self.founds.append(Found(id_, key or f"evidence.{id_}", values, line, certain))
+
+    def miss(self, what: str, key: str, /, **values: Any) -> None:
+        """Note what should have been looked at and could not be: with this the verdict is never "right"."""
+        self.unseen.setdefault(what, (key, values))
+
+    def stopped(self, probe: str, error: BaseException) -> None:
+        """Note a probe that applies, and that the user's code did not let through."""
+        text = str(error) if isinstance(error, UserError) else last_line(error)
+        self.miss(probe, "unseen.stopped", what=both(f"check.probe.{probe}"), error=quoted(text))
 
     def has(self, *ids: str) -> bool:
         """Whether one of these was found."""
@@ -93,13 +108,12 @@ def _first_that_runs(
     errors: list[tuple[int, str, BaseException, str]] = []
     tried: list[str] = []
     count = 0
-    until = time.monotonic() + 6
     blocked: tuple[Subject, list[str]] | None = None
     grouped: BaseException | None = None
     for built in _builds(target, sizes, args, space):
         for subject in subjects(built, name=name, space=space, call=call):
             count += 1
-            if count > 400 or time.monotonic() > until:
+            if count > TRIES:
                 break
             tried.append(f"{built.text} {subject.layout} {subject.dtype}")
             try:
@@ -127,7 +141,7 @@ def _first_that_runs(
             subject.failures = [e for *_, e, layout in errors if layout == "bnc"]
             subject.grouped = grouped if "kv_heads" not in built.chosen else None
             return subject, tried
-        if count > 400 or time.monotonic() > until:
+        if count > TRIES:
             break
     if blocked is not None:
         return blocked

@@ -25,6 +25,11 @@ class Format:
     kind: str = "bool"
     means: str = "keep"
 
+    @property
+    def meaning(self) -> str:
+        """ "keep", "block" or "additive"."""
+        return "additive" if self.kind == "additive" else self.means
+
     def encode(
         self, keep: np.ndarray, heads: int, framework: str, dtype: str = "float64", per_item: bool = False
     ) -> Any:

@@ -71,7 +71,7 @@ ROLES = [
     ("weight.o", r"(w|m|weights?|wt|proj|p)_?_?(o|out|output|c|proj)(_.*)?|o(ut)?_?_?(w|weights?|proj|matrix)"),
     ("start", r".*(start|offset|input_pos|cache_position|step).*|pos|t"),
     ("frequencies", r".*(freq|rope|rot|cos|sin|pos(ition)?_?emb|rel_?pos|alibi).*"),
-    ("positions", r".*pos.*"),
+    ("positions", r".*pos.*|places?"),
     ("scale", r".*(scale|temperature|tau|temp)"),
     ("memory", r".*(context|ctx|mem|enc|cross|cond|source|key_value|other).*|kv|kv_?(in|input|x|states?)|x?_?kv|xa|y|src_?out.*|z|(x|input)_?(2|b)"),
     ("q", r"查询\w*|(x|in|input|inputs)?_?_?q(uer(y|ies))?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|qs|targets?|q_?\w?"),

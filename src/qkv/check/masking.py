@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..words import quoted
+from . import polarity
 from .bugs import Variant, singles, triangle
-from .conventions import sayings
 from .examine import Case
 from .formats import Format, formats
 from .match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
@@ -116,7 +117,7 @@ def examine_masks(case: Case) -> None:
         try:
             examine_mask(case, parameter)
         except UserError as error:
-            case.skipped[f"mask {parameter}"] = str(error)
+            _stopped(case, parameter, error)
     known = case.notes.get("formats", {})
     if len(known) >= 2 and not case.founds:
         _both(case, *list(known.items())[:2])
@@ -126,9 +127,10 @@ def examine_masks(case: Case) -> None:
 def _givens(case: Case) -> list[dict[str, Any]]:
     """One padding mask per mask argument, in the format that was found, for other probes."""
     n, m = case.notes["lengths"]
-    keep = patterns(n, m, len(next(iter(case.notes["inputs"].values()))))
     found = []
     for parameter, format_ in case.notes.get("formats", {}).items():
+        own = "memory" in case.subject.inputs and not re.search(MEMORY, parameter.lower()) and not _crossing(case)
+        keep = patterns(n, n if own else m, len(next(iter(case.notes["inputs"].values()))))
         given = next(
             (g for g in (_encode(case, format_, keep[name]) for name in ("right", "causal")) if g is not None), None
         )
@@ -159,6 +161,7 @@ def examine_mask(case: Case, parameter: str) -> None:
         m = n
     looked = view(case, n, m) or view(case, *case.notes["lengths"])
     if looked is None:
+        case.miss(f"mask {parameter}", "unseen.mask", parameter=parameter)
         return
     n, m = looked.n, looked.m
     numbers = case.match is not None and looked.guess is not None and not (memory and not _crossing(case))
@@ -169,9 +172,14 @@ def examine_mask(case: Case, parameter: str) -> None:
     inner = hidden(case) if not memory else None
     everything = {k: spared(inner, p) for k, p in patterns(n, m, _batch(looked)).items()}
     base = subject(looked.inputs).output
-    hint = case.options.get("mask_true_means") or _hint(case, parameter)
+    hint = case.options.get("mask_true_means") or polarity.words(case, parameter)
     declared = case.facts.get("mask_rank", {}).get(parameter)
     ran, errors, refused = _try(case, parameter, looked, everything, declared, pad)
+    if not ran and m != n and (equal := view(case, n, n)) is not None:  # over its own tokens, not over the keys
+        looked, m = equal, n
+        everything = {k: spared(inner, p) for k, p in patterns(n, n, _batch(looked)).items()}
+        base = subject(looked.inputs).output
+        ran, errors, refused = _try(case, parameter, looked, everything, declared, pad)
     if not ran:
         _never_runs(case, parameter, errors)
         return
@@ -186,35 +194,18 @@ def examine_mask(case: Case, parameter: str) -> None:
     if case.match is not None and set(case.match.variant.ids) & {"X1", "X2", "X3", "X6"}:
         return  # with such weights a mask means nothing
     right = [t for t in ran if _is_right(case, parameter, t, looked, numbers, memory)]
-    fitting = [t for t in right if hint is None or _means(t.format) == hint or t.format.shape == "lengths"]
-    if fitting:
-        best = fitting[0].format
-        case.mask_format = case.mask_format or str(best)
-        case.notes.setdefault("formats", {})[parameter] = best
-        if refused is not None:
-            case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
-            return
-        _more(case, parameter, best, looked, everything, numbers, memory)
+    if not right:
+        _name_it(case, parameter, ran, looked, numbers, hint)
         return
-    if right and hint in ("keep", "block"):
-        if _means(right[0].format) == "additive":
-            case.add("M7", "evidence.M7.said", parameter=parameter, said=hint)
-        else:
-            case.add("M1", "evidence.M1.said", parameter=parameter, said=hint, does=_means(right[0].format))
+    best = polarity.meant(case, parameter, [t.format for t in right], {t.format.kind for t in ran})
+    if best is None:
         return
-    if right:
-        case.mask_format = case.mask_format or str(right[0].format)
-        case.notes.setdefault("formats", {})[parameter] = right[0].format
+    case.mask_format = case.mask_format or str(best)
+    case.notes.setdefault("formats", {})[parameter] = best
+    if refused is not None:
+        case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
-    _name_it(case, parameter, ran, looked, numbers, hint)
-
-
-def _hint(case: Case, parameter: str) -> str | None:
-    """What the file says of this mask; what it says of masks at large, where there is but one."""
-    said = sayings(case.facts.get("segment_text", ""), parameter, only=True)
-    if said is None and (len(case.subject.masks) == 1 or parameter == "mask"):
-        said = case.facts.get("mask_means")
-    return said
+    _more(case, parameter, best, looked, everything, numbers, memory)
 
 
 def _only_together(case: Case, parameter: str, looked: View, keep: Array, base: Array) -> bool:
@@ -242,10 +233,6 @@ def _crossing(case: Case) -> bool:
         or "x" not in case.subject.inputs
         or case.match.guess.k.shape[-2] == case.notes["lengths"][1] != case.notes["lengths"][0]
     )
-
-
-def _means(format_: Format) -> str:
-    return "additive" if format_.kind == "additive" else format_.means
 
 
 def _groups(case: Case, parameter: str, declared: int | None, pad: bool) -> list[list[Format]]:
@@ -289,6 +276,7 @@ def _try(
         if (
             place == 0
             and declared is not None
+            and case.subject.layout == "bnc"  # called as its words have it, heads are its own affair
             and errors
             and re.search(r"size|shape|broadcast|expand|dimension", str(errors[0]))
         ):
@@ -347,7 +335,7 @@ def hides(case: Case, parameter: str, trial: Trial, looked: View, memory: bool) 
         blind[place] = False
     if not blind.any() or change[blind].max() > 1e-9 * size:
         return False
-    seen = int(np.flatnonzero(keep[item].any(0))[0])
+    seen = int(keep[item].sum(0).argmax())
     other = subject(poked(subject, looked.inputs, seen, item, roles), given).output
     rows = _rows(np.abs(other - output)[item], subject.layout)
     if own and seen < len(rows):
@@ -356,12 +344,13 @@ def hides(case: Case, parameter: str, trial: Trial, looked: View, memory: bool) 
 
 
 def _masked_place(keep: Array) -> tuple[int, int]:
-    """An item and a key in it that nobody may see, else that the first row may not."""
+    """An item and a key in it that nobody may see, else that as few rows as possible may."""
     for item in range(len(keep) - 1, -1, -1):
         gone = np.flatnonzero(~keep[item].any(0))
         if len(gone):
             return item, int(gone[0])
-    return 0, int(np.flatnonzero(~keep[0][0])[-1]) if (~keep[0][0]).any() else keep.shape[-1] - 1
+    fewest = int(keep.sum(1).argmin())
+    return fewest // keep.shape[-1], fewest % keep.shape[-1]
 
 
 def _rows(change: Array, layout: str) -> Array:
@@ -386,8 +375,7 @@ def _more(
         )
         trial = Trial(format_, everything[name], contexts, result.output)
         if not _is_right(case, parameter, trial, looked, numbers, memory):
-            if numbers:
-                _name_it(case, parameter, [trial], looked, numbers, None)
+            _name_it(case, parameter, [trial], looked, numbers, None)
             return
     _other_keys(case, parameter, format_, looked)
     _empty_row(case, parameter, format_, looked)
@@ -475,7 +463,11 @@ def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
     if broken and len(broken) >= len(errors) / 2:
         case.add("M17", parameter=parameter, error=str(broken[0]), line=broken[0].line)
     elif errors:
-        case.skipped[f"mask {parameter}"] = str(errors[0])
+        _stopped(case, parameter, errors[0])
+
+
+def _stopped(case: Case, parameter: str, error: UserError) -> None:
+    case.miss(f"mask {parameter}", "unseen.mask.stopped", parameter=parameter, error=quoted(str(error)))
 
 
 def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers: bool, hint: str | None) -> None:
@@ -505,7 +497,7 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
     elif suspect := case.facts.get("mask_suspect"):
         case.add(suspect, "evidence.mask.leak", parameter=parameter, certain=False)
     else:
-        case.skipped[f"mask {parameter}"] = "not understood"
+        case.miss(f"mask {parameter}", "unseen.mask", parameter=parameter)
 
 
 def _preference(variant: Variant, format_: Format) -> int:
@@ -560,7 +552,7 @@ def _both(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> None:
         try:
             result = case.subject(looked.inputs, given, watch=True)
         except UserError as error:
-            case.skipped["masks together"] = str(error)
+            case.stopped("masks together", error)
             return
         contexts = contexts_of(case.subject, result, looked.inputs, looked.watched)  # type: ignore[arg-type]
         together = _form(case, keeps[0] & keeps[1])

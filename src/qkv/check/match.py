@@ -422,7 +422,7 @@ class Matcher:
                 same_nan = np.isnan(mine) == np.isnan(theirs)
                 error = (
                     np.inf
-                    if not same_nan.all()
+                    if not same_nan.all() or np.isnan(mine).all()  # NaN alone is no number to compare
                     else float(np.nanmax(np.where(np.isnan(difference), 0, difference))) / size
                 )
                 if error < best:

@@ -13,7 +13,7 @@ from .capture import Capture, named
 from .examine import Case
 from .match import _letter
 from .probes import PROBES, probe, size_of, skip
-from .subject import UserError, last_line, line_of, settings, to_numpy
+from .subject import UserError, copied, line_of, settings, to_numpy
 
 
 @probe("repeat")
@@ -296,7 +296,7 @@ def half(case: Case) -> None:
     owner = subject.owner
     try:
         if isinstance(owner, nn.Module):
-            owner = copy.deepcopy(owner).half()
+            owner = copied(owner).half()
             twin.function = (
                 owner if isinstance(subject.function, nn.Module) else getattr(owner, subject.function.__name__)
             )
@@ -313,7 +313,7 @@ def half(case: Case) -> None:
                         case.remarks.append(("N1", "remark.N1", {}, error.line))
                     return None
     except Exception as error:
-        skip(case, "half", last_line(error))
+        case.stopped("half", error)
     return None
 
 

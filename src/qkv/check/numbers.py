@@ -13,7 +13,7 @@ from .bugs import At, Variant, causal
 from .examine import Case, support
 from .match import Match, Matcher, bases, guesses, head_counts, miscut, watch
 from .oracle import Form, Piece
-from .structure import lengths
+from .structure import lengths, sees_only_future
 from .subject import UserError
 
 FEW = r"group|kv_?head|n_?rep|gqa|h_?kv|hk\b"
@@ -44,17 +44,13 @@ def _tame(case: Case) -> None:
         try:
             case.watched = watch(subject, case.notes["inputs"])
         except UserError as error:
-            case.skipped["numbers"] = str(error)
+            case.stopped("numbers", error)
             return
         projected = case.watched.projected
         if len(projected) == 0 or subject.layout == "ids":
             return
-        width = projected[0].features.shape[-1]
-        if len(projected) < 3:
-            width //= 3
-        d = max(width // (subject.declared.get("heads") or 1), 1)
         spread = float(np.std(projected[0].features) * np.std(projected[min(1, len(projected) - 1)].features))
-        if d**0.5 * spread / d**0.5 < 4:
+        if not 4 <= spread < np.inf:  # NaN too: inputs stay numbers
             return
         subject.gain *= (2 / spread) ** 0.5
         lengths(case)
@@ -106,7 +102,6 @@ def compare(case: Case) -> None:
         _miscut(case, matcher, (pieces, *also))
         match = case.match
     if match is None:
-        case.skipped["numbers"] = "no form of attention gives them"
         _not_numbers(case)
         return
     case.checked.append("numbers")
@@ -184,7 +179,9 @@ def _not_numbers(case: Case) -> None:
         return
     rows = np.isnan(output).any(-1)
     rows = rows.any(tuple(range(rows.ndim - 1)))
-    if case.facts.get("fill_value") == float("inf") or rows.mean() > 0.5:
+    if sees_only_future(case):
+        case.add("M1", "evidence.M1.triangle")
+    elif case.facts.get("fill_value") == float("inf") or rows.mean() > 0.5:
         case.add("M9", "evidence.nan", part=float(rows.mean()) * 100)
     else:
         case.add("M12", "evidence.M12.nan", rows=", ".join(map(str, np.flatnonzero(rows))))

@@ -14,7 +14,7 @@ from .adapt import frequencies, made_table, own_tables
 from .building import Built, builds
 from .examine import Case
 from .guess import Sizes, meaning, role
-from .subject import Subject, Timeout, settings, signature, to_numpy
+from .subject import Spent, Subject, settings, signature, to_numpy
 
 Array = np.ndarray
 N, WIDTH, BATCH = 7, 24, 5
@@ -191,7 +191,7 @@ def _try(function: Any, *given: Any) -> Array | None:
     try:
         with settings("float64"), torch.no_grad():
             made = function(*given)
-    except (KeyboardInterrupt, Timeout):
+    except (KeyboardInterrupt, Spent):
         raise
     except BaseException:
         return None
@@ -282,7 +282,7 @@ def _turns(owner: Any, space: dict[str, Any], facts: dict[str, Any]) -> Any:
                 try:
                     with settings("float64"), torch.no_grad():
                         made = owner(**arguments)
-                except (KeyboardInterrupt, Timeout):
+                except (KeyboardInterrupt, Spent):
                     raise
                 except BaseException:
                     return None

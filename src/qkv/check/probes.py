@@ -13,6 +13,7 @@ from torch import nn
 from .bugs import triangle
 from .examine import Case, support
 from .match import poked
+from .structure import sees_only_future
 from .subject import UserError, to_numpy
 
 PROBES: dict[str, Callable[[Case], None]] = {}
@@ -38,10 +39,10 @@ def run_probes(case: Case, only: list[str] | None = None) -> None:
             continue
         try:
             PROBES[name](case)
-            if name not in case.skipped:
+            if name not in case.skipped and name not in case.unseen:
                 case.checked.append(name)
         except UserError as error:
-            case.skipped[name] = str(error)
+            case.stopped(name, error)
 
 
 def skip(case: Case, name: str, why: str) -> None:
@@ -84,7 +85,7 @@ def who_sees_whom(case: Case) -> None:
         case.add("M12", "evidence.M12.ahead")
     elif np.array_equal(seen, upper):
         case.add("M1" if case.facts.get("inverted_triangle") else "M12", "evidence.M12.transposed")
-    elif np.array_equal(seen, triangle(n, n, "strictly transposed")):
+    elif sees_only_future(case):
         case.add("M1", "evidence.M1.triangle")
     elif seen.all():
         if hint and not residual and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):

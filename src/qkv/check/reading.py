@@ -67,28 +67,25 @@ def facts(source: Any, name: str) -> dict[str, Any]:
         pass  # an object of another name than its class: the whole file then
     segment = facts["segment_text"]
     facts["fill_value"] = conventions.fill(node, source.tree)
-    said = conventions.sayings(segment, "mask")
-    library = "site-packages" in str(getattr(source, "path", ""))
-    facts["library"] = library
-    facts["mask_means"] = said or (None if library else conventions.made(source.tree, node))
+    facts["library"] = "site-packages" in str(getattr(source, "path", ""))
+    facts["mask_words"] = conventions.sayings(segment, "mask")
     ranks = {}
     for word in dict.fromkeys(re.findall(r"\b\w*mask\w*\b|\b\w*pad\w*\b", segment)):
         if found := conventions.rank(segment, word):
             ranks[word] = found
     facts["mask_rank"] = ranks
-    facts["mask_suspect"] = _suspect(segment, facts)
+    facts["mask_suspect"] = _suspect(segment, facts["fill_value"])
     return facts
 
 
-def _suspect(text: str, facts: dict[str, Any]) -> str | None:
+def _suspect(text: str, filled: float | None) -> str | None:
     """What a mask that hides nothing is most likely done with: multiplied in, added as it is, or filled with next to nothing."""
     scores = r"(score|attn|att|energy|dots|sim|logit|wei|qk)\w*"
-    filled = facts["fill_value"]
     if filled is not None and abs(filled) < 1e-3:
         return "M9" if filled else "M8"
     if re.search(rf"{scores}\s*(\*=|=\s*{scores}\s*\*)\s*\w*mask", text):
         return "M8"
-    if re.search(rf"{scores}\s*(\+=|=\s*{scores}\s*\+)\s*\w*mask", text) and facts["mask_means"] in ("keep", "block"):
+    if re.search(rf"{scores}\s*(\+=|=\s*{scores}\s*\+)\s*\w*mask", text):
         return "M7"
     return None
 

@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from . import conventions
+from .bugs import triangle
 from .examine import Case, support
 from .subject import UserError, last_line, line_of
 
@@ -31,11 +32,22 @@ def who_sees_whom(case: Case) -> None:
     try:
         case.support, case.across = support(subject, inputs, None, roles)
     except UserError as error:
-        case.skipped["who sees whom"] = str(error)
+        case.stopped("who sees whom", error)
         return
     seen = case.support
     alone = seen is not None and seen.shape[0] == seen.shape[1] and np.array_equal(seen, np.eye(len(seen), dtype=bool))
     case.notes["apart"] = alone and not case.across and not subject.crosses and len(seen) > 1
+
+
+def sees_only_future(case: Case) -> bool:
+    """Whether each token sees those after itself alone: a causal mask the wrong way round. The last one has no key, so it
+    may give anything; as the one that asks a token moves its own output too, if there are two keys to choose from."""
+    seen = case.support
+    if seen is None or seen.shape[0] != seen.shape[1]:
+        return False
+    keep = triangle(len(seen), len(seen), "strictly transposed")
+    asks = np.eye(len(keep), dtype=bool) & (keep.sum(-1, keepdims=True) > 1)
+    return np.array_equal(seen[:-1], (keep | asks if "x" in case.subject.inputs else keep)[:-1])
 
 
 def layout(case: Case) -> None:

@@ -4,6 +4,8 @@ Canonical inputs are NumPy, float64: q (B, N, C), k and v (B, M, C).
 """
 
 import contextlib
+import copy
+import functools
 import inspect
 import re
 import sysconfig
@@ -65,6 +67,37 @@ class Result:
     graph: Any = None
 
 
+class Spent(BaseException):
+    """The operations for this check are used up: what was not looked at by now is not looked at any more."""
+
+
+# A call of a small module takes Python as long as so many operations take the processor.
+CALL = 2e7
+OPERATIONS = 5e11
+
+
+@dataclass
+class Budget:
+    """How much of the user's code may be run. Counted, never timed: a busy machine must give the same verdict.
+
+    >>> budget = Budget(5e7)
+    >>> budget.pay(CALL), budget.pay(CALL)
+    (None, None)
+    >>> budget.pay(CALL)
+    Traceback (most recent call last):
+    qkv.check.subject.Spent: 6e+07 operations of 5e+07
+    """
+
+    operations: float = OPERATIONS
+    spent: float = 0.0
+
+    def pay(self, operations: float) -> None:
+        """Counts a call before it is made."""
+        self.spent += operations
+        if self.spent > self.operations:
+            raise Spent(f"{self.spent:.0e} operations of {self.operations:.0e}")
+
+
 @dataclass
 class Subject:
     """A callable with the roles of its arguments known."""
@@ -89,6 +122,7 @@ class Subject:
     make: Callable[[], Any] | None = None  # builds it anew
     numbers: tuple[int, ...] = ()  # sizes among the file's globals
     widths: dict[str, int] = field(default_factory=dict)  # where q, k, v, memory have widths of their own
+    budget: Budget | None = None  # while nobody counts, none
 
     @property
     def inputs(self) -> list[str]:
@@ -107,6 +141,10 @@ class Subject:
         return self.owner is not None and any(
             getattr(v, "ndim", 0) >= 2 or isinstance(v, nn.Module) for v in vars(self.owner).values()
         )
+
+    @functools.cached_property
+    def _weights_count(self) -> int:
+        return sum(p.numel() for p in self.owner.parameters()) if isinstance(self.owner, nn.Module) else 0
 
     @property
     def crosses(self) -> bool:
@@ -192,6 +230,8 @@ class Subject:
     def _run(
         self, arguments: dict[str, Any], given: Any, shape: Any, watch: bool, quiet: bool, grad: bool, seed: int | None
     ) -> Result:
+        if self.budget is not None:  # each weight meets each token once, and a gradient costs twice as much again
+            self.budget.pay(CALL + 2 * self._weights_count * int(np.prod(shape[:-1])) * (3 if grad else 1))
         filled = {**arguments, **self.fixed, **(given or {})}
         positional, named = self._bind(filled)
         tensors = [a for a in arguments.values() if isinstance(a, Tensor)]
@@ -213,7 +253,7 @@ class Subject:
         with settings(self.dtype), torch.set_grad_enabled(grad), mode:
             try:
                 raw = self.function(*positional, **named)
-            except (KeyboardInterrupt, MemoryError, Timeout):
+            except (KeyboardInterrupt, MemoryError, Spent):
                 raise
             except BaseException as error:  # sys.exit too
                 raise UserError(error) from None
@@ -282,8 +322,15 @@ class PerItem(list):
     """A value for each item of a batch, for code that takes one text at a time."""
 
 
-class Timeout(BaseException):
-    """The time for this check is over."""
+def copied(owner: Any) -> Any:
+    """A copy whose weights and buffers are its own; a buffer that carries a history is copied without it."""
+    memo = {
+        id(value): value.detach().clone()
+        for part in (owner.modules() if isinstance(owner, nn.Module) else ())
+        for value in (*vars(part).values(), *part._buffers.values())
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(owner, memo)
 
 
 @contextlib.contextmanager

@@ -207,8 +207,26 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "试过的各种形状和类型里，`{parameter}` 都没有遮住该遮的键：改动它们，输出也变",
     ),
     "evidence.M1.said": (
-        "`{parameter}` is said to mark what to {said}, and the code takes it the other way round",
-        "说明里 `{parameter}` 标出的是 {said}（keep 保留，block 屏蔽），代码却反着用",
+        "`{parameter}` was said to mark what to {said}, and the code takes it the other way round",
+        "你说 `{parameter}` 标出的是 {said}（keep 保留，block 屏蔽），代码却反着用",
+    ),
+    "evidence.M1.made": (
+        "`{maker}` (line {at}) gives {shown}: {sign} means {means}. This code takes the {sign} in `{parameter}` for the "
+        "opposite, and looks at just what should be hidden",
+        "第 {at} 行的 `{maker}` 得到 {shown}：{sign} 表示{means}。这段代码却把 `{parameter}` 里的 {sign} 当成相反的意思，看的正是该遮住的",
+    ),
+    "evidence.M1.reversed": (
+        "`{maker}` (line {at}) gives {shown}: added to the scores, it hides what may be seen and shows what may not",
+        "第 {at} 行的 `{maker}` 得到 {shown}：加到分数上，遮住的是该看的，露出的是该遮的",
+    ),
+    "evidence.M7.made": (
+        "`{maker}` (line {at}) gives {shown}, and this code adds `{parameter}` to the scores: 1 more or less hides nothing",
+        "第 {at} 行的 `{maker}` 得到 {shown}，这段代码却把 `{parameter}` 直接加到分数上：多 1 少 1 什么也遮不住",
+    ),
+    "remark.M1": (
+        "a comment says that True in `{parameter}` means {said}, and the code takes it for the opposite: one of the two is "
+        "wrong",
+        "注释说 `{parameter}` 里的 True 表示{said}，代码却正相反：两者必有一错",
     ),
     "evidence.M7.said": (
         "`{parameter}` is made of true and false, and is added to the scores: 1 more or less hides nothing",
@@ -470,10 +488,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "remark.scale": (
         "the scale is {scale}, not 1/√{head} = {right}; taken as meant so (1/d, learned or passed in)",
         "缩放是 {scale}，不是 1/√{head} = {right}；视为有意为之（1/d、可学习或由调用者给出）",
-    ),
-    "remark.unmatched": (
-        "the numbers could not be compared with the formula (something else happens to q, k or v); the probes found no mistake",
-        "无法与公式逐个数字比较（q、k 或 v 还经过了别的处理）；各项探测没有发现错误",
     ),
     "check.cannot.apart": (
         "{name} is no attention: no token's output depends on another token",

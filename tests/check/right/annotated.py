@@ -12,7 +12,10 @@ def clones(module, N):
 
 
 def subsequent_mask(size):
-    return torch.ones(1, size, size).tril().bool()
+    "Mask out subsequent positions."
+    attn_shape = (1, size, size)
+    mask = torch.triu(torch.ones(attn_shape), diagonal=1).type(torch.uint8)
+    return mask == 0
 
 
 def attention(query, key, value, mask=None, dropout=None):

@@ -1,0 +1,509 @@
+"""The masks that a file makes for its attention, found by running what makes them.
+
+What True means can't be read off words: `mask = triu(ones, 1)` says "block", and `return mask == 0` two lines below says
+"keep". So every function, lambda, buffer and line of the file that makes a mask and hands it on is run, on texts of which
+the last words are padding, and what came is looked at: which half of a triangle is true, which columns are.
+"""
+
+import ast
+import contextlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .source import Definition, Source
+from .statements import OUTSIDE
+from .subject import Spent, settings
+
+MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|triu)(_|$)|掩码", re.IGNORECASE)
+NOT_MASKS = re.compile(
+    r"masked_|unmask|loss|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
+)
+PAD = 0
+LENGTHS = (5, 3, 2)  # of three texts; all sizes differ
+N = max(LENGTHS)
+MOST = 40  # makers of one file that are run
+LINES = 50_000  # that each may run: a loop over a text's words is short, one without end is cut
+
+
+@dataclass(frozen=True)
+class Made:
+    """One mask that the file makes: what it is called, where, and its numbers."""
+
+    name: str
+    line: int
+    values: np.ndarray
+    given: str = ""  # the argument that it is handed over as, where that is named
+
+    @property
+    def kind(self) -> str:
+        """ "bool", "int" (0 and 1), "float" (0 and 1) or "additive" (0 and very low)."""
+        if self.values.dtype.kind == "f":
+            return "additive" if (self.values < -100).any() else "float"
+        return "bool" if self.values.dtype == bool else "int"
+
+    def lets(self, means: str) -> bool | None:
+        """Whether attention that takes it so sees the past and the words; False: the future and the padding; None: neither.
+
+        >>> Made("m", 1, np.tril(np.ones((5, 5)))).lets("keep"), Made("m", 1, np.tril(np.ones((5, 5)))).lets("block")
+        (True, False)
+        """
+        keep = {"keep": self.values != 0, "block": self.values == 0, "additive": self.values > -100}[means]
+        found = _triangle(keep)
+        return _padding(keep) if found is None else found
+
+    def shown(self) -> str:
+        """A corner of it, as a person reads it: [[1, 0, 0], [1, 1, 0], [1, 1, 1]]."""
+        flat = self.values.reshape(-1, *self.values.shape[-2:])[0] if self.values.ndim > 1 else self.values[None]
+        rows = flat[:3, :3] if flat.shape[0] == flat.shape[1] else flat[:1]
+        return "[" + ", ".join("[" + ", ".join(f"{x:g}" for x in row.astype(float)) + "]" for row in rows) + "]"
+
+
+def _triangle(keep: np.ndarray) -> bool | None:
+    if keep.ndim < 2 or keep.shape[-1] != keep.shape[-2] or keep.shape[-1] < 2:
+        return None
+    n = keep.shape[-1]
+    past, future = (keep[..., np.tril(np.ones((n, n), bool), -1)], keep[..., np.triu(np.ones((n, n), bool), 1)])
+    if past.any() and not future.any():
+        return True
+    return False if future.all() and not past.all() else None
+
+
+def _padding(keep: np.ndarray) -> bool | None:
+    if keep.ndim < 2 or keep.shape[0] != len(LENGTHS) or keep.shape[-1] != N:
+        return None
+    first = keep.reshape(len(LENGTHS), -1, N)[:, 0]  # as the first word of each text has it
+    words = np.arange(N) < np.array(LENGTHS)[:, None]
+    return True if (first == words).all() else False if (first != words).all() else None
+
+
+def masks(source: Source, target: str) -> list[Made]:
+    """Every mask that the file makes for others than the target itself; [] where it makes none, or nothing can be run."""
+    inside = _inside(source, target)
+    makers = [maker for scope in _scopes(source, inside) for maker in scope.makers()][:MOST]
+    found: list[tuple[_Maker, list[Made]]] = []
+    for maker in makers:
+        try:
+            if made := maker.run():
+                found.append((maker, made))
+        except (KeyboardInterrupt, Spent):
+            raise
+        except BaseException:  # anybody's code: what can't be run says nothing
+            continue
+    # What only goes into another mask is no mask that attention gets.
+    parts = {part for maker, _ in found for part in maker.parts}
+    return [one for maker, made in found if maker.key not in parts or maker.handed for one in made]
+
+
+def _inside(source: Source, target: str) -> set[int]:
+    """The target's own lines: what it makes for itself shows when it runs. A method that it never calls is for others."""
+    node = source.definitions.get(target.split(".")[0])
+    if node is None:
+        return set()
+    own = {id(n) for n in ast.walk(node)}
+    for method in node.body if isinstance(node, ast.ClassDef) else ():
+        calls = {
+            _last(n.func)
+            for other in node.body
+            if other is not method
+            for n in ast.walk(other)
+            if isinstance(n, ast.Call)
+        }
+        if isinstance(method, ast.FunctionDef) and MASKY.search(method.name) and method.name not in calls:
+            own -= {id(n) for n in ast.walk(method)}
+    return own
+
+
+@dataclass
+class _Maker:
+    """Something that makes a mask: a function that is called, or an expression with the lines before it that it needs."""
+
+    scope: "_Scope"
+    name: str
+    line: int
+    expression: ast.expr | None = None  # None: the scope's function itself
+    given: str = ""
+    bound: bool = True  # to a name that other lines may read, and
+    handed: bool = False  # that goes to somebody as it is
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """How other makers speak of it: a function by its name, a variable by its scope too."""
+        if not self.bound:
+            return id(self.expression), ""
+        return (0 if self.expression is None else id(self.scope.node)), self.name
+
+    @property
+    def parts(self) -> set[tuple[int, str]]:
+        """The functions and names that it is made of."""
+        nodes: list[ast.AST] = (
+            [self.expression, *self.scope.before(self.expression)] if self.expression else [self.scope.node]
+        )
+        called = {(0, _last(n.func)) for node in nodes for n in ast.walk(node) if isinstance(n, ast.Call)}
+        read = {
+            (id(self.scope.node), _path(n))
+            for node in nodes
+            for n in ast.walk(node)
+            if isinstance(n, ast.Name | ast.Attribute)
+        }
+        return called | (read if self.expression is not None else set()) - {self.key}
+
+    def run(self) -> list[Made]:
+        for scene in SCENES:
+            try:
+                with settings("float32"), torch.no_grad(), _counted(LINES):
+                    value = (
+                        self.scope.call(scene) if self.expression is None else self.scope.value(self.expression, scene)
+                    )
+            except (KeyboardInterrupt, Spent):
+                raise
+            except BaseException:
+                continue
+            names = self.scope.returned() if self.expression is None else []
+            values = list(value) if isinstance(value, tuple | list) else [value]
+            labels = names if len(names) == len(values) > 1 else [self.name] * len(values)
+            found = [
+                Made(label, self.line, array, self.given)
+                for label, one in zip(labels, values, strict=True)
+                if (array := _array(one)) is not None
+            ]
+            if told := [one for one in found if any(one.lets(m) is not None for m in ("keep", "additive"))]:
+                return told
+        return []
+
+
+class _Scope:
+    """A function, or the file itself, whose lines may make masks."""
+
+    def __init__(self, source: Source, node: Any, owner: ast.ClassDef | None, inside: set[int]) -> None:
+        self.source, self.node, self.owner, self.inside = source, node, owner, inside
+        self.lines = [n for n in _own(node) if id(n) not in inside]
+
+    def makers(self) -> Iterator[_Maker]:
+        node = self.node
+        if (
+            isinstance(node, ast.FunctionDef)
+            and _masky(node.name)
+            and id(node) not in self.inside
+            and self.harmless(node)
+        ):
+            yield _Maker(self, node.name, node.lineno)
+        last: dict[str, _Maker] = {}
+        for line in self.lines:
+            for name, value in _bindings(line):
+                if _masky(name) and isinstance(value, ast.Lambda) and node is self.source.tree:
+                    if not self.harmless(value):
+                        continue
+                    yield _Maker(_Scope(self.source, value, None, self.inside), name, line.lineno)
+                elif _masky(name) and self.harmless(value) and not isinstance(value, ast.Name | ast.Constant):
+                    last[name] = _Maker(self, name, line.lineno, value, handed=self.handed(name))
+        # What is kept on an object or handed to somebody counts; a mask that only thins out a loss does not.
+        yield from (maker for maker in last.values() if maker.handed)
+        for call in (n for n in self.lines if isinstance(n, ast.Call) and self.consumer(n)):
+            for given, value in [*((k.arg or "", k.value) for k in call.keywords), *(("", a) for a in call.args)]:
+                inner = next(
+                    (_path(n) for n in ast.walk(value) if isinstance(n, ast.Name | ast.Attribute) and _masky(_path(n))),
+                    "",
+                )
+                named = inner or (given if _masky(given) else "")
+                if (
+                    named
+                    and not isinstance(value, ast.Name | ast.Attribute | ast.Constant | ast.Starred)
+                    and self.harmless(value)
+                ):
+                    yield _Maker(self, named, value.lineno, value, given, bound=False)
+
+    def handed(self, name: str) -> bool:
+        if "." in name or self.node is self.source.tree:
+            return True
+        for line in self.lines:
+            given = (
+                [*line.args, *(k.value for k in line.keywords)]
+                if isinstance(line, ast.Call) and self.consumer(line)
+                else []
+            )
+            if any(_path(one) == name for one in given):
+                return True
+        return False
+
+    def consumer(self, call: ast.Call) -> bool:
+        """Whether a call may be one of somebody's attention: not torch's own, not a loss, not a tensor's method."""
+        name, root = _path(call.func), _path(call.func).split(".")[0]
+        if (
+            not name
+            or NOT_MASKS.search(name)
+            or root in LIBRARIES
+            or isinstance(getattr(__builtins__, name, None), type)
+        ):
+            return False
+        if root == "self" or "." not in name:
+            made = self.made_by(name)
+            return not _masky(name) and made.split(".")[0] not in LIBRARIES
+        return self.made_by(name) != "" and self.made_by(name).split(".")[0] not in LIBRARIES
+
+    def made_by(self, name: str) -> str:
+        """The class whose object that name is, wherever in the file it was made."""
+        for node in ast.walk(self.source.tree):
+            for bound, value in _bindings(node):
+                if bound == name and isinstance(value, ast.Call) and _last(value.func)[:1].isupper():
+                    return _path(value.func)
+        return ""
+
+    def harmless(self, value: ast.AST, within: tuple[str, ...] = ()) -> bool:
+        """Whether it only counts: with tensors, numbers, and makers of masks that do the same. Nothing else is run."""
+        for node in ast.walk(value):
+            if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.Import | ast.ImportFrom):
+                return False
+            if isinstance(node, ast.Call) and not self._counts(node, within):
+                return False
+        return True
+
+    def _counts(self, call: ast.Call, within: tuple[str, ...]) -> bool:
+        name, last = _path(call.func), _last(call.func)
+        root = name.split(".")[0]
+        if last in OUTSIDE or WRITES & {last, *name.split(".")}:
+            return False
+        if name in COUNTS or (root in LIBRARIES and root not in self.source.definitions):
+            return True
+        own = [n for n in ast.walk(self.source.tree) if isinstance(n, ast.FunctionDef) and n.name == last]
+        if own and _masky(last):
+            return all(last in within or self.harmless(n, (*within, last)) for n in own)
+        # A method of whatever stands there: one that tensors have, of nothing that was imported.
+        tensors = hasattr(torch.Tensor, last) or hasattr(np.ndarray, last) or last in ("append", "items", "keys", "get")
+        return isinstance(call.func, ast.Attribute) and tensors and root not in self.source.loader.imported
+
+    def before(self, expression: ast.expr) -> list[ast.stmt]:
+        """The lines above that it needs, in order."""
+        needed = {_path(n) for n in ast.walk(expression) if isinstance(n, ast.Name | ast.Attribute)}
+        found: list[ast.stmt] = []
+        for line in reversed([n for n in self.lines if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)]):
+            if line.lineno > expression.lineno or any(n is expression for n in ast.walk(line)):
+                continue
+            bound = {name for name, _ in _bindings(line)}
+            if bound & needed and self.harmless(line.value or line):
+                found.append(line)
+                needed |= {_path(n) for n in ast.walk(line) if isinstance(n, ast.Name | ast.Attribute)}
+        return found[::-1]
+
+    def value(self, expression: ast.expr, scene: "_Scene") -> Any:
+        space = _Space(self, scene)
+        lines = [*self.before(expression), ast.Assign([ast.Name("_mask_", ast.Store())], expression)]
+        module = ast.fix_missing_locations(ast.Module([_plain(line) for line in lines], []))
+        exec(compile(module, str(self.source.path), "exec"), {}, space)
+        return space["_mask_"]
+
+    def call(self, scene: "_Scene") -> Any:
+        """The function itself, each argument by its name."""
+        if isinstance(self.node, ast.Lambda):
+            name = next(n for line in self.source.tree.body for n, v in _bindings(line) if v is self.node)
+            function = self.source.load(name)
+        elif self.owner is not None:
+            static = inspect.getattr_static(self.source.load(self.owner.name), self.node.name)
+            function = inspect.unwrap(static.__func__ if isinstance(static, staticmethod | classmethod) else static)
+        else:
+            function = self.source.load(self.node.name)
+        given: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name in ("self", "cls"):
+                given[parameter.name] = _Self(self, scene)
+            elif parameter.default is parameter.empty and parameter.kind in (
+                parameter.POSITIONAL_ONLY,
+                parameter.POSITIONAL_OR_KEYWORD,
+                parameter.KEYWORD_ONLY,
+            ):
+                given[parameter.name] = scene.guess(parameter.name)
+        return function(**given)
+
+    def returned(self) -> list[str]:
+        """What the function calls the several things that it gives back."""
+        for line in reversed(self.lines):
+            if isinstance(line, ast.Return) and isinstance(line.value, ast.Tuple):
+                return [_path(n) for n in line.value.elts]
+        return []
+
+
+class _Scene:
+    """What a maker is given where nothing says what it wants: texts as ids or as vectors, or their length."""
+
+    def __init__(self, vague: str) -> None:
+        self.vague = vague
+        ids = torch.arange(2, 2 + len(LENGTHS) * N).reshape(len(LENGTHS), N)
+        self.ids = torch.where(torch.arange(N) < torch.tensor(LENGTHS)[:, None], ids, PAD)
+
+    def guess(self, name: str) -> Any:
+        low = name.split(".")[-1].lower()
+        if re.search(r"pad", low) and not _masky(low):
+            return PAD
+        if re.search(r"device", low):
+            return torch.device("cpu")
+        if re.search(r"dtype", low):
+            return torch.float32
+        if re.search(r"lens$|lengths$|valid_len", low):
+            return torch.tensor(LENGTHS)
+        if re.search(r"^(b|bs|bsz|batch_?size|n_?batch|nbatch)$", low):
+            return len(LENGTHS)
+        if re.search(r"head|^h$|^nh$", low):
+            return 4
+        if re.search(r"size|len|^(n|t|l|s|m|sz|dim|length)$|ctx|block|max|steps?$|num", low):
+            return N
+        if self.vague == "number":
+            return N
+        return self.ids.clone() if self.vague == "ids" else torch.ones(len(LENGTHS), N, 8)
+
+
+SCENES = [_Scene("ids"), _Scene("vectors"), _Scene("number")]
+
+
+class _Space(dict):
+    """The names that a line reads: those set before it, the file's own, else a guess."""
+
+    def __init__(self, scope: _Scope, scene: _Scene) -> None:
+        super().__init__()
+        self.scope, self.scene = scope, scene
+
+    def __missing__(self, name: str) -> Any:
+        if name in ("self", "cls"):
+            self[name] = _Self(self.scope, self.scene)
+            return self[name]
+        if name in COUNTS:
+            raise KeyError(name)
+        parameters = {
+            a.arg for a in ast.walk(getattr(self.scope.node, "args", ast.Module([], []))) if isinstance(a, ast.arg)
+        }
+        if name not in parameters and not re.search(r"pad", name, re.IGNORECASE):
+            try:
+                return self.scope.source.load(name)
+            except Exception:
+                pass
+        self[name] = self.scene.guess(name)
+        return self[name]
+
+
+class _Self:
+    """An object of the scope's class that was never built: its own methods, and guesses for what it would hold."""
+
+    def __init__(self, scope: _Scope, scene: _Scene) -> None:
+        self.__dict__.update(_scope=scope, _scene=scene)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if (owner := self._scope.owner) is not None:
+            kind = self._scope.source.load(owner.name)
+            static = inspect.getattr_static(kind, name, None)
+            if inspect.isfunction(static):
+                return types.MethodType(static, self)
+            if static is not None:
+                return getattr(kind, name)
+            for line in (n for method in owner.body for n in _own(method)):  # a buffer, made in __init__
+                for bound, value in _bindings(line):
+                    if bound == f"self.{name}" and _masky(name):
+                        builder = next(m for m in owner.body if any(n is line for n in _own(m)))
+                        return _Scope(self._scope.source, builder, owner, set()).value(value, self._scene)
+        return self._scene.guess(name)
+
+
+WRITES = frozenset(
+    "save savez savez_compressed savetxt tofile dump load memmap fromfile hub jit compile utils io".split()
+)
+LIBRARIES = frozenset("torch np numpy math F nn jnp einops Variable".split())
+COUNTS = frozenset("int float bool len range max min abs sum tuple list slice Variable isinstance getattr".split())
+
+
+@contextlib.contextmanager
+def _counted(lines: int) -> Iterator[None]:
+    """Stops what runs more lines than that; counted, so that it is the same on every machine."""
+    left = lines
+
+    def count(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError(f"more than {lines} lines")
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _scopes(source: Source, inside: set[int]) -> Iterator[_Scope]:
+    """Functions first: what is called in the file's own lines is theirs."""
+    owners = {id(m): c for c in ast.walk(source.tree) if isinstance(c, ast.ClassDef) for m in c.body}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef):
+            yield _Scope(source, node, owners.get(id(node)), inside)
+    yield _Scope(source, source.tree, None, inside)
+
+
+def _own(node: Any) -> list[Any]:
+    """Everything in a body in the order of its lines, but nothing of the functions and classes in it."""
+    found: list[Any] = []
+    body = node.body if isinstance(getattr(node, "body", None), list) else []
+    stack: list[ast.AST] = list(reversed(body))
+    while stack:
+        one = stack.pop()
+        if isinstance(one, Definition | ast.Lambda):
+            continue
+        found.append(one)
+        stack += reversed(list(ast.iter_child_nodes(one)))
+    return found
+
+
+def _bindings(line: ast.AST) -> Iterable[tuple[str, ast.expr]]:
+    """The names a line binds, self's too, and to what; of `a, b = …` the whole right side."""
+    if isinstance(line, ast.Assign):
+        for target in line.targets:
+            several = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            values = (
+                line.value.elts
+                if isinstance(line.value, ast.Tuple) and len(line.value.elts) == len(several)
+                else [line.value] * len(several)
+            )
+            yield from ((_path(one), value) for one, value in zip(several, values, strict=True))
+    elif isinstance(line, ast.AnnAssign | ast.AugAssign) and line.value is not None:
+        yield _path(line.target), line.value
+    elif isinstance(line, ast.Call) and _last(line.func) == "register_buffer" and len(line.args) >= 2:
+        if isinstance(line.args[0], ast.Constant):
+            yield f"self.{line.args[0].value!s}", line.args[1]
+
+
+def _plain(line: ast.stmt) -> ast.stmt:
+    """`self.x = …` and `x: T = …` as they can be run without the object."""
+    return ast.Assign([line.target], line.value) if isinstance(line, ast.AnnAssign) and line.value is not None else line
+
+
+def _masky(name: str) -> bool:
+    return bool(MASKY.search(name)) and not NOT_MASKS.search(name)
+
+
+def _path(node: ast.AST | None) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (root := _path(node.value)):
+        return f"{root}.{node.attr}"
+    return ""
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """A mask's numbers: true and false, 0 and 1, or 0 and very low; None of anything else."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().numpy()
+    if not isinstance(value, np.ndarray) or value.ndim < 2 or value.dtype.kind not in "biuf" or not value.size:
+        return None
+    low = value < -100 if value.dtype.kind == "f" else np.zeros(value.shape, bool)
+    return value if ((value == 0) | (value == 1) | low).all() else None

@@ -1,0 +1,90 @@
+"""What True in a mask means: of the kinds of masks that a piece of attention takes rightly, which one is meant.
+
+Whoever asks may say it; else the masks say it that the file makes, and that were run (makers.py). A comment proves
+nothing: where it contradicts the code and the file makes no mask, there is a remark, and the verdict stays open.
+"""
+
+import re
+from typing import Any
+
+from ..words import Both
+from .conventions import sayings
+from .examine import Case
+from .formats import Format
+from .makers import Made
+
+WORDS = {"keep": Both("may attend", "可以看"), "block": Both("hidden", "遮住")}
+# Arguments whose masks are of different kinds, by their names.
+KINDS = (r"pad|key|valid", r"src|source|enc|mem|cross", r"tgt|trg|target|dec|causal|look|subseq")
+
+
+def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> Format | None:
+    """Of the formats in which it is right, the one that is meant; None where none is: then M1 or M7 is noted."""
+    if told := case.options.get("mask_true_means"):
+        return _told(case, parameter, right, told)
+    verdicts: dict[str, tuple[Made, Format | None]] = {}
+    for made in _for(case.made, parameter):
+        verdict, format_ = _judged(made, right, ran)
+        if verdict:
+            verdicts.setdefault(verdict, (made, format_))
+    if len(verdicts) == 1 and "fits" not in verdicts:  # a file with masks of two kinds says nothing
+        [(verdict, (made, format_))] = verdicts.items()
+        _blame(case, parameter, verdict, made, format_)
+        return None
+    if "fits" in verdicts:
+        return verdicts["fits"][1]
+    said = words(case, parameter)
+    if said in WORDS and {f.meaning for f in right if f.shape != "lengths"} - {"additive"} == set(WORDS) - {said}:
+        case.remarks.append(("M1", "remark.M1", {"parameter": parameter, "said": WORDS[str(said)]}, None))
+        case.miss(f"meaning {parameter}", "unseen.meaning", parameter=parameter)
+    return next((f for f in right if f.meaning == said), right[0])
+
+
+def words(case: Case, parameter: str) -> str | None:
+    """What comments say of this mask; what they say of masks at large, where there is but one."""
+    said = sayings(case.facts.get("segment_text", ""), parameter, only=True)
+    if said is None and (len(case.subject.masks) == 1 or parameter == "mask"):
+        said = case.facts.get("mask_words")
+    return said
+
+
+def _told(case: Case, parameter: str, right: list[Format], told: str) -> Format | None:
+    fitting = [f for f in right if f.meaning == told or f.shape == "lengths"]
+    if fitting:
+        return fitting[0]
+    id_ = "M7" if right[0].meaning == "additive" else "M1"
+    case.add(id_, f"evidence.{id_}.said", parameter=parameter, said=told, does=right[0].meaning)
+    return None
+
+
+def _for(made: list[Made], parameter: str) -> list[Made]:
+    """The masks that are meant for this argument: by its name where that tells, else all."""
+    exact = [one for one in made if parameter in (one.given, one.name.split(".")[-1])]
+    kinds = [kind for kind in KINDS if re.search(kind, parameter.lower())]
+    alike = [one for one in made if any(re.search(kind, one.name.lower()) for kind in kinds)]
+    return exact or alike or made
+
+
+def _judged(made: Made, right: list[Format], ran: set[str]) -> tuple[str, Format | None]:
+    """ "fits", "inverted" or "added": what the code makes of a mask that the file makes; "" where that can't be told."""
+    same = [f for f in right if f.kind == made.kind] or [
+        f for f in right if (f.kind, made.kind) == ("float", "additive")
+    ]
+    for format_ in same:
+        lets = made.lets(format_.meaning)
+        if lets is not None:
+            return ("fits" if lets else "inverted"), format_
+    added = {f.kind for f in right} == {"additive"} and made.kind in ran - {"additive"}
+    return ("added" if added else ""), None
+
+
+def _blame(case: Case, parameter: str, verdict: str, made: Made, format_: Format | None) -> None:
+    values: dict[str, Any] = {"parameter": parameter, "maker": made.name, "at": made.line, "shown": made.shown()}
+    if verdict == "added":
+        case.add("M7", "evidence.M7.made", **values)
+    elif format_ is not None and format_.kind == made.kind == "additive":
+        case.add("M1", "evidence.M1.reversed", line=made.line, **values)
+    else:
+        sign = {"additive": "0", "bool": "True"}.get(made.kind, "1")
+        allowed = made.lets("additive" if made.kind == "additive" else "keep")
+        case.add("M1", "evidence.M1.made", sign=sign, means=WORDS["keep" if allowed else "block"], **values)
