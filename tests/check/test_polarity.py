@@ -237,6 +237,11 @@ def make_src_mask(src, src_pad_idx):
         KEEP,
         BLOCK,
     ),
+    "a padding mask by a constant": (
+        "\nPAD_IDX = 1\n\ndef create_padding_mask(tokens):\n    return tokens.eq(PAD_IDX).unsqueeze(1)\n",
+        BLOCK,
+        KEEP,
+    ),
     "a padding mask of numbers": (
         """
 def get_pad_mask(seq_q, seq_k):
@@ -355,8 +360,9 @@ def test_masks_of_two_kinds_say_nothing():
         "    return mha(x, x, x, attn_mask=mask)\n",
         "mask_rate = 0.15\ndef corrupt(ids, mask_id):\n    mask = ids == 0\n    ids[mask] = mask_id\n    return ids\n",
         "def make_mask(n):\n    raise RuntimeError('never')\n",
+        "def look(n):\n    mask = torch.triu(torch.ones(n, n), 1).bool()\n    print(mask)\n",
     ],
-    ids=["of a loss", "for torch's own", "for masked words", "that raises"],
+    ids=["of a loss", "for torch's own", "for masked words", "that raises", "only shown"],
 )
 def test_a_mask_for_somebody_else_is_no_witness(aside):
     assert (report := examined(ATTENTION.format(use=KEEP) + aside)).verdict == "right", report

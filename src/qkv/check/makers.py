@@ -6,6 +6,7 @@ the last words are padding, and what came is looked at: which half of a triangle
 """
 
 import ast
+import builtins
 import contextlib
 import inspect
 import re
@@ -26,7 +27,6 @@ MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|tr
 NOT_MASKS = re.compile(
     r"masked_|unmask|loss|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
 )
-PAD = 0
 LENGTHS = (5, 3, 2)  # of three texts; all sizes differ
 N = max(LENGTHS)
 MOST = 40  # makers of one file that are run
@@ -179,11 +179,26 @@ class _Maker:
         return []
 
 
+class _File:
+    """What is looked up again and again in a file: its functions by name, and the classes of its objects."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.functions: dict[str, list[ast.FunctionDef]] = {}
+        self.objects: dict[str, str] = {}  # self.attn: "nn.MultiheadAttention"
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.FunctionDef):
+                self.functions.setdefault(node.name, []).append(node)
+            for name, value in _bindings(node):
+                if isinstance(value, ast.Call) and _last(value.func)[:1].isupper():
+                    self.objects.setdefault(name, _path(value.func))
+
+
 class _Scope:
     """A function, or the file itself, whose lines may make masks."""
 
-    def __init__(self, source: Source, node: Any, owner: ast.ClassDef | None, inside: set[int]) -> None:
-        self.source, self.node, self.owner, self.inside = source, node, owner, inside
+    def __init__(self, file: "_File", node: Any, owner: ast.ClassDef | None, inside: set[int]) -> None:
+        self.file, self.source, self.node, self.owner, self.inside = file, file.source, node, owner, inside
         self.lines = [n for n in _own(node) if id(n) not in inside]
 
     def makers(self) -> Iterator[_Maker]:
@@ -201,7 +216,7 @@ class _Scope:
                 if _masky(name) and isinstance(value, ast.Lambda) and node is self.source.tree:
                     if not self.harmless(value):
                         continue
-                    yield _Maker(_Scope(self.source, value, None, self.inside), name, line.lineno)
+                    yield _Maker(_Scope(self.file, value, None, self.inside), name, line.lineno)
                 elif _masky(name) and self.harmless(value) and not isinstance(value, ast.Name | ast.Constant):
                     last[name] = _Maker(self, name, line.lineno, value, handed=self.handed(name))
         # What is kept on an object or handed to somebody counts; a mask that only thins out a loss does not.
@@ -236,25 +251,10 @@ class _Scope:
     def consumer(self, call: ast.Call) -> bool:
         """Whether a call may be one of somebody's attention: not torch's own, not a loss, not a tensor's method."""
         name, root = _path(call.func), _path(call.func).split(".")[0]
-        if (
-            not name
-            or NOT_MASKS.search(name)
-            or root in LIBRARIES
-            or isinstance(getattr(__builtins__, name, None), type)
-        ):
+        if not name or _masky(name) or NOT_MASKS.search(name) or root in LIBRARIES or hasattr(builtins, name):
             return False
-        if root == "self" or "." not in name:
-            made = self.made_by(name)
-            return not _masky(name) and made.split(".")[0] not in LIBRARIES
-        return self.made_by(name) != "" and self.made_by(name).split(".")[0] not in LIBRARIES
-
-    def made_by(self, name: str) -> str:
-        """The class whose object that name is, wherever in the file it was made."""
-        for node in ast.walk(self.source.tree):
-            for bound, value in _bindings(node):
-                if bound == name and isinstance(value, ast.Call) and _last(value.func)[:1].isupper():
-                    return _path(value.func)
-        return ""
+        made = self.file.objects.get(name, "")
+        return made.split(".")[0] not in LIBRARIES and (bool(made) or root == "self" or "." not in name)
 
     def harmless(self, value: ast.AST, within: tuple[str, ...] = ()) -> bool:
         """Whether it only counts: with tensors, numbers, and makers of masks that do the same. Nothing else is run."""
@@ -272,9 +272,9 @@ class _Scope:
             return False
         if name in COUNTS or (root in LIBRARIES and root not in self.source.definitions):
             return True
-        own = [n for n in ast.walk(self.source.tree) if isinstance(n, ast.FunctionDef) and n.name == last]
+        own = self.file.functions.get(last, [])
         if own and _masky(last):
-            return all(last in within or self.harmless(n, (*within, last)) for n in own)
+            return last in within or all(self.harmless(n, (*within, last)) for n in own)
         # A method of whatever stands there: one that tensors have, of nothing that was imported.
         tensors = hasattr(torch.Tensor, last) or hasattr(np.ndarray, last) or last in ("append", "items", "keys", "get")
         return isinstance(call.func, ast.Attribute) and tensors and root not in self.source.loader.imported
@@ -332,15 +332,15 @@ class _Scope:
 class _Scene:
     """What a maker is given where nothing says what it wants: texts as ids or as vectors, or their length."""
 
-    def __init__(self, vague: str) -> None:
-        self.vague = vague
-        ids = torch.arange(2, 2 + len(LENGTHS) * N).reshape(len(LENGTHS), N)
-        self.ids = torch.where(torch.arange(N) < torch.tensor(LENGTHS)[:, None], ids, PAD)
+    def __init__(self, vague: str, pad: int = 0) -> None:
+        self.vague, self.pad = vague, pad
+        ids = torch.arange(10, 10 + len(LENGTHS) * N).reshape(len(LENGTHS), N)
+        self.ids = torch.where(torch.arange(N) < torch.tensor(LENGTHS)[:, None], ids, pad)
 
     def guess(self, name: str) -> Any:
         low = name.split(".")[-1].lower()
         if re.search(r"pad", low) and not _masky(low):
-            return PAD
+            return self.pad
         if re.search(r"device", low):
             return torch.device("cpu")
         if re.search(r"dtype", low):
@@ -358,7 +358,8 @@ class _Scene:
         return self.ids.clone() if self.vague == "ids" else torch.ones(len(LENGTHS), N, 8)
 
 
-SCENES = [_Scene("ids"), _Scene("vectors"), _Scene("number")]
+# Padding is most often 0; where a constant of the file says otherwise, one of the others shows it.
+SCENES = [_Scene("ids"), _Scene("vectors"), _Scene("number"), *(_Scene("ids", pad) for pad in (1, 2, 3))]
 
 
 class _Space(dict):
@@ -406,7 +407,7 @@ class _Self:
                 for bound, value in _bindings(line):
                     if bound == f"self.{name}" and _masky(name):
                         builder = next(m for m in owner.body if any(n is line for n in _own(m)))
-                        return _Scope(self._scope.source, builder, owner, set()).value(value, self._scene)
+                        return _Scope(self._scope.file, builder, owner, set()).value(value, self._scene)
         return self._scene.guess(name)
 
 
@@ -439,11 +440,12 @@ def _counted(lines: int) -> Iterator[None]:
 
 def _scopes(source: Source, inside: set[int]) -> Iterator[_Scope]:
     """Functions first: what is called in the file's own lines is theirs."""
+    file = _File(source)
     owners = {id(m): c for c in ast.walk(source.tree) if isinstance(c, ast.ClassDef) for m in c.body}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef):
-            yield _Scope(source, node, owners.get(id(node)), inside)
-    yield _Scope(source, source.tree, None, inside)
+            yield _Scope(file, node, owners.get(id(node)), inside)
+    yield _Scope(file, source.tree, None, inside)
 
 
 def _own(node: Any) -> list[Any]:
