@@ -84,7 +84,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "check.probe.inventory": ("which projections it has", "有哪些投影"),
     "check.probe.rotary": ("rotary positions", "旋转位置"),
     "check.probe.cost": ("what it costs", "开销"),
-    "check.probe.dropout": ("dropout", "dropout"),
+    "check.probe.dropout": ("dropout", "随机丢弃（dropout）"),
     "check.suspected": (" (suspected, not proved)", "（疑似，未证实）"),
     "check.does": ("What it does: ", "后果："),
     "check.fix": ("Fix: ", "改法："),
