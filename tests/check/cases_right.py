@@ -24,6 +24,7 @@ def of(
 FUNCTIONS = [
     *of("fn_sdpa_pair", "scaled_dot_product", also=HALF),
     *of("annotated", "attention", also=HALF + DROPPED),
+    *of("annotated_2018", "attention", also=HALF + DROPPED),
     *of("einsum_fn", "attn4d", also=HALF),
     *of("einsum_fn", "attn3d", "causal_attention", "attention_blhd", "attention_with_scale"),
     *of("own_softmax", "log_softmax_attention", also=HALF),
@@ -43,6 +44,7 @@ ATTENTION = [
     *of("numpy_class", "MultiHeadAttention"),
     *of("numpy_autograd", "SelfAttention"),
     *of("annotated", "MultiHeadedAttention", also=HALF + DROPPED),
+    *of("annotated_2018", "MultiHeadedAttention", also=HALF + DROPPED),
     *of("lecture_gpt", "Head", "MultiHeadAttention"),
     *of("nano_gpt", "CausalSelfAttention"),
     *of("min_gpt_past", "CausalSelfAttention"),
@@ -155,6 +157,7 @@ BLOCKS = [
 
 POSITIONS = [
     *of("annotated", "PositionalEncoding"),
+    *of("annotated_2018", "PositionalEncoding"),
     *of("globals_no_args", "PositionalEncoding"),
     *of("heads_first_ctor", "PositionalEncoding"),
     *of("lengths_d2l", "PositionalEncoding"),

@@ -11,6 +11,7 @@ from torch import nn
 
 from qkv.check import assert_correct, check, doctor, sandbox, source
 from qkv.check.subject import line_of
+from qkv.lessons import exercises
 from tests.check import modules_right
 from tests.check.case import Case
 from tests.check.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
@@ -71,6 +72,20 @@ def right_as_far(case: Case, report) -> None:
 def test_odd_ones_are_never_called_wrong(case):
     report = examined("right", case)
     assert report.verdict != "wrong", report
+
+
+# What the lessons teach, in the files as people get them. Parts of attention (head_weights) are none.
+TAUGHT = """causal_mask:masked_attention both_masks:masked_attention padding_mask:batched_attention projections:attention
+projections:self_attention weighted_sum:attention cross_attention:attention merge_heads:MultiHeadAttention
+encoder_layer:MultiHeadAttention encoder_layer:EncoderLayer grouped_heads:GroupedQueryAttention rotary:rotate
+kv_cache:CachedAttention sinusoidal:sinusoid tiny_gpt:Block tiny_gpt:TinyGPT""".split()
+
+
+@pytest.mark.parametrize("lesson", TAUGHT)
+def test_what_the_lessons_teach_is_right(lesson):
+    name, _, target = lesson.partition(":")
+    file = source.read(exercises.__path__[0] + f"/{name}.py")
+    assert (report := doctor.check(file.load(target), source=file, name=target)).verdict == "right", report
 
 
 def test_the_corpus_of_right_ones_is_large_and_its_files_are_all_used():
