@@ -127,6 +127,8 @@ ATTENTION = [
 ]
 
 BLOCKS = [
+    *of("annotated", "EncoderLayer", "DecoderLayer", also=HALF + DROPPED),
+    *of("translation_model", "EncoderBlock", "DecoderBlock", also=HALF + DROPPED),
     *of("fn_sdpa_pair", "EncoderBlock", also=HALF),
     *of("lecture_gpt", "Block"),
     *of("nano_gpt", "Block"),
@@ -253,8 +255,6 @@ RIGHT = FUNCTIONS + ATTENTION + BLOCKS + POSITIONS + MODULES
 # As right as the others, but an adapter may give up on them: that is "unknown", never "wrong".
 ODD = [
     *of("positions", "ViTPositions"),
-    *of("annotated", "EncoderLayer", "DecoderLayer", also=HALF + DROPPED),
-    *of("translation_model", "EncoderBlock", "DecoderBlock", also=HALF + DROPPED),
     *of("values_keys_query", "Encoder", also=HALF),
     *of("course_transformer", "Transformer", also=HALF),
     *of("lecture_gpt", "GPTLanguageModel"),

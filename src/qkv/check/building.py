@@ -191,7 +191,7 @@ def _is_config(annotation: Any) -> bool:
 
 def re_module(name: str) -> bool:
     """Whether a parameter of a layer is itself a layer: EncoderLayer(size, self_attn, feed_forward, dropout)."""
-    return name.lower().strip("_") in (
+    return re.sub(r"_?(block|layer|module)$", "", name.lower().strip("_")) in (
         "feed_forward",
         "ff",
         "ffn",

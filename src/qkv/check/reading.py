@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from . import conventions
+from .building import re_module
 from .examine import Case
 from .hints import facts_of
 from .subject import CannotRun
@@ -32,7 +33,7 @@ def around(space: dict[str, Any], source: Any) -> dict[str, Any]:
     imported = [a.asname or a.name for n in source.tree.body if isinstance(n, ast.ImportFrom) for a in n.names]
     others = [n for n in source.definitions if re.search(HELPERS, n.lower())]
     others += [n for n in imported if re.search(r"config$|args$", n.lower())]
-    others += _quoted(source)
+    others += _quoted(source) + _handed_over(source)
     for other in others:
         if "." not in other and other not in space:
             try:
@@ -51,6 +52,17 @@ def _quoted(source: Any) -> list[str]:
     ]
     words = {word for one in said for word in re.findall(r"\w+", str(one))}
     return [name for name in source.definitions if name in words]
+
+
+def _handed_over(source: Any) -> list[str]:
+    """The file's classes of attention and feed-forward, where a constructor of it wants such layers: no code names them."""
+    wanted = any(isinstance(a, ast.arg) and re_module(a.arg) for a in ast.walk(source.tree))
+    parts = r"attention|attn|feed|ffn|mlp"
+    return [
+        n
+        for n, d in source.definitions.items()
+        if isinstance(d, ast.ClassDef) and wanted and re.search(parts, n.lower())
+    ]
 
 
 def facts(source: Any, name: str) -> dict[str, Any]:
