@@ -115,7 +115,6 @@ def _attempts(
                             "device",
                             "dtype",
                             "activation",
-                            "index",
                             "window",
                             "ratio",
                             "layers",
@@ -127,7 +126,7 @@ def _attempts(
                     if (
                         not required
                         and parameter.default is None
-                        and word not in ("width", "heads", "kv_heads", "context", "dropout")
+                        and word not in ("width", "heads", "kv_heads", "context", "dropout", "index")
                     ):
                         continue
                     given = _guess(target, parameter, sizes, space, mode)
