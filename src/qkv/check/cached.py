@@ -52,7 +52,10 @@ def examine(case: Case) -> None:
         and not np.triu(case.support, 1).any()
     )
     way = _way(case)
-    if way is None or subject.inputs != ["x"]:
+    if way is None:
+        return
+    if subject.inputs != ["x"]:
+        case.miss("cache", "unseen.cache")
         return
     window = subject.declared.get("window") or 0
     n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
@@ -67,6 +70,7 @@ def examine(case: Case) -> None:
     ring = bool(window) and bool(re.search(RING, case.facts.get("segment_text", "")))
     reference = _whole(case, inputs, causal or ring, n)
     if reference is None:
+        case.miss("cache", "unseen.cache")
         return
     refused: Exception | None = None
     ones = None
@@ -75,7 +79,7 @@ def examine(case: Case) -> None:
         try:
             ones = _pieces(case, way, inputs["x"], [1] * n, reference, causal or ring)
             if ones is None:
-                return
+                break
             if _driven(case, way, inputs["x"], ones, causal or ring):
                 break
             ones = None

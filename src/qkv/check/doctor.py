@@ -174,6 +174,8 @@ def _with_memory(case: Case) -> None:
             if found.id not in ("P1", "T6", "M14", "C3", "M3"):
                 case.add(found.id, found.key, line=found.line, certain=found.certain, **found.values)
         for what, (key, values) in other.unseen.items():
+            if what == "cache":
+                continue  # looked at without a memory already
             case.miss(f"memory: {what}", "unseen.memory.part", what=both(key, **values))
         case.checked.append("with a memory")
         return
