@@ -186,6 +186,82 @@ def test_a_layout_that_qkv_does_not_know_is_traced_through_transformers(call, tm
     )
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A model whose attention can't be listened to, one where only layers 1 and 4 attend, one made of two BERTs, and none."""
+    import torch
+    import transformers
+
+    from qkv.text import Bytes
+
+    sizes = dict(vocab_size=256, hidden_size=24, num_attention_heads=3)
+    bert = transformers.BertConfig(**sizes, num_hidden_layers=1, intermediate_size=30)
+    two = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(bert, bert)
+    two.decoder_start_token_id, two.pad_token_id, two.eos_token_id = 1, 0, 2
+    jamba = dict(
+        num_hidden_layers=6, intermediate_size=48, num_key_value_heads=1, attn_layer_period=3, attn_layer_offset=1
+    )
+    torch.manual_seed(0)
+    made = {
+        "bloom": transformers.BloomForCausalLM(
+            transformers.BloomConfig(vocab_size=256, hidden_size=24, n_layer=2, n_head=3)
+        ),
+        "jamba": transformers.JambaForCausalLM(transformers.JambaConfig(**sizes | jamba | dict(hidden_size=48))),
+        "two": transformers.EncoderDecoderModel(two),
+        "mamba": transformers.MambaForCausalLM(
+            transformers.MambaConfig(vocab_size=256, hidden_size=24, num_hidden_layers=1)
+        ),
+    }
+    root = tmp_path_factory.mktemp("theirs")
+    for name, model in made.items():
+        model.save_pretrained(root / name)
+        Bytes.make().save(root / name)
+    return root
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(
+    ("name", "asked", "says"),
+    [
+        ("bloom", [], "BloomAttention.*--eager"),
+        ("jamba", ["--layer", "0"], "0 .*1[,、] ?4$"),
+        ("mamba", [], "MambaModel"),
+        ("mamba", ["--eager"], "output_attentions"),
+        ("bloom", ["--eager", "--without", "1.1"], "BloomAttention"),
+    ],
+)
+def test_what_cannot_be_seen_of_other_models_gets_a_sentence(call, folders, lang, name, asked, says):
+    code, _, err = call("--lang", lang, "see", "a cat sat", "--model", str(folders / name), *asked)
+    assert code == 2 and re.search(says, err.strip()) and "Traceback" not in err
+    assert (lang == "zh") == bool(re.search("[一-鿿]", err))
+
+
+def test_weights_that_a_model_gives_itself(call, folders, tmp_path):
+    more = ["-o", str(tmp_path / "p.html"), "--save", str(tmp_path / "t.safetensors"), "--patterns", "--from", "8"]
+    code, out, err = call("see", "a cat sat", "--model", str(folders / "bloom"), "--eager", *more)
+    assert code == 0 and "decoder: 2 layers × 3 heads on 9 tokens" in out, err
+    assert "kept whole, as the model gives them: 0.0 MB for 9 tokens" in err
+    assert "aren't there (--eager)" in out and "q·k" not in out
+    code, again, err = call("see", "--trace", str(tmp_path / "t.safetensors"), "--from", "8")
+    assert code == 0 and "aren't there (--eager)" in again, err
+
+
+def test_layers_that_attend_are_named(call, folders, tmp_path):
+    where = ["--model", str(folders / "jamba")]
+    code, out, err = call(
+        "see", "a cat sat", *where, "-o", str(tmp_path / "p.html"), "--save", str(tmp_path / "t.safetensors")
+    )
+    assert code == 0 and "in these layers alone: 1, 4." in out and re.search("decoder layer [14], head", out), err
+    code, out, err = call("see", "--trace", str(tmp_path / "t.safetensors"), "--layer", "4", "--head", "2")
+    assert code == 0 and "decoder layer 4, head 2" in out, err
+
+
+def test_an_encoder_decoder_of_two_models_has_three_parts(call, folders):
+    for part in ("encoder", "decoder", "cross"):
+        code, out, err = call("see", "a cat sat", "--model", str(folders / "two"), "--part", part)
+        assert code == 0 and "1 layers × 3 heads" in out, err
+
+
 def test_a_folder_never_runs_its_own_code_nor_draws_missing_weights(call, tmp_path, monkeypatch):
     from safetensors.torch import load_file, save_file
     from transformers import OPTConfig, OPTModel

@@ -1,6 +1,7 @@
 """Models of transformers: our maps are its own eager maps, tracing changes nothing, and the model is left as it was."""
 
 import inspect
+import threading
 
 import numpy as np
 import pytest
@@ -522,7 +523,16 @@ def test_patches_are_called_by_row_and_column():
     assert found.parts == ["encoder"] and found.map(1, 2, batch=1).shape == (10, 10)
     assert found.tokens().shown[:5] == ["[CLS]", "0,0", "0,1", "0,2", "1,0"]
     assert found.tokens().special[:2] == (True, False) and found.tokens().find("2,1") == 8
+    wide = trace(model, {"pixel_values": torch.randn(1, 3, 16, 32), "interpolate_pos_encoding": True})
+    assert wide.tokens().shown == ["[CLS]", *(f"{i},{j}" for i in range(2) for j in range(4))]
     with pytest.raises(ValueError, match="ViTModel was given input_ids and needs pixel_values"):
+        trace(model, ROWS[0])
+
+
+def test_a_model_that_cannot_speak_says_why(monkeypatch):
+    model = made("bart")
+    monkeypatch.setattr(model, "generate", lambda **_: {}["tgt_lang"])
+    with pytest.raises(ValueError, match="BartForConditionalGeneration failed on this input: KeyError: 'tgt_lang'"):
         trace(model, ROWS[0])
 
 
@@ -537,3 +547,29 @@ def test_a_decoder_with_fewer_positions_than_its_encoder_is_asked_for_its_own(th
     for given, target, told in ((30, 9, "10 tokens and this model learned 9"), (41, 3, "41 tokens .* learned 40")):
         with pytest.raises(ValueError, match=told):
             trace(model, [[5] * given], target=[[6] * target])
+
+
+def test_an_older_library_is_told_apart(monkeypatch):
+    monkeypatch.delattr(transformers.AttentionInterface, "get_interface")
+    with pytest.raises(ValueError, match=r"install 5\.1 or newer"):
+        trace(made("llama"), ROWS[0])
+
+
+def test_two_threads_are_heard_apart():
+    """While one model is heard, another runs unheard beside it, and each hears its own."""
+    models, found = [made("llama"), made("gpt2")], [None, None]
+    alone = [trace(model, ROWS[0]) for model in models]
+
+    def go(at):
+        for _ in range(5):
+            found[at] = trace(models[at], ROWS[0])
+
+    threads = [threading.Thread(target=go, args=(at,)) for at in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, other in zip(found, alone, strict=True):
+        assert one.n_layer() == other.n_layer()
+        np.testing.assert_array_equal(one.map(2, 3), other.map(2, 3))
+    assert not registry._ears and not registry.listeners

@@ -314,7 +314,8 @@ def _open_theirs(transformers: Any, name: str, eager: bool) -> tuple[Any, Any]:
     safe = dict(trust_remote_code=False, local_files_only=True)
     try:
         config = transformers.AutoConfig.from_pretrained(place, **safe)
-        auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModel
+        writes = type(config) in transformers.AutoModelForSeq2SeqLM._model_mapping
+        auto = transformers.AutoModelForSeq2SeqLM if writes else transformers.AutoModel
         kernel = {"attn_implementation": "eager"} if eager else {}
         model, told = auto.from_pretrained(place, use_safetensors=True, output_loading_info=True, **kernel, **safe)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
@@ -372,7 +373,7 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
         for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
     layers = found.layers(part) if options.layer is None else [options.layer]
-    heads = range(found.n_head(part)) if options.head is None else [options.head]
+    heads = range(found.n_head(part, options.layer)) if options.head is None else [options.head]
     found.head(layers[0], heads[0], part)  # refuses what isn't there
     if linked:
         return next((layer, head) for layer, head, _ in ranked if layer in layers and head in heads)

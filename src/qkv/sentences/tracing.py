@@ -108,6 +108,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "无法记录 {model}：{classes} 的注意力不向 transformers 要计算函数，因此无从旁听；短文本可以完整保存模型自己给出的权重："
         "--eager，或 trace(…, eager=True)",
     ),
+    "trace.version": (
+        "transformers {version} can't be listened to; install 5.1 or newer: {command}",
+        "无法旁听 transformers {version}；请安装 5.1 或更新的版本：{command}",
+    ),
     "trace.none": (
         "{model} can't be traced: none of its modules attends with weights, so there is nothing to see",
         "无法记录 {model}：它没有任何带权重的注意力模块，没有可看的东西",
@@ -148,9 +152,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "（加载时请写 attn_implementation='eager'）",
     ),
     "trace.eager.shape": (
-        "{model} gives attention weights of the shape {found} where {wanted} was expected, queries × keys: its rows and "
+        "{model} gives attention weights of the size {found} where {wanted} was expected, queries × keys: its rows and "
         "columns aren't the tokens, so a map would be wrong",
-        "{model} 给出的注意力权重形状是 {found}，应为 {wanted}（查询 × 键）：它的行列不是词元，画成图会是错的",
+        "{model} 给出的注意力权重大小是 {found}，应为 {wanted}（查询 × 键）：它的行列不是词元，画成图会是错的",
     ),
     "trace.eager.rows": (
         "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the shares of its tokens",

@@ -25,8 +25,8 @@ from ..attention import masks
 from ..attention.attend import Call
 from ..attention.rules import Dense
 from ..words import Notice, Problem
-from .huggingface import Heard, run
-from .inputs import entry, items, several
+from .huggingface import Heard
+from .inputs import entry, items, run, several
 from .registry import Inputs, _rule, attentions, configs_of, part_of
 
 FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
@@ -36,7 +36,8 @@ HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
 def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
     """The weights of every layer as calls of width 0, and the model's logits (or states)."""
     _tell(model, inputs)
-    taken = inspect.signature(entry(model, inputs)).parameters.values()
+    called = entry(model, inputs)
+    taken = inspect.signature(getattr(called, "forward", called)).parameters.values()
     if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
         raise Problem("trace.eager.none", model=type(model).__name__)
     heard = Heard(model, "input_ids" in inputs)
@@ -46,25 +47,23 @@ def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tens
             made = run(model, inputs | options | {"output_attentions": True})
         if any(made.get(field) for field in ("attentions", *FIELDS.values())):
             break
-    found = {part: made.get(field) for part, field in FIELDS.items()}
+    found = {part: list(made.get(field) or ()) for part, field in FIELDS.items()}
     if made.get("attentions"):
-        found[_part(heard, made["attentions"])] = made["attentions"]
+        found[_part(heard, made["attentions"])] = list(made["attentions"])
+    if found["encoder"] and not several(model):
+        found["decoder"] = []  # of what another stack made of the text (FastSpeech's frames), not of its tokens
+    logits = made[0] if made.get("logits") is None else made.get("logits")
+    del made  # a layer's weights are let go as soon as they are kept
     for part, layers in found.items():
-        each = [(i, weights) for i, weights in enumerate(layers or ()) if weights is not None]
-        if not each:
-            continue
-        wanted = _sizes(inputs, several(model))[part]
-        if "attentions" not in made and not several(model) and part != "encoder":
-            wanted = (
-                -1,
-                -1,
-            )  # what another stack made of the text; its rows aren't the tokens even if they are as many
-        heard.calls[part] = [_call(model, weights, wanted) for _, weights in each]
-        heard.names[part] = _names(model, heard, part, [i for i, _ in each], len(layers))
+        there = [i for i, weights in enumerate(layers) if weights is not None]
+        wanted, names = _sizes(inputs, several(model))[part], _names(model, heard, part, there, len(layers))
+        for i, name in zip(there, names, strict=True):
+            heard.calls.setdefault(part, []).append(_call(model, layers[i], wanted))
+            heard.names.setdefault(part, []).append(name)
+            layers[i] = None
     if not heard.calls:
         raise Problem("trace.eager.none", model=type(model).__name__)
-    logits = made.get("logits")
-    return heard, made[0] if logits is None else logits
+    return heard, logits
 
 
 def bytes_of(model: Any, inputs: Inputs) -> int:
@@ -80,8 +79,9 @@ def bytes_of(model: Any, inputs: Inputs) -> int:
 
 
 def _tell(model: Any, inputs: Inputs) -> None:
-    """Say the size before it is taken; refuse what can't fit into this machine's memory."""
-    size = bytes_of(model, inputs)
+    """Say the size before it is taken, where the input tells it; refuse what can't fit into this machine's memory."""
+    if not (size := bytes_of(model, inputs)):
+        return
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
     told = dict(size=_amount(size), tokens=max(n or 0 for n, _ in _sizes(inputs, several(model)).values()))
     if size > there and model.device.type == "cpu":
@@ -145,14 +145,14 @@ def _names(model: Any, heard: Heard, part: str, places: list[int], layers: int) 
     def here(own: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
         return own == part if several(model) else (own == "cross") == (part == "cross")
 
+    if len(places) < layers:  # None stands for layers that have no weights
+        return [f"layers.{i}" for i in places]
     ran = [
         name
         for name, module in attentions(model, all_senses=not heard.text)
         for _ in range(heard.entered[module])
         if here(part_of(model, name, module))
     ]
-    if len(places) < layers:  # None stands for layers that have no weights
-        return [f"layers.{i}" for i in places]
     return ran if len(ran) == layers else [""] * layers
 
 
@@ -161,7 +161,9 @@ def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Ca
     kind = type(model).__name__
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
     if len(shape) != 4 or any(size not in (None, found) for size, found in zip(wanted, shape[2:], strict=True)):
-        raise Problem("trace.eager.shape", model=kind, found=str(shape), wanted=f"(…, {wanted[0]}, {wanted[1]})")
+        raise Problem(
+            "trace.eager.shape", model=kind, found=str(shape), wanted=f"(…, {wanted[0] or 'n'}, {wanted[1] or 'm'})"
+        )
     near = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     weights = weights.float()
     total, least = weights.sum(-1), float(weights.min())
@@ -173,6 +175,4 @@ def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Ca
     rule = _rule((weights > 0).any(1, keepdim=True))
     nothing = weights.new_zeros(batch, heads, n, 0)
     beside = weights.new_zeros(batch, heads, m, 0)
-    return Call(
-        nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log(), None, None, None
-    )
+    return Call(nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log())

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.attend import Call
 from ..attention.rules import Band, Mask
-from ..words import Problem, all_of, quoted
-from .inputs import MOST, check, entry, inputs_of, items, most_of, places, resting, several, target_of, tokens_of
+from ..words import Problem, all_of
+from .inputs import MOST, check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
 from .registry import (
     OTHER_SENSES,
     Inputs,
@@ -277,16 +277,6 @@ def _projection(module: Any, parent: Any) -> Any:
     return None
 
 
-def run(model: Any, inputs: Inputs) -> Any:
-    """The model's forward; what it says when it fails is told, not lost in a traceback."""
-    try:
-        return entry(model, inputs)(**inputs)
-    except Problem:
-        raise
-    except Exception as error:
-        raise Problem("trace.run", model=type(model).__name__, error=quoted(error)) from error
-
-
 def _made(model: Any, heard: Heard, inputs: Inputs, tokenizer: Any, made: Any, name: str, text: str) -> Trace:
     parts = [part for part in PARTS if part in heard.calls]
     numbers = {part: numbered(heard.names[part]) for part in parts}
@@ -312,23 +302,22 @@ def _sides(
     source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
     if source is None:
         first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
-        source = [places(model, first.k.shape[2])] * items(inputs)
+        source = [places(model, inputs, first.k.shape[2])] * items(inputs)
     answer, memory = source, source
     if several(model):
         answer = tokens_of(tokenizer, inputs, "decoder_")
     elif "cross" in calls:  # to states that came from elsewhere: they have no words
-        memory = [places(model, calls["cross"][0].k.shape[2])] * len(source)
+        memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
     ahead = [tokens.ahead() for tokens in answer]
     sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (ahead, memory)}
     for part, layers in calls.items():
         wanted = tuple(len(side[0]) for side in sides[part])
         for call in layers:
             if (found := (call.q.shape[2], call.k.shape[2])) != wanted or len(sides[part][0]) != call.q.shape[0]:
-                raise Problem(
-                    "trace.shape",
-                    model=type(model).__name__,
-                    name=call.name,
-                    found=f"{found[0]} × {found[1]}",
-                    wanted=f"{wanted[0]} × {wanted[1]}",
-                )
+                texts = (call.q.shape[0], len(sides[part][0]))
+                sizes = {"found": f"{found[0]} × {found[1]}", "wanted": f"{wanted[0]} × {wanted[1]}"}
+                if texts[0] != texts[1]:  # TimeSformer looks along time and along each picture
+                    sizes = {key: f"{n} × {size}" for n, (key, size) in zip(texts, sizes.items(), strict=True)}
+                key = "trace.shape" if call.q.shape[3] else "trace.eager.shape"
+                raise Problem(key, model=type(model).__name__, name=call.name, **sizes)
     return {part: sides[part][0] for part in calls}, {part: sides[part][1] for part in calls}

@@ -8,7 +8,6 @@ column, what else there is by number.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem, all_of, one_of
+from ..words import Problem, all_of, one_of, quoted
 from .registry import OTHER_SENSES, Inputs, side_of
 from .tokens import Tokens, read
 
@@ -77,10 +76,12 @@ def _as_given(model: Any, given: Inputs) -> Inputs:
     main = "input_ids" if ids is not None else next((key for key in OTHERS if key in given), None)
     if main is None:
         raise Problem("trace.inputs", keys=all_of(given) if given else "{}", others=one_of(OTHERS))
-    made = {key: value if isinstance(value, Tensor) else torch.as_tensor(value) for key, value in given.items()}
+    made: Inputs = {
+        key: value if isinstance(value, bool | str) else torch.as_tensor(value) for key, value in given.items()
+    }
     if made[main].numel() == 0:
         raise Problem("problem.empty")
-    return {key: value.to(model.device) for key, value in made.items()}
+    return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in made.items()}
 
 
 def _rows(model: Any, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
@@ -121,7 +122,8 @@ def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **
     if "input_ids" in inputs:
         given = {"attention_mask": torch.ones_like(inputs["input_ids"])} | inputs
     with resting(model):
-        made = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=most_of(model, most), **options)
+        with _telling(model):
+            made = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=most_of(model, most), **options)
     return [_until_the_end(model, row, tokenizer) for row in made.tolist()]
 
 
@@ -208,6 +210,23 @@ def entry(model: Any, inputs: Inputs) -> Any:
     return model
 
 
+def run(model: Any, inputs: Inputs) -> Any:
+    """The model's forward."""
+    with _telling(model):
+        return entry(model, inputs)(**inputs)
+
+
+@contextmanager
+def _telling(model: Any) -> Iterator[None]:
+    """What a model says when it fails is told in a sentence, not lost in a traceback."""
+    try:
+        yield
+    except Problem:
+        raise
+    except Exception as error:
+        raise Problem("trace.run", model=type(model).__name__, error=quoted(error)) from error
+
+
 def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     """Labels of every row; padding, on whichever side, is special."""
     ids = inputs[f"{prefix}input_ids"].tolist()
@@ -227,25 +246,27 @@ def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     return made
 
 
-def places(model: Any, count: int) -> Tokens:
+def places(model: Any, inputs: Inputs, count: int) -> Tokens:
     """Names for what is no text: patches of a picture by row and column, what else there is by number.
 
     Where a model puts tokens of its own before its patches, the first of them is [CLS].
     """
-    side, patch = _grid(model.config)
     names = [f"[{i}]" for i in range(count)]
-    before = 0
-    if side and patch and count >= (patches := (side // patch) ** 2) > 0 and count - patches <= 8:
-        before, wide = count - patches, math.isqrt(patches)
-        # A space before each, as words have it: names of neighbours must not grow together.
-        names = [*names[:before], *(f" {i // wide},{i % wide}" for i in range(patches))]
-        names[:1] = ["[CLS]"] if before else names[:1]
-    return Tokens(tuple(names), tuple(i < before for i in range(count)), (), ())
+    tall, wide = _grid(model.config, inputs)
+    before = count - tall * wide
+    if not tall * wide or not 0 <= before <= 8:
+        return Tokens(tuple(names))
+    # A space before each, as words have it: names of neighbours must not grow together.
+    names[before:] = [f" {i},{j}" for i in range(tall) for j in range(wide)]
+    names[:before] = ["[CLS]", *names[1:before]] if before else []
+    return Tokens(tuple(names), tuple(i < before for i in range(count)))
 
 
-def _grid(config: Any) -> tuple[int, int]:
-    """The sides of a picture and of a patch of it, where they are numbers."""
-    config = getattr(config, "vision_config", None) or config
-    sides: list[Any] = [getattr(config, what, None) for what in ("image_size", "patch_size")]
-    sides = [side[0] if isinstance(side, list | tuple) and len(set(side)) == 1 else side for side in sides]
-    return (sides[0], sides[1]) if all(isinstance(side, int) for side in sides) else (0, 0)
+def _grid(config: Any, inputs: Inputs) -> tuple[int, int]:
+    """How many patches a picture has, downwards and across; 0 where that isn't known."""
+    patch = getattr(getattr(config, "vision_config", None) or config, "patch_size", None)
+    patch = patch[0] if isinstance(patch, list | tuple) and len(set(patch)) == 1 else patch
+    pixels = inputs.get("pixel_values")
+    if not isinstance(patch, int) or pixels is None or pixels.ndim != 4:
+        return 0, 0
+    return pixels.shape[2] // patch, pixels.shape[3] // patch

@@ -25,7 +25,7 @@ from ..attention import attend as attending
 from ..attention import masks
 from ..attention.attend import Call
 from ..attention.rules import Band
-from ..words import Problem, all_of
+from ..words import Problem, all_of, pip_install
 from .trace import PARTS
 
 HIDDEN = -1e4  # an additive mask of this or less hides
@@ -153,6 +153,12 @@ def hearing() -> Iterator[None]:
     from transformers import AttentionInterface
 
     library: Any = AttentionInterface
+    if not hasattr(library, "get_interface"):
+        raise Problem(
+            "trace.version",
+            version=sys.modules["transformers"].__version__,
+            command=pip_install("-U transformers"),
+        )
     with _door:
         _ears.append(_ears[0] if _ears else library.get_interface)
         library.get_interface = _get_interface
@@ -340,5 +346,6 @@ def explained(call: Call, output: Tensor) -> bool:
         return False
     seen = allowed.any(-1).expand(batch, heads, len(rows))
     near = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
-    far = ((mine - theirs).abs().amax(-1) * seen).max()
-    return bool(far <= near * (theirs.abs().amax() + 1e-6))
+    far = (mine - theirs).abs().amax(-1)[seen]  # the others may be anything, NaN too
+    size = theirs.abs().amax(-1)[seen]
+    return not far.numel() or bool(far.max() <= near * (size.max() + 1e-6))
