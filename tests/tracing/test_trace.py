@@ -347,3 +347,21 @@ def test_a_trace_made_from_another_remembers_nothing_of_it():
     np.testing.assert_array_equal(turned.map(1, 1), before)
     assert not np.array_equal(turned.map(0, 1), before)
     assert turned.survey().heads[0][1][1].link == looked.heads[0][0][1].link
+
+
+def test_layers_may_have_different_numbers_of_heads(tmp_path):
+    torch.manual_seed(0)
+    calls = []
+    for layer, heads in enumerate((2, 5)):
+        q = torch.randn(1, heads, 7, 4)
+        calls.append(Call(q, torch.randn(1, heads, 7, 4), q, masks.causal(), 0.5, name=f"decoder.{layer}"))
+    tokens = {"decoder": [Tokens(tuple(f" w{i}" for i in range(7)))]}
+    found = Trace({"decoder": calls}, tokens, tokens)
+    found.save(tmp_path / "t.safetensors")
+    for one in (found, Trace.load(tmp_path / "t.safetensors")):
+        assert (one.n_head(), one.n_head(layer=0), one.n_head(layer=1)) == (5, 2, 5)
+        assert len(one.find(5, 2, most=None)) == len(one.patterns().table) == 7
+        np.testing.assert_allclose(one.map(0), (one.map(0, 0) + one.map(0, 1)) / 2, atol=1e-6)
+        assert one.rollout().shape == (7, 7) and one.survey().most_telling((0, 1), range(5))[0] in (0, 1)
+        with pytest.raises(ValueError, match="there is no head 2"):
+            one.map(0, 2)

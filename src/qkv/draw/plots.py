@@ -181,7 +181,7 @@ def layer(
 
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
-    heads = trace.n_head(part)
+    heads = trace.n_head(part, layer)
     across = min(heads, 4)
     down = -(-heads // across)
     figure = _figure(
@@ -221,7 +221,7 @@ def overview(
     figure.set_layout_engine("none")
     top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
     for i, number in enumerate(numbers):
-        for j in range(heads):
+        for j in range(trace.n_head(part, number)):
             axes = figure.add_axes(
                 (0.06 + 0.93 * j / heads, top * (1 - (i + 1) / layers) + 0.01, 0.88 / heads, 0.94 * top / layers)
             )

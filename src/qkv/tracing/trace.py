@@ -93,9 +93,10 @@ class Trace:
         part = self._part(part)
         return self.calls[part][self._at(part, layer)]
 
-    def n_head(self, part: str | None = None) -> int:
-        """Heads per layer of a part."""
-        return self.calls[self._part(part)][0].q.shape[1]
+    def n_head(self, part: str | None = None, layer: int | None = None) -> int:
+        """Heads of a layer; where none is named, of the layer of the part that has most."""
+        calls = self.calls[self._part(part)] if layer is None else [self.call(layer, part)]
+        return max(call.q.shape[1] for call in calls)
 
     def tokens(self, part: str | None = None, batch: int = 0, *, keys: bool = False) -> Tokens:
         """The tokens that ask, or with `keys=True` those that are looked at."""
@@ -122,7 +123,7 @@ class Trace:
         """
         if bins is not None and (rows is not None or cols is not None or words):
             raise ValueError("bins pools the whole map: leave rows, cols and words out")
-        chosen = range(self.n_head(part)) if head is None else [head]
+        chosen = range(self.n_head(part, layer)) if head is None else [head]
         made = sum(self._map(self.head(layer, h, part, batch), rows, cols, bins, pool) for h in chosen)
         table = (made / len(chosen)).numpy()  # type: ignore[union-attr]
         if not words:
@@ -241,7 +242,7 @@ class Trace:
         query, key = self.place(from_, part, batch), self.place(to, part, batch, keys=True)
         found = []
         for layer in self.layers(part):
-            for head in range(self.n_head(part)):
+            for head in range(self.n_head(part, layer)):
                 share = float(self.head(layer, head, part, batch).weights([query], [key]))
                 found.append((layer, head, share))
         return sorted(found, key=lambda row: -row[2])[:most]

@@ -69,7 +69,7 @@ def links(
         spans.append(range(first, end))
     found = []
     for layer in trace.layers(part):
-        for head in range(trace.n_head(part)):
+        for head in range(trace.n_head(part, layer)):
             table = trace.head(layer, head, part, batch).weights(*spans)
             found.append((layer, head, float(table.sum(1).mean())))
     return sorted(found, key=lambda row: -row[2])
