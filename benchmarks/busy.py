@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ._measure import Row, publish
 
-ROUNDS = 3
+ROUNDS = 4
 QKV = [sys.executable, "-m", "qkv"]
 PROMPT = "The" + " cat" * 511  # 512 tokens of SmolLM2
 TEXT = "".join(f"{i}: the cat sat on the mat, and {i * i} other cats sat on {i + 1} other mats\n" for i in range(4000))
