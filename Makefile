@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all fuzz bench lint clean setup
+.PHONY: help run test test-all fuzz bench lint words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -20,6 +20,8 @@ BENCH_en := benchmark
 BENCH_zh := 测速
 FUZZ_en := trying $(N) damaged files; what fails is kept in out/fuzz
 FUZZ_zh := 正在尝试 $(N) 个损坏的文件；出错的会保存在 out/fuzz
+WORDS_en := looking for sentences that are new or gone
+WORDS_zh := 正在查找新增和删去的句子
 LINT_en := checking format, style and types
 LINT_zh := 正在检查格式、风格和类型
 
@@ -63,6 +65,10 @@ lint: setup ## check format, style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+words: setup ## bring the translations up to date with the sentences in the code
+	@echo "$(WORDS_$(LANGUAGE))"
+	@$(BIN)/python tools/words.py
 
 clean: ## remove .venv, caches and out/
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out

@@ -13,7 +13,7 @@ import torch
 from hypothesis import settings
 
 from qkv.train.run import compiler
-from qkv.words import both
+from qkv.words import language
 
 settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("qkv")
@@ -92,5 +92,6 @@ def pytest_terminal_summary(terminalreporter):
         if reason.startswith("Skipped: needs "):
             what = reason.removeprefix("Skipped: needs ")
             english = f"{n} tests need {what}" if n > 1 else f"1 test needs {what}"
-            told = both(f"{english}: not run, there is none here", f"{n} 个测试需要 {what}：本机没有，未运行")
+            chinese = f"{n} 个测试需要 {what}：本机没有，未运行"
+            told = chinese if language() == "zh" else f"{english}: not run, there is none here"
             terminalreporter.line(told)

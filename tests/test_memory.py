@@ -102,5 +102,5 @@ def test_a_limit_of_the_process_counts():
 def test_need_says_both_sizes(monkeypatch):
     monkeypatch.setattr(memory, "free", lambda device=None: 3_000_000)
     with pytest.raises(Problem, match=r"4 TB .* 3 MB"):
-        memory.need(4_000_000_000_000, "memory.model", weights="1")
-    memory.need(3_000_000, "memory.model", weights="1")
+        memory.need(4_000_000_000_000, "it takes {size} and {free} is free")
+    memory.need(3_000_000, "it takes {size} and {free} is free")

@@ -17,7 +17,7 @@ import pytest
 from qkv import hashes, hub, store
 from qkv.store import File, Inner, Item, Package
 from qkv.text import read_pairs
-from qkv.words import Problem
+from qkv.words import Problem, translated
 
 REAL = store.ITEMS
 HOME = os.environ.get("QKV_HOME")
@@ -347,7 +347,7 @@ def test_a_repository_of_the_hub_is_fetched_without_pickles(home):
     offline = FakeHub(error=ConnectionError("no network"))
     assert store.get("hf:owner/tiny", api=offline) == folder == store.path("hf:owner/tiny"), "it is here, offline too"
     listed = [each for each in store.listing("model") if each.name == "hf:owner/tiny"]
-    assert len(listed) == 1 and listed[0].size == size and listed[0].note_zh and listed[0].licence
+    assert len(listed) == 1 and listed[0].size == size and listed[0].note and listed[0].licence
     assert "hf:owner/tiny" not in [each.name for each in store.listing("data")]
     assert store.remove("hf:owner/tiny") == size and store.remove("hf:owner/tiny") == 0
     assert store.path("hf:owner/tiny") is None and not left_behind(home)
@@ -515,8 +515,8 @@ def test_every_record_is_complete():
     assert {"shakespeare", "enwik8", "hsk", "smollm2", "minilm", "opus-zh-en"} <= {record.name for record in REAL}
     assert len({record.name for record in REAL}) == len(REAL)
     for record in REAL:
-        assert record.kind in ("data", "model") and record.licence and record.note and record.note_zh
-        assert any("\u4e00" <= letter <= "\u9fff" for letter in record.note_zh)
+        assert record.kind in ("data", "model") and record.licence and record.note
+        assert any("\u4e00" <= letter <= "\u9fff" for letter in translated(record.note, "zh"))
         for part in (record.package, *record.files):
             assert len(part.sha256) == 64 and part.size > 0
         assert all(file.unpack in store.UNPACK and "/" not in file.keep for file in record.files)

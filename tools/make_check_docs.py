@@ -1,4 +1,4 @@
-"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/sentences/mistakes.py).
+"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/check/sentences.py).
 
     .venv/bin/python tools/make_check_docs.py
 
@@ -7,7 +7,8 @@ A test compares the pages with what this makes, so a mistake that is added or re
 
 from pathlib import Path
 
-from qkv.sentences.mistakes import GROUPS
+from qkv.check.sentences import GROUPS, SENTENCES
+from qkv.words import say
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FILES = {"en": DOCS / "check.md", "zh": DOCS / "check.zh-CN.md"}
@@ -171,19 +172,18 @@ LABELS = {"en": ("How it shows", "What it does", "Fix"), "zh": ("如何看出", 
 
 def page(lang: str) -> str:
     """The whole page in one language."""
-    chinese = 1 if lang == "zh" else 0
     shows, does, fix = LABELS[lang]
-    colon = "：" if chinese else ":"
+    colon = "：" if lang == "zh" else ":"
     text = [BEFORE[lang]]
     for title, group in GROUPS.items():
-        text.append(f"## {title[chinese]}\n\n")
-        for name, words in group.items():
-            said = words[chinese::2]  # name, does, fix, shows
-            text.append(f"### {name} · {said[0]}\n\n")
+        text.append(f"## {say(title, lang)}\n\n")
+        for name in group:
+            said = {what: say(SENTENCES[f"mistake.{name}{what}"], lang) for what in ("", ".shows", ".does", ".fix")}
+            text.append(f"### {name} · {said['']}\n\n")
             text += [
-                f"- **{shows}**{colon} {said[3]}\n",
-                f"- **{does}**{colon} {said[1]}\n",
-                f"- **{fix}**{colon} {said[2]}\n\n",
+                f"- **{shows}**{colon} {said['.shows']}\n",
+                f"- **{does}**{colon} {said['.does']}\n",
+                f"- **{fix}**{colon} {said['.fix']}\n\n",
             ]
     return "".join(text).replace("： ", "：").rstrip() + "\n"
 

@@ -4,7 +4,6 @@ argparse, because its few words can all be said in Chinese, and `qkv --help` ans
 """
 
 import argparse
-import errno
 import importlib
 import os
 import re
@@ -15,84 +14,69 @@ from functools import partial
 from typing import Any
 
 from . import __version__, screen, words
-from .words import both
+from .words import _, say
 
 # verb: (example, English, 中文)
-VERBS: dict[str, tuple[str, str, str]] = {
+VERBS: dict[str, tuple[str, str]] = {
     "steps": (
         'qkv steps "我 爱 北京"',
-        "attention computed step by step, with true numbers",
-        "一步一步计算注意力，每个数都是实际算出来的",
+        _("attention computed step by step, with true numbers"),
     ),
     "see": (
         'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
-        "look into any head of any model, exactly",
-        "看任意模型的任意一个头，数值精确",
+        _("look into any head of any model, exactly"),
     ),
     "importance": (
         'qkv importance "The cat sat on the mat" --model smollm2',
-        "which heads a model needs",
-        "模型离不开哪些头",
+        _("which heads a model needs"),
     ),
     "masks": (
         "qkv masks causal window:3 --n 12",
-        "draw who may look at whom",
-        "画出谁可以看谁",
+        _("draw who may look at whom"),
     ),
     "check": (
         "qkv check mymodel.py:MultiHeadAttention",
-        "name the mistake in attention you wrote",
-        "指出你写的注意力里的错误",
+        _("name the mistake in attention you wrote"),
     ),
     "learn": (
         "qkv learn",
-        "graded exercises, from q·k by hand to a GPT that trains",
-        "带评分的练习，从手算 q·k 到能训练的 GPT",
+        _("graded exercises, from q·k by hand to a GPT that trains"),
     ),
     "train": (
         "qkv train lm --text mybook.txt",
-        "train a GPT, a BERT or a translator on your own text",
-        "用自己的文本训练 GPT、BERT 或翻译模型",
+        _("train a GPT, a BERT or a translator on your own text"),
     ),
     "generate": (
         'qkv generate "ROMEO:" --model runs/lm-shakespeare',
-        "let a trained GPT go on with a text",
-        "让训练好的 GPT 续写",
+        _("let a trained GPT go on with a text"),
     ),
     "chat": (
         "qkv chat --model smollm2",
-        "talk with an instruct model",
-        "与对话模型聊天",
+        _("talk with an instruct model"),
     ),
     "fill": (
         'qkv fill "the [MASK] sat" --model runs/mlm-mybook',
-        "let a trained BERT guess hidden words",
-        "让训练好的 BERT 猜被遮住的词",
+        _("let a trained BERT guess hidden words"),
     ),
     "translate": (
         'qkv translate "15 Nov 2026" --demo',
-        "translate with a trained encoder-decoder",
-        "用训练好的编码器-解码器翻译",
+        _("translate with a trained encoder-decoder"),
     ),
     "export": (
         "qkv export runs/lm-mybook --to hf",
-        "write a model as a folder that transformers loads",
-        "把模型写成 transformers 能读取的文件夹",
+        _("write a model as a folder that transformers loads"),
     ),
     "models": (
         "qkv models get smollm2",
-        "real models by name: what can be had, and what is inside",
-        "按名字取真实的模型，看它的结构",
+        _("real models by name: what can be had, and what is inside"),
     ),
     "lab": (
         "qkv lab scaling",
-        "measured experiments: scaling, complexity, memory, distance, heads, …",
-        "测量实验：缩放、复杂度、内存、距离、头数……",
+        _("measured experiments: scaling, complexity, memory, distance, heads, …"),
     ),
     "data": (
         "qkv data get shakespeare",
-        "data sets by name, and text into tokens",
-        "按名字取数据集，把文本变成词元",
+        _("data sets by name, and text into tokens"),
     ),
 }
 
@@ -126,7 +110,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         forget_output()
         return 0
     except KeyboardInterrupt:
-        print(both("\nstopped", "\n已停止"), file=sys.stderr)
+        print(say("\nstopped"), file=sys.stderr)
         return 130
     except words.Problem as problem:
         sentence = problem.say()
@@ -134,17 +118,27 @@ def _main(arguments: Sequence[str] | None) -> int:
         forget_output()
         sentence = _refused(error)
     except ValueError as error:
-        complain(words.say("problem.english", sentence=str(error) or type(error).__name__))
+        complain(words.say("qkv: {english}", english=str(error) or type(error).__name__))
         return 2
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
         if (full := _full(error)) is None:
             told = f"{type(error).__name__}: {error}".split("\n")[0]
-            print(words.say("problem", sentence=words.say("problem.bug", error=told)), file=sys.stderr)
+            print(
+                words.say(
+                    "qkv: {sentence}",
+                    sentence=words.say(
+                        "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the "
+                        "traceback",
+                        error=told,
+                    ),
+                ),
+                file=sys.stderr,
+            )
             return 1
         sentence = full
-    complain(words.say("problem", sentence=sentence))
+    complain(words.say("qkv: {sentence}", sentence=sentence))
     return 2
 
 
@@ -173,7 +167,9 @@ def _with_language(arguments: Sequence[str]) -> list[str]:
         elif word == "--lang":
             asked = next(coming, None)
             if asked is None:
-                raise words.Problem("problem.lang.none", languages=words.one_of(words.LANGUAGES))
+                raise words.Problem(
+                    "--lang needs a language after it: {languages}", languages=words.one_of(words.LANGUAGES)
+                )
         elif word.startswith("--lang="):
             asked = word.removeprefix("--lang=")
         else:
@@ -191,26 +187,30 @@ def _run(arguments: list[str]) -> int:
         print(_overview())
         return 0
     if first.startswith("-"):
-        raise words.Problem("problem.option", option=first)
+        raise words.Problem("{option} needs a verb before it; see  qkv --help", option=first)
     if first not in VERBS:
         near = words.nearest(first, VERBS)
-        key = "problem.verb.near" if near else "problem.verb"
+        key = (
+            _("there is no verb {verb}: did you mean {near}? See  qkv {near} --help")
+            if near
+            else _("there is no verb {verb}; there are {verbs}. See  qkv --help")
+        )
         raise words.Problem(key, verb=first or '""', verbs=words.all_of(VERBS), near=near)
     command = importlib.import_module(f"qkv.commands.{first}")
     parser = _parser(first, command.EXAMPLES)
     command.arguments(parser)
     # For --help alone: it was taken out before.
-    parser.add_argument("--lang", choices=words.LANGUAGES, help=both("language of the output", "输出的语言"))
+    parser.add_argument("--lang", choices=words.LANGUAGES, help=say("language of the output"))
     return command.run(parser.parse_args(rest)) or 0
 
 
 def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
-    _, english, chinese = VERBS[verb]
+    _example, line = VERBS[verb]
     return _Parser(
         prog=f"qkv {verb}",
-        description=both(english, chinese),
+        description=say(line),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join([both("examples:", "例子："), *("  " + line for line in examples)]),
+        epilog="\n".join([say("examples:"), *("  " + line for line in examples)]),
         allow_abbrev=False,
     )
 
@@ -228,13 +228,22 @@ class _Parser(argparse.ArgumentParser):
                 near = next((option for option in bare if option.startswith(name[2:])), "") or words.nearest(
                     name[2:], bare
                 )
-                key = "problem.option.near" if near else "problem.option.none"
+                key = (
+                    _("{verb} has no option {option}: did you mean {near}? See  {verb} --help")
+                    if near
+                    else _("{verb} has no option {option}; see  {verb} --help")
+                )
                 raise words.Problem(key, option=name, verb=self.prog, near=f"--{near}")
         found, rest = self.parse_known_args(given, namespace)
         if rest and rest[0].startswith("-") and len(rest[0]) > 1:
-            raise words.Problem("problem.option.none", option=rest[0], verb=self.prog)
+            raise words.Problem("{verb} has no option {option}; see  {verb} --help", option=rest[0], verb=self.prog)
         if rest:
-            raise words.Problem("problem.extra", rest=" ".join(rest), verb=self.prog)
+            raise words.Problem(
+                "{verb} doesn't know what to do with {rest}: a text of several words stands in quotes; see  {verb} "
+                "--help",
+                rest=" ".join(rest),
+                verb=self.prog,
+            )
         return found
 
     def _options(self, given: list[str]) -> list[str]:
@@ -254,38 +263,30 @@ class _Parser(argparse.ArgumentParser):
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
             if "" in arg_strings and option not in MAY_BE_EMPTY:
-                raise words.Problem("problem.option.empty", option=option)
+                raise words.Problem("{option} is empty: give it a value, or leave it out", option=option)
         return super()._get_values(action, arg_strings)
 
     def format_help(self) -> str:
         """argparse writes an ASCII colon behind its headings; Chinese has its own."""
-        headings = "|".join(ARGPARSE[name] for name in ("positional arguments", "options"))
-        return re.sub(rf"^({headings}):$", r"\1：", super().format_help(), flags=re.MULTILINE)
+        headings = "|".join(re.escape(words.translated(name)) for name in ("positional arguments", "options"))
+        return re.sub(
+            rf"^({headings}):$",
+            say("{heading}:", heading=r"\1"),
+            super().format_help(),
+            flags=re.MULTILINE,
+        )
 
 
 def _overview() -> str:
     lines = [
-        both(
-            "qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into.",
-            "qkv：从 softmax(QKᵀ/√d)V 到能看到内部的 Transformer。",
-        ),
+        say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."),
         "",
     ]
     column = max(map(len, VERBS)) + 2
-    for verb, (example, english, chinese) in VERBS.items():
-        lines += [f"  {verb:{column}}{both(english, chinese)}", f"  {'':{column}}{example}", ""]
-    lines.append(
-        both(
-            "In Python: from qkv import attend, masks, MultiHeadAttention",
-            "在 Python 里：from qkv import attend, masks, MultiHeadAttention",
-        )
-    )
-    lines.append(
-        both(
-            "More on a verb: qkv VERB --help    中文: --lang zh",
-            "某个命令的说明：qkv 命令 --help    English: --lang en",
-        )
-    )
+    for verb, (example, line) in VERBS.items():
+        lines += [f"  {verb:{column}}{say(line)}", f"  {'':{column}}{example}", ""]
+    lines.append(say("In Python: from qkv import attend, masks, MultiHeadAttention"))
+    lines.append(say("More on a verb: qkv VERB --help    中文: --lang zh"))
     return "\n".join(lines)
 
 
@@ -319,39 +320,33 @@ def forget_output() -> None:
 
 def _refused(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a missing permission, …"""
-    key = f"os.{errno.errorcode.get(error.errno or 0)}"
-    if key not in words.SENTENCES:
-        reason = error.strerror or str(error) or type(error).__name__
-        return both(reason, f"系统报告：{reason}")
-    return words.say(key) + ("" if error.filename is None else both(": ", "：") + str(error.filename))
+    why = words.refused(error)
+    return say(why) if error.filename is None else say("{why}: {file}", why=why, file=error.filename)
 
 
 def _teach_argparse() -> None:
     """argparse looks its few words up with gettext: give it ours. (Only in this process, which is ours.)"""
-
-    def known(message: str) -> str:
-        return ARGPARSE.get(message, message) if words.language() == "zh" else message
-
-    argparse._ = known  # type: ignore[attr-defined]
-    argparse.ngettext = lambda one, many, n: known(one) if known(one) != one or n == 1 else many  # type: ignore[attr-defined]
+    argparse._ = words.translated  # type: ignore[attr-defined]
+    argparse.ngettext = lambda one, many, n: words.translated(one if n == 1 or words.language() != "en" else many)  # type: ignore[attr-defined]
 
 
 MAY_BE_EMPTY = ("--system",)  # no system prompt, not even the model's own
 
-ARGPARSE = {
-    "usage: ": "用法：",
-    "positional arguments": "参数",
-    "options": "选项",
-    "show this help message and exit": "显示这段说明",
-    "%(prog)s: error: %(message)s\n": "%(prog)s：%(message)s\n",
-    "expected one argument": "后面要有一个值",
-    "expected at least one argument": "后面至少要有一个值",
-    "the following arguments are required: %s": "缺少参数：%s",
-    "argument %(argument_name)s: %(message)s": "参数 %(argument_name)s：%(message)s",
-    "expected at most one argument": "后面最多有一个值",
-    "expected %s argument": "后面要有 %s 个值",
-    "ignored explicit argument %r": "不带值，去掉 %r",
-    "one of the arguments %s is required": "这些参数要有一个：%s",
-    "invalid %(type)s value: %(value)r": "不是有效的数（%(type)s）：%(value)r",
-    "not allowed with argument %s": "不能与 %s 同用",
-}
+# What argparse says in its own words; `_teach_argparse` has them looked up.
+ARGPARSE = (
+    _("usage: "),
+    _("positional arguments"),
+    _("options"),
+    _("show this help message and exit"),
+    _("%(prog)s: error: %(message)s\n"),
+    _("expected one argument"),
+    _("expected at least one argument"),
+    _("the following arguments are required: %s"),
+    _("argument %(argument_name)s: %(message)s"),
+    _("expected at most one argument"),
+    _("expected %s argument"),
+    _("ignored explicit argument %r"),
+    _("one of the arguments %s is required"),
+    _("invalid %(type)s value: %(value)r"),
+    _("not allowed with argument %s"),
+)

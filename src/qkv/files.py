@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .words import Both, Problem, quoted
+from .words import Message, Problem, quoted
 
 LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
 # What a file with nonsense in it can lead to, in code that looks at it name by name.
@@ -23,12 +23,12 @@ def read_text(file: Path, key: str) -> str:
     try:
         told = file.stat()
         if not stat.S_ISREG(told.st_mode):
-            raise unfit(file, key, Both("it is no regular file", "不是普通文件"))
+            raise unfit(file, key, Message("it is no regular file"))
         if told.st_size > LARGEST:
-            raise unfit(file, key, Both(f"it has {told.st_size:,} bytes", f"文件有 {told.st_size:,} 字节"))
+            raise unfit(file, key, Message("it has {st_size:,} bytes", st_size=told.st_size))
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        why = Both(f"byte {error.start} is no UTF-8", f"第 {error.start} 个字节不是 UTF-8")
+        why = Message("byte {start} is no UTF-8", start=error.start)
         raise unfit(file, key, why) from None
     except (OSError, MemoryError) as error:
         raise unfit(file, key, quoted(error)) from None
@@ -42,7 +42,7 @@ def read_json(file: Path, key: str) -> Any:
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(made, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        why = Both("it holds half a character (a lone surrogate)", "其中有半个字符（孤立的代理项）")
+        why = Message("it holds half a character (a lone surrogate)")
         raise unfit(file, key, why) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise unfit(file, key, quoted(error)) from None
@@ -53,7 +53,7 @@ def read_table(file: Path, key: str) -> dict[str, Any]:
     """A JSON file that holds names and values."""
     made = read_json(file, key)
     if not isinstance(made, dict):
-        raise unfit(file, key, Both("it is no {name: value}", "不是 {名字: 值} 的形式"))
+        raise unfit(file, key, Message("it is no {{name: value}}"))
     return made
 
 

@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .words import Problem, all_of, pip_install, quoted
+from .words import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
 READ = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
@@ -40,8 +40,7 @@ class Repository:
     layout: str = ""
     licence: str = "see its page"
     credit: str = ""
-    note: str = "from the Hugging Face hub"
-    note_zh: str = "来自 Hugging Face hub"
+    note: str = _("from the Hugging Face hub")
 
     @classmethod
     def named(cls, name: str, home: Path) -> "Repository":
@@ -51,7 +50,11 @@ class Repository:
         """
         found = NAME.fullmatch(name)
         if not found or any(set(part) <= {"."} or ".." in part for part in found.groupdict().values() if part):
-            raise Problem("store.hub.name", name=name)
+            raise Problem(
+                "{name} names no repository of the hub: write hf:owner/name, hf:owner/name@revision, or, for one file "
+                "of several, hf:owner/name/FILE.gguf",
+                name=name,
+            )
         whole = name.removeprefix(PREFIX).replace("/", "--")
         repository = f"{found['owner']}/{found['repo']}"
         return cls(name, repository, found["file"], found["revision"], home / "model" / "hf" / whole)
@@ -106,17 +109,42 @@ def choose(repository: Repository, files: dict[str, Any]) -> list[Any]:
     ggufs = _like(here, "*.gguf")
     if repository.file is not None:
         if repository.file not in ggufs:
-            raise Problem("store.hub.file", name=repository.name, file=repository.file, files=all_of(ggufs or here))
+            raise Problem(
+                "{name} has no file {file}: it has {files}",
+                name=repository.name,
+                file=repository.file,
+                files=all_of(ggufs or here),
+            )
         return [files[repository.file]]
     weights = _like(here, READ[0]) or _like(here, READ[1]) or ggufs
     if not weights:
         if others := _like(here, "*.safetensors"):
-            raise Problem("store.hub.others", name=repository.name, found=all_of(others), wanted=all_of(READ))
+            raise Problem(
+                "{name} has {found}, but no weights under the names that are read ({wanted}): it is perhaps an "
+                "adapter for another model, or for another program",
+                name=repository.name,
+                found=all_of(others),
+                wanted=all_of(READ),
+            )
         if pickled := _like(here, *PICKLED):
-            raise Problem("store.hub.pickled", name=repository.name, found=all_of(pickled))
-        raise Problem("store.hub.weights", name=repository.name)
+            raise Problem(
+                "{name} has no safetensors or GGUF weights, only {found}: pickled files can run any program when they "
+                "are opened, so qkv does not fetch them. Convert them once where you trust them: load with "
+                "transformers, then save_pretrained(folder)",
+                name=repository.name,
+                found=all_of(pickled),
+            )
+        raise Problem(
+            "{name} has no weights that qkv reads (safetensors or GGUF): it is perhaps a data set, or for another "
+            "program",
+            name=repository.name,
+        )
     if weights == ggufs and len(ggufs) > 1:
-        raise Problem("store.hub.several", name=repository.name, files=all_of(f"hf:{repository.id}/{g}" for g in ggufs))
+        raise Problem(
+            "{name} has several GGUF files, say which: {files}",
+            name=repository.name,
+            files=all_of(f"hf:{repository.id}/{g}" for g in ggufs),
+        )
     return [files[name] for name in (*_like(here, *BESIDE), *weights)]
 
 
@@ -127,13 +155,20 @@ def _like(names: list[str], *patterns: str) -> list[str]:
 def _verify(repository: Repository, file: Path, stated: Any) -> None:
     sha256 = getattr(stated.lfs, "sha256", None) if getattr(stated, "lfs", None) else None
     if not file.is_file() or file.is_symlink() or (stated.size is not None and file.stat().st_size != stated.size):
-        raise Problem("store.hub.cut", name=repository.name, file=file.name)
+        raise Problem(
+            "{file} of {name} did not arrive whole and was not used: try again", name=repository.name, file=file.name
+        )
     if sha256:
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != sha256:
             raise Problem(
-                "store.hub.hash", name=repository.name, file=file.name, found=found[:12], expected=sha256[:12]
+                "{file} of {name} is not what the hub says it is (sha256 {found}…, expected {expected}…): it was not "
+                "used; try again",
+                name=repository.name,
+                file=file.name,
+                found=found[:12],
+                expected=sha256[:12],
             )
 
 
@@ -142,7 +177,11 @@ def _library(repository: Repository) -> Any:
         import huggingface_hub
         from huggingface_hub import utils  # a module of its own: no attribute until it is imported
     except ImportError:
-        raise Problem("store.hub.library", name=repository.name, command=pip_install("huggingface_hub")) from None
+        raise Problem(
+            "{name} comes from the Hugging Face hub, which needs its library: {command}",
+            name=repository.name,
+            command=pip_install("huggingface_hub"),
+        ) from None
     utils.disable_progress_bars()  # we show our own
     utils.logging.set_verbosity_error()  # and tell what went wrong ourselves
     return huggingface_hub.HfApi()
@@ -157,20 +196,40 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
     statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
     told = dict(name=repository.name, why=quoted(_first_line(error)))
     if "GatedRepoError" in names:
-        return Problem("store.hub.gated", name=repository.name)
+        return Problem(
+            "the hub gives {name} only to those who accepted its licence: accept it on the model's page, log in "
+            "with  hf auth login , then run  qkv models get {name}  again",
+            name=repository.name,
+        )
     if "RevisionNotFoundError" in names:
-        return Problem("store.hub.revision", name=repository.name, revision=repository.revision)
+        return Problem(
+            "the hub has no revision {revision} of {name}: leave out what follows @ for the newest",
+            name=repository.name,
+            revision=repository.revision,
+        )
     if "RepositoryNotFoundError" in names:
-        return Problem("store.hub.absent", name=repository.name)
+        return Problem(
+            "the hub has no {name}, or shows it only to those who may see it: check the name; for a private model "
+            "log in with  hf auth login",
+            name=repository.name,
+        )
     if statuses & {401, 403}:
-        return Problem("store.hub.token", **told)
+        return Problem("the hub refused to give {name} ({why}): log in anew with  hf auth login", **told)
     if 429 in statuses or max(statuses) >= 500:
-        return Problem("store.hub.busy", **told)
+        return Problem("the hub can't give {name} just now ({why}): try again in some minutes", **told)
     if names & {"RemoteProtocolError", "ReadError", "ReadTimeout", "IncompleteRead"}:
-        return Problem("store.hub.broke", **told)
+        return Problem(
+            "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  "
+            "qkv models get {name}  again",
+            **told,
+        )
     if names & {"OfflineModeIsEnabled", "TransportError", "ConnectTimeout", "ConnectionError", "TimeoutError"}:
-        return Problem("store.hub.offline", **told)
-    return Problem("store.hub.other", **told)
+        return Problem(
+            "{name} is not in the cache and the hub cannot be reached ({why}): go online and run  qkv models get "
+            "{name}  again, or give the folder of a copy you have",
+            **told,
+        )
+    return Problem("{name} could not be fetched from the hub: {why}", **told)
 
 
 def _first_line(error: BaseException) -> str:

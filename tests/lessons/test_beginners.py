@@ -96,7 +96,7 @@ ANSWERS = [
     ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask="is_causal=True")], "corner"),
     ("kv_cache", [CACHED.format(places="x.shape[1]", mask=LOWER)], "from 0"),
     ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask="is_causal=cache is None")], "masked at first"),
-    ("kv_cache", ["return self.out(v.transpose(1, 2).flatten(2))"], "learn.pair"),
+    ("kv_cache", ["return self.out(v.transpose(1, 2).flatten(2))"], "it has to return two things: {what}."),
     ("encoder_layer", ["x = x + self.attention(self.norm1(x), mask)\nreturn x"], "only attention"),
     (
         "encoder_layer",
@@ -139,13 +139,13 @@ def typed(**numbers):
 def test_two_decimals_are_not_called_different():
     made = typed(powers=[7.39, 2.72, 5])
     assert made.verdict == "wrong" and not made.wrong and made.passed == 2
-    assert "at [2] you have 5; 1 is right" in made.says[1].english and "1 of 3" in made.says[1].english
-    assert "[2]" in made.says[1].chinese and "3 个数里有 1 个" in made.says[1].chinese
+    assert "at [2] you have 5; 1 is right" in made.says[1].say("en") and "1 of 3" in made.says[1].say("en")
+    assert "[2]" in made.says[1].say("zh") and "3 个数里有 1 个" in made.says[1].say("zh")
     made = typed(weights=[0.66, 0.3, 0.06])  # the second is furthest off
-    assert "at [1] you have 0.3; 0.2447 is right" in made.says[1].english and "2 of 3" in made.says[1].english
+    assert "at [1] you have 0.3; 0.2447 is right" in made.says[1].say("en") and "2 of 3" in made.says[1].say("en")
 
 
 @pytest.mark.parametrize("powers", [[7.39, 2.72, 0], [7.389, 2.718, 0.0]])
 def test_e_to_the_0_is_1(powers):
     made = typed(powers=powers)
-    assert made.wrong == "e to the 0" and all("e⁰ = 1" in told for told in made.says[-1])
+    assert made.wrong == "e to the 0" and all("e⁰ = 1" in made.says[-1].say(lang) for lang in ("en", "zh"))

@@ -13,7 +13,7 @@ import pytest
 from qkv.lessons import lesson
 from qkv.lessons.grade import _questions, ask, close, grade, numbers
 from qkv.lessons.lesson import COURSE, NAMES, load, solution, write
-from qkv.words import LANGUAGES
+from qkv.words import LANGUAGES, translated
 
 HAN = re.compile("[\u4e00-\u9fff]")
 WRONGS = [(name, wrong.id) for name in NAMES for wrong in load(name).wrongs]
@@ -47,7 +47,7 @@ def test_the_hole_is_noticed(name, lang):
     text = write(name, lang)
     made = grade(name, text, f"{name}.py")
     assert made.verdict == "wrong" and made.wrong == "hole" and made.passed == 0
-    line = int(re.match(r"line (\d+)", made.says[0].english)[1])
+    line = int(re.match(r"line (\d+)", made.says[0].say("en"))[1])
     assert "..." in text.splitlines()[line - 1] or "NotImplementedError" in text.splitlines()[line - 1]
 
 
@@ -99,7 +99,7 @@ def test_a_wrong_answer_gets_its_own_hint(name, id):
     answer = SimpleNamespace(**{**vars(solution(name)), **wrong.code})
     made = _questions(name, kept, answer, "", ast.parse(""), "answer.py")
     assert (made.verdict, made.wrong) == ("wrong", id), made.says
-    english, chinese = made.says[-1]
+    english, chinese = (made.says[-1].say(lang) for lang in ("en", "zh"))
     assert "{" not in english and "{" not in chinese
 
 
@@ -129,7 +129,8 @@ def test_words_exist_in_both_languages(name):
     kept = load(name)
     assert 3 <= len(kept.hints) <= 5 and len(kept.wrongs) >= 5
     pairs = [kept.after, *kept.hints, *(wrong.hint for wrong in kept.wrongs), COURSE[lesson.number(name) - 1].title]
-    for english, chinese in pairs:
+    for message in pairs:
+        english, chinese = message.sentence, translated(message.sentence, "zh")
         assert blanks(english) == blanks(chinese)
         assert not HAN.search(re.sub("“.*?”|'.*?'|\".*?\"", "", english)), english
         code = re.fullmatch("`.*`", english)

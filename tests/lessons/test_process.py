@@ -11,7 +11,7 @@ import pytest
 from qkv.lessons import run
 from qkv.lessons.grade import Grade, difference, grade
 from qkv.lessons.lesson import write
-from qkv.words import Both
+from qkv.words import unpacked
 
 HOLE = "    ...  # your code\n    raise NotImplementedError\n"
 LINE = write("scores", "en").split(HOLE)[0].count("\n") + 1  # where the answer's first line stands
@@ -55,15 +55,15 @@ HERE = {  # graded in this process
 def test_what_goes_wrong_gets_a_sentence(body):
     verdict, sentence = HERE[body]
     made = grade("scores", answer(body), "02_scores.py")
-    assert made.verdict == verdict and any(sentence in said.english for said in made.says), made.says
-    assert all(said.chinese and said.chinese != said.english for said in made.says)
+    assert made.verdict == verdict and any(sentence in said.say("en") for said in made.says), made.says
+    assert all(said.say("zh") and said.say("zh") != said.say("en") for said in made.says)
 
 
 def test_a_file_that_cannot_be_loaded():
     made = grade("scores", "import numpy as np\nnp.nosuch\n" + write("scores", "en"), "02_scores.py")
-    assert made.verdict == "unknown" and "line 2 stopped with AttributeError" in made.says[0].english
+    assert made.verdict == "unknown" and "line 2 stopped with AttributeError" in made.says[0].say("en")
     made = grade("scores", "x = 1\n", "02_scores.py")
-    assert made.verdict == "unknown" and "no scores in the file any more" in made.says[0].english
+    assert made.verdict == "unknown" and "no scores in the file any more" in made.says[0].say("en")
     made = grade("scores", "x = '\x00'", "02_scores.py")
     assert made.verdict == "unknown"
 
@@ -99,21 +99,21 @@ def test_what_was_printed_comes_with_the_question_it_belongs_to():
 
 def test_the_difference_in_words():
     table = np.arange(9.0).reshape(3, 3) ** 2
-    assert "transposed" in difference(table.T, table)[-1].english
-    assert "order isn't" in difference(np.ones((2, 3)), np.ones((3, 2)))[-1].english
-    assert "inf" in difference(np.array([1.0, np.inf]), np.array([1.0, 2.0]))[0].english
-    assert "times 3" in difference(table * 3, table)[-1].english
+    assert "transposed" in difference(table.T, table)[-1].say("en")
+    assert "order isn't" in difference(np.ones((2, 3)), np.ones((3, 2)))[-1].say("en")
+    assert "inf" in difference(np.array([1.0, np.inf]), np.array([1.0, 2.0]))[0].say("en")
+    assert "times 3" in difference(table * 3, table)[-1].say("en")
     assert len(difference(table * 0, table)) == 1  # "times 0" would say nothing
 
 
 def test_the_difference_is_what_the_question_calls_one():
     got, want = np.array([1.004, 2.0, 3.1, 9.0]), np.array([1.0, 2.0, 3.0, 7.0])
-    assert "at [3] you have 9; 7 is right. 3 of 4" in difference(got, want)[0].english
-    assert "at [3] you have 9; 7 is right. 2 of 4" in difference(got, want, 0.01)[0].english
+    assert "at [3] you have 9; 7 is right. 3 of 4" in difference(got, want)[0].say("en")
+    assert "at [3] you have 9; 7 is right. 2 of 4" in difference(got, want, 0.01)[0].say("en")
 
 
 def test_a_grade_crosses_as_json():
-    made = Grade("wrong", [Both("a", "甲")], "id", 1, 2, "p", 3)
+    made = Grade("wrong", [unpacked({"en": "a", "zh": "甲"})], "id", 1, 2, "p", 3)
     assert Grade.from_dict(json.loads(json.dumps(made.to_dict()))) == made
     assert [Grade(v).exit_code for v in ("right", "wrong", "unknown")] == [0, 1, 2]
 
@@ -127,31 +127,31 @@ def test_a_loop_without_end_is_ended(tmp_path):
     begun = time.monotonic()
     made = elsewhere(tmp_path, answer("while True:\n    pass"), seconds=1)
     assert time.monotonic() - begun < 30
-    assert made.verdict == "unknown" and re.search(f"still at line ({LINE}|{LINE + 1}) ", made.says[0].english)
+    assert made.verdict == "unknown" and re.search(f"still at line ({LINE}|{LINE + 1}) ", made.says[0].say("en"))
     made = elsewhere(
         tmp_path, answer("try:\n    import time; time.sleep(99)\nexcept BaseException:\n    pass"), seconds=1
     )
-    assert made.verdict == "unknown" and "time was up" in made.says[0].english, made.says
+    assert made.verdict == "unknown" and "time was up" in made.says[0].say("en"), made.says
 
 
 def test_a_process_that_ends_itself(tmp_path):
     made = elsewhere(tmp_path, answer("import os\nos._exit(0)"))
-    assert made.verdict == "unknown" and "without an answer (exit code 0)" in made.says[0].english
+    assert made.verdict == "unknown" and "without an answer (exit code 0)" in made.says[0].say("en")
     made = elsewhere(tmp_path, answer("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
-    assert made.verdict == "unknown" and "without an answer" in made.says[0].english
+    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory can be limited on Linux only")
 def test_memory_has_a_limit(tmp_path):
     made = elsewhere(tmp_path, answer("np.zeros(1 << 29)\nreturn q @ k.T"))  # 4 GB, of which nothing is touched
-    assert made.verdict == "unknown" and f"line {LINE} asked for more memory" in made.says[-1].english, made.says
+    assert made.verdict == "unknown" and f"line {LINE} asked for more memory" in made.says[-1].say("en"), made.says
 
 
 def test_half_a_result_is_none(tmp_path):
     """An answer that ends the process while the result is being written gets no grade."""
     body = 'import os, pathlib, sys\npathlib.Path(sys.argv[3]).write_text(\'{"verdict": "ri\')\nos._exit(0)'
     made = elsewhere(tmp_path, answer(body))
-    assert made.verdict == "unknown" and "without an answer" in made.says[0].english
+    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en")
 
 
 def test_the_doctor_has_a_say_where_no_wrong_answer_fits():
@@ -159,7 +159,9 @@ def test_the_doctor_has_a_say_where_no_wrong_answer_fits():
     text = write("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
     made = grade("merge_heads", text, "a.py")
     assert made.verdict == "wrong" and not made.wrong
-    assert any("qkv check finds" in said.english and "qkv check 发现" in said.chinese for said in made.says), made.says
+    assert any("qkv check finds" in said.say("en") and "qkv check 发现" in said.say("zh") for said in made.says), (
+        made.says
+    )
 
 
 def test_a_doctor_that_fails_is_not_the_persons_fault(monkeypatch):
@@ -169,4 +171,4 @@ def test_a_doctor_that_fails_is_not_the_persons_fault(monkeypatch):
     monkeypatch.setattr("qkv.check.doctor.check", ill)
     text = write("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
     made = grade("merge_heads", text, "a.py")
-    assert made.verdict == "wrong" and len(made.says) == 2 and "numbers differ" in made.says[1].english
+    assert made.verdict == "wrong" and len(made.says) == 2 and "numbers differ" in made.says[1].say("en")

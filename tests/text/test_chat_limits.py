@@ -60,7 +60,7 @@ def test_a_template_that_makes_too_much_is_stopped(template, monkeypatch):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(Problem) as told:
         render(template)
-    assert told.value.key in ("text.chat.template", "text.chat.long", "text.chat.large")
+    assert "chat template" in str(told.value)
     monkeypatch.undo()
     assert render("{{ messages[0].content }}") == "Hi", "the next chat is none the worse"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB

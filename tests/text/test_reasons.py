@@ -11,7 +11,7 @@ from qkv.model import ctranslate2
 from qkv.model.weights import load
 from qkv.text import folder, sentencepiece
 from qkv.tracing.trace import Trace
-from qkv.words import Both, Problem, quoted
+from qkv.words import Problem, quoted, unpacked
 
 NAMES = "SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"
 
@@ -115,8 +115,8 @@ def test_weights_that_are_no_safetensors(tmp_path):
 
 
 def test_quotations():
-    assert quoted(Both("cut", "不完整")) == Both("cut", "不完整")
-    inner = Problem("text.pieces.none")
+    assert quoted(unpacked({"en": "cut", "zh": "不完整"})) == unpacked({"en": "cut", "zh": "不完整"})
+    inner = Problem("it has no pieces")
     assert quoted(inner) is inner
-    assert quoted(ValueError("x is y\nmore")) == Both("x is y", "原文“x is y”")
-    assert quoted(FileNotFoundError(2, "No such file or directory")).chinese == "没有这个文件或文件夹"
+    assert quoted(ValueError("x is y\nmore")).packed() == {"en": "x is y", "zh": "原文“x is y”"}
+    assert quoted(FileNotFoundError(2, "No such file or directory")).say("zh") == "没有这个文件或文件夹"

@@ -11,7 +11,7 @@ from qkv.attention.attend import Call
 from qkv.attention.steps import from_qkv
 from qkv.tracing import maps
 from qkv.tracing.maps import weights
-from qkv.tracing.patterns import BAND, CLEAR, COLUMNS, EVEN, FEW, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
+from qkv.tracing.patterns import BAND, CALLED, CLEAR, COLUMNS, EVEN, FEW, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.trace import Trace
@@ -451,13 +451,19 @@ def test_where_no_head_is_named_it_is_said_why_not_the_nearest(name, lang):
         score, value = row.scores[kind], f"{row.place} {row.scores[kind].value:.2f}"
         enough = score.value >= EVEN if kind == "uniform" else score.lift >= CLEAR
         if score.count < FEW:
-            why = "few"
+            why = "highest: {head}, on {count} tokens only"
         elif not enough:
-            why = "uneven" if kind == "uniform" else "faint"
+            why = (
+                "highest: {head}, not even enough" if kind == "uniform" else "highest: {head}, too near to an even head"
+            )
         else:
-            why = "close" if row.name == "none" else "elsewhere"
-            assert row.name == "none" or say(f"trace.kind.{row.name}", lang) in told[kind]
-        sentence = say(f"trace.patterns.{why}", lang, head="|", kind="|", count=score.count)
+            why = (
+                "highest: {head}, but another kind comes close"
+                if row.name == "none"
+                else "highest: {head}, counted as “{kind}”"
+            )
+            assert row.name == "none" or say(CALLED[row.name], lang) in told[kind]
+        sentence = say(why, lang, head="|", kind="|", count=score.count)
         assert value in told[kind] and all(piece in told[kind] for piece in sentence.split("|"))
 
 

@@ -231,7 +231,7 @@ def job_killed(folder):
 def main():
     job, folder = sys.argv[1], Path(sys.argv[2])
     told = globals()[f"job_{job}"](folder)
-    (folder / f"{job}.{os.environ['RANK']}.json").write_text(json.dumps(told))
+    (folder / f"{job}.{os.environ['RANK']}.json").write_text(json.dumps(told, default=str))
 
 
 # Starting them.
@@ -338,7 +338,7 @@ def test_kill_while_saving_leaves_a_run_that_goes_on_bit_for_bit(kind, work):
 @pytest.mark.parametrize("road", ["one-then-ddp", "one-then-fsdp", "ddp-then-fsdp", "fsdp-then-ddp"])
 def test_another_world_goes_on_and_says_so(road, work, alone):
     folder, both, _ = work
-    was, now = ({"one": ["1 process", "1 个进程"]}.get(kind, f"2 × {kind}") for kind in road.split("-then-"))
+    was, now = ({"one": "1 process"}.get(kind, f"2 × {kind}") for kind in road.split("-then-"))
     assert both[0][road] == both[1][road] == {"was": was, "now": now}
     close(folder / road, alone("translate-long", *LONG))
 
@@ -346,7 +346,10 @@ def test_another_world_goes_on_and_says_so(road, work, alone):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_process_goes_on_with_what_many_saved(kind, work, alone):
     again = quiet(runs.resume(copied(work[0] / f"{kind}-half", f"{kind}-then-one")))
-    assert dict(again.why)["why.world"] == {"was": f"2 × {kind}", "now": ("1 process", "1 个进程")}
+    assert {name: str(value) for name, value in dict(again.why)["why.world"].items()} == {
+        "was": f"2 × {kind}",
+        "now": "1 process",
+    }
     again.train()
     close(again.folder, alone("translate-long", *LONG))
 

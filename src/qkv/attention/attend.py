@@ -28,6 +28,10 @@ from .steps import check_shapes
 KERNELS = ("auto", "plain", "sdpa")
 
 
+class NotFinite(Problem):
+    """NaN or infinity among the numbers that attention was given."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Call:
     """What one `attend` received: references, not copies."""
@@ -414,7 +418,13 @@ def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:
             place = tuple(bad.nonzero()[0].tolist())
             if what != "bias" or torch.isnan(tensor[place]):
                 value = tensor[place].item()
-                raise Problem("attention.finite", what=what, value=value, place=place, shape=tuple(tensor.shape))
+                raise NotFinite(
+                    "{what} holds {value} at {place} of {shape}: attention needs finite numbers",
+                    what=what,
+                    value=value,
+                    place=place,
+                    shape=tuple(tensor.shape),
+                )
 
 
 def _glance(tensor: Tensor) -> float:

@@ -21,7 +21,7 @@ B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays an
 
 from typing import Any
 
-from ..words import Problem, all_of, nearest
+from ..words import Problem, _, all_of, nearest
 from .rules import (
     And,
     Band,
@@ -57,7 +57,9 @@ def window(left: int | None, right: int | None = 0) -> Mask:
     A model's `sliding_window=W`, which counts the token itself, is `window(W − 1, 0)`.
     """
     if any(side is not None and (not isinstance(side, int) or side < 0) for side in (left, right)):
-        raise Problem("problem.mask.window", left=left, right=right)
+        raise Problem(
+            "window({left}, {right}): count keys to each side, 0 or more; None is no limit", left=left, right=right
+        )
     return full() if left is None and right is None else Band(left, right)
 
 
@@ -72,10 +74,17 @@ def padding(real: Any) -> Mask:
     values = values_of(real)
     if values.ndim == 0 or (values.ndim == 1 and not is_bool(values)):
         if is_bool(values) or not is_integer(values):
-            raise Problem("problem.mask.lengths", dtype=values.dtype)
+            raise Problem(
+                "lengths are {dtype}: give whole numbers (B,), or True/False per key (B, M)", dtype=values.dtype
+            )
         return Padding(lengths=values.reshape(-1))
     if not is_bool(values) or values.ndim > 2:
-        raise Problem("problem.mask.padding", shape=tuple(values.shape), dtype=values.dtype)
+        raise Problem(
+            "padding is {shape} of {dtype}: give lengths (B,), or True/False per key (B, M) with True = a real "
+            "key (if yours holds 1 and 0, write mask == 1)",
+            shape=tuple(values.shape),
+            dtype=values.dtype,
+        )
     return Padding(real=values.reshape(-1, values.shape[-1]))
 
 
@@ -83,7 +92,7 @@ def prefix(n: Any) -> Mask:
     """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item."""
     values = values_of(n).reshape(-1)
     if not is_integer(values):
-        raise Problem("problem.mask.prefix", dtype=values.dtype)
+        raise Problem("prefix lengths are {dtype}: give whole numbers, one or one per item", dtype=values.dtype)
     return Prefix(values)
 
 
@@ -91,7 +100,11 @@ def documents(ids: Any) -> Mask:
     """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences)."""
     values = values_of(ids)
     if values.ndim not in (1, 2) or not is_integer(values):
-        raise Problem("problem.mask.documents", shape=tuple(values.shape), dtype=values.dtype)
+        raise Problem(
+            "document ids are {shape} of {dtype}: give whole numbers (M,) or (B, M)",
+            shape=tuple(values.shape),
+            dtype=values.dtype,
+        )
     return Documents(rows_of(values))
 
 
@@ -112,9 +125,13 @@ def dense(allowed: Any) -> Mask:
     """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend."""
     values = values_of(allowed)
     if not is_bool(values):
-        raise Problem("problem.mask.dtype", dtype=values.dtype)
+        raise Problem(
+            "mask has dtype {dtype}: it needs True (may attend) and False. If yours holds 1 and 0, write mask == "
+            "1; if it holds 0 and −inf, masks.from_additive(mask); if True means blocked, ~mask",
+            dtype=values.dtype,
+        )
     if not 2 <= values.ndim <= 4:
-        raise Problem("problem.mask.axes", shape=tuple(values.shape))
+        raise Problem("mask is {shape}: give (N, M), (B, N, M) or (B, H, N, M)", shape=tuple(values.shape))
     lift = {2: (None, None), 3: (slice(None), None), 4: ()}[values.ndim]
     return Dense(values[lift])
 
@@ -123,10 +140,14 @@ def from_additive(added: Any) -> Mask:
     """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores."""
     values = values_of(added)
     if is_bool(values) or is_integer(values):
-        raise Problem("problem.mask.additive", dtype=values.dtype)
+        raise Problem(
+            "an additive mask holds floats (0 and −inf), this one is {dtype}; use masks.dense", dtype=values.dtype
+        )
     blocked = values <= -1e4
     if not bool(((values == 0) | blocked).all()):
-        raise Problem("problem.mask.bias")
+        raise Problem(
+            "this additive mask holds numbers other than 0 and −inf: that is a bias; give it as attend(..., bias=...)"
+        )
     return dense(~blocked)
 
 
@@ -144,7 +165,9 @@ def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: 
         values = values_of(attn_mask)
         if values.ndim == 3:
             if not n_head or values.shape[0] % n_head:
-                raise Problem("problem.mask.heads", shape=tuple(values.shape))
+                raise Problem(
+                    "attn_mask is {shape}, (B·heads, N, M): give n_head, a divisor of it", shape=tuple(values.shape)
+                )
             values = values.reshape(-1, n_head, *values.shape[1:])
         rule = rule & read(values)
     if key_padding_mask is not None:
@@ -190,12 +213,18 @@ def parse(text: str, real: Any = None) -> Mask:
     if word != bare:
         rule = parse(bare, real)
         return ~rule if word.count("~") % 2 else rule
-    name, _, rest = word.partition(":")
+    name, _colon, rest = word.partition(":")
     if word == "padding" and real is not None:
         return padding([real])
     if name not in WORDS:
         near = nearest(name, WORDS)
-        key = "problem.mask.near" if near else "problem.mask.word" if name else "problem.mask.empty"
+        key = (
+            _("no mask is called {name}. Did you mean {near}? There are {words}")
+            if near
+            else _("no mask is called {name}; there are {words}")
+            if name
+            else _("the name of a mask is missing; there are {words}")
+        )
         raise Problem(key, name=name, near=near, words=all_of(WORDS.values()))
     least, most = {"causal": (0, 0), "full": (0, 0), "window": (1, 2), "prefix": (1, 1)}.get(name, (1, 10**6))
     try:
@@ -203,7 +232,7 @@ def parse(text: str, real: Any = None) -> Mask:
     except ValueError:
         given = [-1]
     if not least <= len(given) <= most or not all(0 <= number < 2**31 for number in given):
-        raise Problem("problem.mask.form", word=word, form=WORDS[name])
+        raise Problem("{word} doesn't read as a mask: write {form}", word=word, form=WORDS[name])
     if name == "documents":
         return documents(given)
     if name == "padding":

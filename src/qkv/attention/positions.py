@@ -95,7 +95,12 @@ class Rotary(nn.Module):
         super().__init__()
         turned = int(head_width * fraction)
         if turned < 2 or turned % 2:
-            raise Problem("attention.rotary", width=head_width, fraction=str(fraction), turned=turned)
+            raise Problem(
+                "rotary turns pairs: {width} × {fraction} is {turned} numbers; it must be even, 2 or more",
+                width=head_width,
+                fraction=str(fraction),
+                turned=turned,
+            )
         self.turned, self.interleaved = turned, interleaved
         frequencies, self.stretch = rotary_frequencies(turned, base, scaling)
         self.frequencies = tuple(frequencies.tolist())
@@ -204,24 +209,43 @@ def check_scaling(scaling: dict[str, Any]) -> None:
     needed = {"linear": (), "ntk": (), "yarn": ("original",), "llama3": ("low", "high", "original")}
     kind = scaling.get("kind")
     if kind not in needed:
-        raise Problem("attention.scaling.kind", kind=repr(kind), known=all_of(needed))
+        raise Problem("rotary scaling {kind} is not one of {known}", kind=repr(kind), known=all_of(needed))
     names = ("factor", *needed[kind])
     if missing := [name for name in names if name not in scaling]:
-        raise Problem("attention.scaling.needs", kind=kind, names=all_of(missing))
+        raise Problem("rotary scaling {kind!r} needs {names}", kind=kind, names=all_of(missing))
     names += ("fast", "slow", "stretch") if kind == "yarn" else ()
     if strange := sorted(set(scaling) - {"kind", *names}):
-        raise Problem("attention.scaling.more", kind=kind, names=all_of(strange), known=all_of(names))
+        raise Problem(
+            "rotary scaling {kind!r} has no {names}; it takes {known}",
+            kind=kind,
+            names=all_of(strange),
+            known=all_of(names),
+        )
     for name in names:
         value = scaling.get(name, 1.0)
         given = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
         if not given and not (name == "stretch" and value is None):
-            raise Problem("attention.scaling.number", kind=kind, name=name, value=repr(value))
+            raise Problem(
+                "rotary scaling {kind!r} has {name} = {value}: give a number above 0",
+                kind=kind,
+                name=name,
+                value=repr(value),
+            )
     if kind in ("yarn", "llama3") and scaling["factor"] < 1:  # the formulas mean to stretch, and break below 1
-        raise Problem("attention.scaling.factor", kind=kind, value=scaling["factor"])
+        raise Problem(
+            "rotary scaling {kind!r} has factor = {value}: give 1 or more", kind=kind, value=scaling["factor"]
+        )
     told = {"slow": 1.0, "fast": 32.0, **scaling}
     for low, high in (("low", "high"), ("slow", "fast")):
         if low in names and not told[low] < told[high]:
-            raise Problem("attention.scaling.order", kind=kind, low=low, high=high, a=told[low], b=told[high])
+            raise Problem(
+                "rotary scaling {kind!r} has {low} = {a} and {high} = {b}: {low} must be below {high}",
+                kind=kind,
+                low=low,
+                high=high,
+                a=told[low],
+                b=told[high],
+            )
 
 
 class ALiBi(nn.Module):

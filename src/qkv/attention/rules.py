@@ -200,10 +200,19 @@ class Padding(Mask):
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         given = len(self.real if self.lengths is None else self.lengths)
         if given != 1 and given != batch:  # `in` would not guard a length that a compiler keeps open
-            raise Problem("problem.rule.items", what="padding", given=given, batch=batch)
+            raise Problem(
+                "{what} was given for {given} items but the batch has {batch}: give one entry per item",
+                what="padding",
+                given=given,
+                batch=batch,
+            )
         if self.real is not None and self.real.shape[1] != m:
             shape = tuple(self.real.shape)
-            raise Problem("problem.rule.keys", shape=shape, keys=(batch, m))
+            raise Problem(
+                "mask is {shape} but keys are {keys}: give one True/False per key; True = may attend",
+                shape=shape,
+                keys=(batch, m),
+            )
 
     def size(self) -> tuple[int, int, int, int]:
         if self.real is not None:
@@ -237,7 +246,12 @@ class Prefix(Mask):
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if len(self.n) != 1 and len(self.n) != batch:
-            raise Problem("problem.rule.items", what="prefix", given=len(self.n), batch=batch)
+            raise Problem(
+                "{what} was given for {given} items but the batch has {batch}: give one entry per item",
+                what="prefix",
+                given=len(self.n),
+                batch=batch,
+            )
 
     def size(self) -> tuple[int, int, int, int]:
         return len(self.n), 1, 8, 8
@@ -260,7 +274,11 @@ class Documents(Mask):
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if (len(self.ids) != 1 and len(self.ids) != batch) or self.ids.shape[1] < m:
             shape = tuple(self.ids.shape)
-            raise Problem("problem.rule.documents", shape=shape, keys=(batch, m))
+            raise Problem(
+                "document ids are {shape} but keys are {keys}: give one document number per key",
+                shape=shape,
+                keys=(batch, m),
+            )
 
     def size(self) -> tuple[int, int, int, int]:
         return self.ids.shape[0], 1, self.ids.shape[1], self.ids.shape[1]
@@ -303,7 +321,12 @@ class Dense(Mask):
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         for given, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
             if given != 1 and given != size:
-                raise Problem("problem.rule.dense", shape=_short(self.allowed.shape), scores=(batch, heads, n, m))
+                raise Problem(
+                    "mask is {shape} but scores are {scores} (batch, heads, queries, keys): give (N, M), (B, N, M) or (B, "
+                    "H, N, M); for one True/False per key use masks.padding(mask); True = may attend",
+                    shape=_short(self.allowed.shape),
+                    scores=(batch, heads, n, m),
+                )
 
     def size(self) -> tuple[int, int, int, int]:
         return tuple(self.allowed.shape)

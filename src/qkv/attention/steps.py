@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import grid
-from ..words import Problem, all_of, one_of, say
+from ..words import Problem, _, all_of, one_of, say
 from . import masks
 
 Array = NDArray[np.float64]
@@ -82,11 +82,23 @@ class Steps:
         at = self._index(item, head)
         scores, scaled, masked, weights = (getattr(self, s)[at] for s in ("scores", "scaled", "masked", "weights"))
         hidden = np.isneginf(masked)
-        lines = [say("steps.title", lang), say("steps.sizes", lang, n=n, m=m, d=d)]
+        lines = [
+            say("softmax(QKᵀ/√d)V, step by step", lang),
+            say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d),
+        ]
         if self.batched:
-            lines.append(say("steps.batch", lang, item=item, items=self.scores.shape[0]))
+            lines.append(
+                say(
+                    "Shown: item {item} of a batch of {items}, counted from 0.",
+                    lang,
+                    item=item,
+                    items=self.scores.shape[0],
+                )
+            )
         if self.headed:
-            lines.append(say("steps.head", lang, head=head, heads=self.scores.shape[-3]))
+            lines.append(
+                say("Shown: head {head} of {heads}, counted from 0.", lang, head=head, heads=self.scores.shape[-3])
+            )
 
         def table(title: str, values: Array, labels: Sequence[str] | None, most: int = 10) -> None:
             labels = [""] * len(values) if labels is None else labels
@@ -102,7 +114,13 @@ class Steps:
                 if self.headed:
                     wide = matrix.shape[1] // self.scores.shape[-3]
                     own = slice(head * wide, head * wide + wide)
-                    title += "  " + say("steps.columns", lang, low=own.start, high=own.stop - 1, head=head)
+                    title += "  " + say(
+                        "columns {low} to {high}, those of head {head}",
+                        lang,
+                        low=own.start,
+                        high=own.stop - 1,
+                        head=head,
+                    )
                 table(title, matrix[:, own], None)
         at_kv = self._index_kv(item, head)
         table(f"Q  {self.q.shape}", self.q[at], rows)
@@ -116,29 +134,78 @@ class Steps:
         if scores.size:
             best = np.unravel_index(scores.argmax(), scores.shape)
             match = dict(query=rows[best[0]], key=columns[best[1]], value=float(scores[best]))
-            step("1  scores = Q·Kᵀ", self.scores, [say("steps.scores", lang, **match)], scores)
+            step(
+                "1  scores = Q·Kᵀ",
+                self.scores,
+                [
+                    say(
+                        "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} "
+                        "= {value}.",
+                        lang,
+                        **match,
+                    )
+                ],
+                scores,
+            )
             step(*self._scaling(lang), scaled)
-            key = "steps.masked" if hidden.any() else "steps.masked.none"
+            key = (
+                _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
+                if hidden.any()
+                else _("No mask: every query may look at every key.")
+            )
             step("3  masked", self.masked, [say(key, lang, hidden=int(hidden.sum()), total=hidden.size)], masked)
             most = np.unravel_index(weights.argmax(), weights.shape)
             share = dict(query=rows[most[0]], key=columns[most[1]], value=float(weights[most]))
-            told = [say("steps.weights", lang, **share)]
+            told = [
+                say(
+                    "softmax turns each row into shares: e to the power of each number, divided by the row's sum. "
+                    "Largest: {query} gives {key} {value}.",
+                    lang,
+                    **share,
+                )
+            ]
             if self.sinks is not None:
-                told.append(say("steps.sinks", lang, sink=float(self.sinks[head])))
+                told.append(
+                    say(
+                        "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less "
+                        "than 1.",
+                        lang,
+                        sink=float(self.sinks[head]),
+                    )
+                )
             step("4  weights = softmax(masked)", self.weights, told, weights)
             sums = weights.sum(-1)
-            lines.append("   " + say("row.sum", lang, low=float(sums.min()), high=float(sums.max())))
+            lines.append("   " + say("Row sums: {low} to {high}.", lang, low=float(sums.min()), high=float(sums.max())))
             if (dead := hidden.all(-1)).any():
                 lines.append(
-                    "   " + say("steps.weights.dead", lang, rows=", ".join(rows[i] for i in np.flatnonzero(dead)))
+                    "   "
+                    + say(
+                        "{rows} may attend to nothing: the whole row is 0, not NaN.",
+                        lang,
+                        rows=", ".join(rows[i] for i in np.flatnonzero(dead)),
+                    )
                 )
-        step("5  output = weights·V", self.heads, [say("steps.output", lang)], self.heads[at], named=False)
+        step(
+            "5  output = weights·V",
+            self.heads,
+            [say("Each output row is the average of the rows of V, weighted by that row's shares.", lang)],
+            self.heads[at],
+            named=False,
+        )
         if self.headed:
             merged = _merge(self.heads)
-            lines.append("   " + say("steps.merge", lang, heads=self.scores.shape[-3], shape=merged.shape))
+            lines.append(
+                "   "
+                + say(
+                    "The {heads} heads' outputs are put side by side: {shape}.",
+                    lang,
+                    heads=self.scores.shape[-3],
+                    shape=merged.shape,
+                )
+            )
             lines += _indent(grid.numbers(merged[item] if self.batched else merged, rows, digits=digits))
         if self.w_o is not None:
-            lines.append("   " + say("steps.project.out", lang))
+            lines.append("   " + say("Times W_o, which lets what the heads found mix.", lang))
             table(f"W_o  {self.w_o.shape}", self.w_o, None)
             table(f"output  {self.output.shape}", self.output[item] if self.batched else self.output, rows, most=12)
         return "\n".join(lines)
@@ -150,38 +217,77 @@ class Steps:
     def word(self, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
         """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
         weights, terms = self.weights[self._index(item, head)][row], self.terms(row, head=head, item=item)
-        labels = [*self._names(1, len(terms)), say("steps.word.sum", lang)]
+        labels = [*self._names(1, len(terms)), say("sum", lang)]
         table = np.vstack([terms, terms.sum(0)])
         shares = np.append(weights, weights.sum())[:, None]
-        columns = [say("steps.word.weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
-        title = say("steps.word", lang, word=self._names(0, self.scores.shape[-2])[row])
+        columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
+        title = say(
+            "The row of {word}, term by term: Σ weight × V", lang, word=self._names(0, self.scores.shape[-2])[row]
+        )
         return "\n".join([title, *_indent(grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
 
     def _origin(self, lang: str | None) -> list[str]:
         """Where q, k and v come from, in a sentence or two."""
         if self.x is None:
-            return [say("steps.given", lang)]
+            return [say("Q, K and V as they were given.", lang)]
         left_out = [name for name in ("w_q", "w_k", "w_v") if getattr(self, name) is None]
-        told = [] if len(left_out) == 3 else [say(f"steps.project{'.cross' if self.memory is not None else ''}", lang)]
+        told = (
+            []
+            if len(left_out) == 3
+            else [
+                say(
+                    _(
+                        "Two texts: q = x·W_q asks from the one; k = memory·W_k answers and v = memory·W_v is passed on from the other."
+                    )
+                    if self.memory is not None
+                    else _(
+                        "Three views of the same words: q = x·W_q asks, k = x·W_k answers, v = x·W_v is what gets passed on."
+                    ),
+                    lang,
+                )
+            ]
+        )
         if left_out:
             of = "x" if self.memory is None else "memory"
             equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else of}" for name in left_out)
-            told.append(say("steps.identity", lang, names=all_of(name.capitalize() for name in left_out), equal=equal))
+            told.append(
+                say(
+                    "Left out: {names}; so {equal}.",
+                    lang,
+                    names=all_of(name.capitalize() for name in left_out),
+                    equal=equal,
+                )
+            )
         return told
 
     def _scaling(self, lang: str | None) -> tuple[str, Array, list[str]]:
         """Step 2 as it was done: the title with its formula, the scores and a sentence for each part."""
         d = self.q.shape[-1]
         usual = np.isclose(self.scale, d**-0.5)
-        key = "steps.scaled" if usual else "steps.scaled.off" if self.scale == 1 else "steps.scaled.own"
+        key = (
+            _(
+                "Times {scale} = 1/√{d}: a sum of {d} products spreads like √{d}; dividing that out keeps the softmax "
+                "from growing sharper as vectors grow wider."
+            )
+            if usual
+            else _("No scaling (scale = 1): the scores go on as they are.")
+            if self.scale == 1
+            else _("Times {scale}, the scale that was asked for.")
+        )
         formula = "scores/√d" if usual else f"scores × {self.scale:.4g}"
         told = [say(key, lang, scale=self.scale, d=d)]
         if self.softcap is not None:
             formula = f"{self.softcap:.4g}·tanh(({formula})/{self.softcap:.4g})"
-            told.append(say("steps.softcap", lang, softcap=self.softcap))
+            told.append(
+                say(
+                    "Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.",
+                    lang,
+                    softcap=self.softcap,
+                )
+            )
         if self.bias is not None:
             formula += " + bias"
-            told.append(say("steps.bias", lang))
+            told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
         return f"2  scaled = {formula}", self.scaled, told
 
     def _index_kv(self, item: int, head: int) -> tuple[int, ...]:
@@ -225,15 +331,20 @@ def steps(
     x = _array("x", x, (2, 3))
     source = x if memory is None else _array("memory", memory, (2, 3))
     if x.ndim != source.ndim or x.shape[:-2] != source.shape[:-2]:
-        raise Problem("problem.shape.memory", x=x.shape, memory=source.shape)
+        raise Problem("x is {x} but memory is {memory}: both need the same batch", x=x.shape, memory=source.shape)
     if memory is None and memory_names is not None:
-        raise Problem("problem.names.memory")
+        raise Problem("memory_names were given without memory: leave them out, or give memory")
     given = (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o))
     matrices: dict[str, Any] = {name: None if w is None else _array(name, w, (2,)) for name, w in given}
     q, k, v = (_project(name, t, matrices[name]) for name, t in (("w_q", x), ("w_k", source), ("w_v", source)))
     for name, t in (("q", q), ("k", k), ("v", v)):
         if n_head < 1 or t.shape[-1] % n_head:
-            raise Problem("problem.heads", name=name, width=t.shape[-1], n_head=n_head)
+            raise Problem(
+                "{name} is {width} wide, which doesn't divide into {n_head} heads: choose a divisor",
+                name=name,
+                width=t.shape[-1],
+                n_head=n_head,
+            )
 
     def cut(t: Array) -> Array:
         t = t.reshape(*t.shape[:-1], n_head, -1)  # (…, N, H, D)
@@ -253,8 +364,12 @@ def steps(
         headed=n_head > 1,
         x=x,
         memory=None if memory is None else source,
-        queries=_checked("problem.names", names, x.shape[-2]),
-        keys=_checked("problem.names.keys", names if memory is None else memory_names, source.shape[-2]),
+        queries=_checked(_("{given} names were given for {size} tokens: give one each"), names, x.shape[-2]),
+        keys=_checked(
+            _("{given} names of keys were given for {size} keys: give one each"),
+            names if memory is None else memory_names,
+            source.shape[-2],
+        ),
     )
 
 
@@ -282,13 +397,15 @@ def from_qkv(
     """
     q, k, v = (_array(name, t, (2, 3, 4)) for name, t in (("q", q), ("k", k), ("v", v)))
     if not q.ndim == k.ndim == v.ndim:
-        raise Problem("problem.shape.same", q=q.shape, k=k.shape, v=v.shape)
+        raise Problem(
+            "q, k, v are {q}, {k}, {v}: give all three the same number of axes", q=q.shape, k=k.shape, v=v.shape
+        )
     lift: Any = {2: (None, None), 3: (slice(None), None), 4: ()}[q.ndim]
     check_shapes(*(t[lift].shape for t in (q, k, v)))
     heads, scores = q[lift].shape[1], (*q[lift].shape[:3], k.shape[-2])
     added = None if bias is None else _bias(bias, q.ndim, scores)
     if softcap is not None and not 0 < softcap < np.inf:
-        raise Problem("problem.softcap", value=softcap)
+        raise Problem("softcap is {value}: give a positive number, or None for no cap", value=softcap)
     drains = None if sinks is None else _sinks(sinks, heads)
     done = _attention(q[lift], k[lift], v[lift], mask, scale, added, softcap, drains)
     drop: Any = {2: (0, 0), 3: (slice(None), 0), 4: ()}[q.ndim]
@@ -303,8 +420,8 @@ def from_qkv(
         bias=added,
         softcap=softcap,
         sinks=drains,
-        queries=_checked("problem.names", names, q.shape[-2]),
-        keys=_checked("problem.names.keys", key_names, k.shape[-2]),
+        queries=_checked(_("{given} names were given for {size} tokens: give one each"), names, q.shape[-2]),
+        keys=_checked(_("{given} names of keys were given for {size} keys: give one each"), key_names, k.shape[-2]),
     )
 
 
@@ -312,17 +429,23 @@ def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
     """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if len(shape) != 4:
-            raise Problem("problem.shape.axes", name=name, shape=tuple(shape))
+            raise Problem(
+                "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
+                name=name,
+                shape=tuple(shape),
+            )
     if not q[0] == k[0] == v[0]:
-        raise Problem("problem.shape.batch", q=q[0], k=k[0], v=v[0])
+        raise Problem(
+            "batches differ: q has {q}, k has {k}, v has {v}; give all three the same batch", q=q[0], k=k[0], v=v[0]
+        )
     if q[3] != k[3]:
-        raise Problem("problem.shape.width", q=q[3], k=k[3])
+        raise Problem("q is {q} wide but k is {k}: a dot product needs equal widths", q=q[3], k=k[3])
     if k[2] != v[2]:
-        raise Problem("problem.shape.values", k=k[2], v=v[2])
+        raise Problem("there are {k} keys but {v} values: give one value per key", k=k[2], v=v[2])
     if k[1] != v[1]:
-        raise Problem("problem.shape.heads", k=k[1], v=v[1])
+        raise Problem("k has {k} heads but v has {v}: give both the same", k=k[1], v=v[1])
     if k[1] == 0 or q[1] % k[1]:
-        raise Problem("problem.shape.groups", q=q[1], k=k[1])
+        raise Problem("{q} query heads don't divide over {k} key heads: the first must be a multiple", q=q[1], k=k[1])
 
 
 def softmax(x: Array, sinks: Array | None = None) -> Array:
@@ -390,7 +513,12 @@ def finite(name: str, result: Array) -> Array:
     """The result, refused where it left what float64 holds: a reference that says inf or NaN would be none."""
     if not np.isfinite(result).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
-        raise Problem("problem.overflow", name=name, value=result[place].item(), place=place)
+        raise Problem(
+            "{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller",
+            name=name,
+            value=result[place].item(),
+            place=place,
+        )
     return result
 
 
@@ -402,7 +530,7 @@ def _scale(scale: float | None, d: int) -> float:
     except (TypeError, ValueError):
         value = np.nan
     if not np.isfinite(value):
-        raise Problem("problem.scale", value=scale)
+        raise Problem("scale is {value}: give a finite number, 1 for no scaling, or None for 1/√d", value=scale)
     return value
 
 
@@ -411,18 +539,30 @@ def _bias(given: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
     if bias.ndim == axes == 3:
         bias = bias[:, None]  # one per item, as with a mask of three axes
     if bias.ndim > 4 or any(has not in (1, size) for has, size in zip(bias.shape[::-1], scores[::-1], strict=False)):
-        raise Problem("problem.bias", shape=bias.shape, scores=scores)
+        raise Problem(
+            "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
+            shape=bias.shape,
+            scores=scores,
+        )
     bad = np.isnan(bias) | np.isposinf(bias)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise Problem("problem.bias.value", value=bias[place].item(), place=place)
+        raise Problem(
+            "bias holds {value} at {place}: give finite numbers, or −inf to hide a pair",
+            value=bias[place].item(),
+            place=place,
+        )
     return bias
 
 
 def _sinks(given: ArrayLike, heads: int) -> Array:
     sinks = _numbers("sinks", given)
     if sinks.shape != (heads,) or not np.isfinite(sinks).all():
-        raise Problem("problem.sinks", shape=sinks.shape if sinks.shape != (heads,) else sinks.tolist(), heads=heads)
+        raise Problem(
+            "sinks are {shape}: give one finite number per head, ({heads},)",
+            shape=sinks.shape if sinks.shape != (heads,) else sinks.tolist(),
+            heads=heads,
+        )
     return sinks
 
 
@@ -436,7 +576,12 @@ def _project(name: str, x: Array, w: Array | None) -> Array:
     if w is None:
         return x
     if w.shape[0] != x.shape[-1]:
-        raise Problem("problem.rows", name=name, shape=w.shape, width=x.shape[-1])
+        raise Problem(
+            "{name} is {shape} but the vectors are {width} wide: it needs {width} rows",
+            name=name,
+            shape=w.shape,
+            width=x.shape[-1],
+        )
     with np.errstate(all="ignore"):
         return finite({"w_q": "q", "w_k": "k", "w_v": "v"}.get(name, "output"), x @ w)
 
@@ -448,20 +593,33 @@ def _numbers(name: str, value: ArrayLike) -> Array:
             raise TypeError
         return given.astype(np.float64)
     except OverflowError:
-        raise Problem("problem.large", name=name) from None
+        raise Problem("{name} holds a number beyond what float64 holds (1.8e308): make it smaller", name=name) from None
     except (TypeError, ValueError):
-        raise Problem("problem.matrix", name=name) from None
+        raise Problem(
+            "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers", name=name
+        ) from None
 
 
 def _array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
     array = _numbers(name, value)
     if array.ndim not in axes:
-        raise Problem("problem.axes", name=name, axes=array.ndim, shape=array.shape, wanted=one_of(axes))
+        raise Problem(
+            "{name} has {axes} axes, shape {shape}: it needs {wanted}",
+            name=name,
+            axes=array.ndim,
+            shape=array.shape,
+            wanted=one_of(axes),
+        )
     if array.shape[-1] == 0:
-        raise Problem("problem.none", name=name, shape=array.shape)
+        raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=array.shape)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise Problem("problem.nonfinite", name=name, value=array[place].item(), place=place)
+        raise Problem(
+            "{name} holds {value} at {place}: attention needs finite numbers",
+            name=name,
+            value=array[place].item(),
+            place=place,
+        )
     return array
 
 

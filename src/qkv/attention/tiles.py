@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
-from ..words import Problem, say
+from ..words import Problem, _, say
 from . import masks
 from .steps import Array, Steps, finite, from_qkv
 
@@ -72,18 +72,45 @@ class Tiles:
         """One query's running maximum, sum and output after each block; by default the last query's."""
         row = range(len(self.output))[row]
         name = f"q{row}" if name is None else name
-        lines = [say("tiles.title", lang, block=self.block), say("tiles.row", lang, word=name)]
+        lines = [
+            say(
+                "The same softmax, {block} keys at a time (how flash attention needs no n×n matrix)",
+                lang,
+                block=self.block,
+            ),
+            say("Shown: the row of {word}.", lang, word=name),
+        ]
         before = -np.inf
         for tile in self.tiles:
             new, hidden = tile.largest[row], tile.best[row] == -np.inf
-            key = "tiles.block.empty" if hidden else "tiles.block.first" if before == -np.inf else "tiles.block"
+            key = (
+                _("keys {low} to {high}: all hidden by the mask; nothing changes")
+                if hidden
+                else _("keys {low} to {high}: maximum {new}; nothing was summed before")
+                if before == -np.inf
+                else _(
+                    "keys {low} to {high}: maximum {old} → {new}; what was summed so far is multiplied by e^(old − new) = "
+                    "{shrink}"
+                )
+            )
             span = dict(low=tile.keys.start, high=tile.keys.stop - 1, old=grid.number(before), new=grid.number(new))
             lines += ["", "  " + say(key, lang, **span, shrink=float(tile.shrink[row]))]
-            lines.append(f"    {say('tiles.sum', lang)} {grid.number(tile.total[row], digits)}")
-            values = grid.numbers(tile.output[None, row], [say("tiles.output", lang)], digits=digits)
+            lines.append("    " + say("running sum", lang) + " " + grid.number(tile.total[row], digits))
+            values = grid.numbers(tile.output[None, row], [say("running output", lang)], digits=digits)
             lines.append("    " + values)
             before = new
-        return "\n".join([*lines, "", "  " + say("tiles.end", lang, difference=self.difference)])
+        return "\n".join(
+            [
+                *lines,
+                "",
+                "  "
+                + say(
+                    "Output = running output / running sum. Largest difference from the plain way: {difference}.",
+                    lang,
+                    difference=self.difference,
+                ),
+            ]
+        )
 
 
 def tiles(
@@ -102,11 +129,11 @@ def tiles(
     (2, True)
     """
     if block < 1:
-        raise Problem("problem.tiles.block", block=block)
+        raise Problem("a block of {block} keys holds nothing; give 1 or more", block=block)
     plain = from_qkv(q, k, v, mask, scale)
     q, k, v = plain.q, plain.k, plain.v
     if q.ndim != 2:
-        raise Problem("problem.tiles.axes", shape=q.shape)
+        raise Problem("tiles shows one head: q is {shape}, it needs (N, D)", shape=q.shape)
     n, m = len(q), len(k)
     rule = masks.resolve(mask)
 

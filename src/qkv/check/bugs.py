@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Both
+from ..words import Message
 from .oracle import Form, Piece, changed
 
 
@@ -38,12 +38,12 @@ class Variant:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-LENGTH, BATCH = Both("the number of tokens", "词的个数"), Both("the batch", "批次")
-HEADS, KEY_HEADS = Both("the number of heads", "头的个数"), Both("the number of key heads", "键的头数")
+LENGTH, BATCH = Message("the number of tokens"), Message("the batch")
+HEADS, KEY_HEADS = Message("the number of heads"), Message("the number of key heads")
 SLOPES = {
-    "late": Both("exponents begin at 0 instead of 1", "指数从 0 开始，应从 1 开始"),
-    "early": Both("exponents begin at 2 instead of 1", "指数从 2 开始，应从 1 开始"),
-    "grows": Both("far keys are favoured, not near ones", "偏向远处的键，而不是近处的"),
+    "late": Message("exponents begin at 0 instead of 1"),
+    "early": Message("exponents begin at 2 instead of 1"),
+    "grows": Message("far keys are favoured, not near ones"),
 }
 
 Maker = Callable[[Form, At], Iterator[tuple[Form, dict[str, Any]]]]
@@ -121,7 +121,7 @@ def over_heads(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Softmax over the heads."""
     if at.heads > 1:
         yield changed(form, softmax="heads"), {"axis": HEADS}
-        yield changed(form, softmax="heads and keys"), {"axis": Both("heads and keys together", "头和键两个轴")}
+        yield changed(form, softmax="heads and keys"), {"axis": Message("heads and keys together")}
 
 
 @bug("X2")
@@ -129,7 +129,7 @@ def over_batch(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Softmax over the batch."""
     yield changed(form, softmax="batch"), {"axis": BATCH}
     if at.heads > 1:
-        yield changed(form, softmax="batch and heads"), {"axis": Both("batch and heads together", "批次和头两个轴")}
+        yield changed(form, softmax="batch and heads"), {"axis": Message("batch and heads together")}
 
 
 @bug("X6")
@@ -183,8 +183,8 @@ def tiled_groups(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
 def averaged_heads(form: Form, at: At) -> Iterator[tuple[Form, dict[str, Any]]]:
     """Heads added up instead of put side by side."""
     if at.heads > 1:
-        yield changed(form, merge="mean"), {"how": Both("mean", "平均")}
-        yield changed(form, merge="sum"), {"how": Both("sum", "求和")}
+        yield changed(form, merge="mean"), {"how": Message("mean")}
+        yield changed(form, merge="sum"), {"how": Message("sum")}
 
 
 @bug("R4")

@@ -23,7 +23,8 @@ from .building import declared
 from .examine import Case, Found, find_subject
 from .guess import Sizes, meaning
 from .lines import locate
-from .report import Finding, Remark, Report, both
+from .report import Finding, Remark, Report
+from .sentences import sentence
 from .source import Source
 from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, settings
 
@@ -102,7 +103,7 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
     if case.notes.get("apart") and not case.founds:
         if (special := positions.table(target, name, space, facts)) is not None:
             return _report(special, source, name, label)
-        text = both("check.cannot.apart", name=name)
+        text = sentence("check.cannot.apart", name=name)
         return Report(label, "unknown", problem=text, adapted=_adapted(case))
     _looked(case, {"memory": _with_memory})
     return _report(case, source, name, label)
@@ -135,7 +136,7 @@ def _looked(case: Case, looks: dict[str, Callable[[Case], None]]) -> None:
             left.remove(name)
     except Spent:
         for name in left:
-            case.miss(name, "unseen.cut", what=both(f"check.look.{name}"))
+            case.miss(name, "unseen.cut", what=sentence(f"check.look.{name}"))
 
 
 def _numbers(case: Case) -> None:
@@ -176,7 +177,7 @@ def _with_memory(case: Case) -> None:
         for what, (key, values) in other.unseen.items():
             if what == "cache":
                 continue  # looked at without a memory already
-            case.miss(f"memory: {what}", "unseen.memory.part", what=both(key, **values))
+            case.miss(f"memory: {what}", "unseen.memory.part", what=sentence(key, **values))
         case.checked.append("with a memory")
         return
     if not refused:
@@ -234,10 +235,10 @@ def _report(case: Case, source: Any, name: str, label: str) -> Report:
     findings = [_finding(found, source, name, facts) for found in sorted(case.founds, key=lambda f: not f.certain)]
     remarks: list[Remark] = []
     for id_, key, values, line in case.remarks:
-        remark = Remark(id_, both(key, **values), line)
+        remark = Remark(id_, sentence(key, **values), line)
         if remark not in remarks:
             remarks.append(remark)
-    unseen = [Remark(what, both(key, **values)) for what, (key, values) in case.unseen.items()]
+    unseen = [Remark(what, sentence(key, **values)) for what, (key, values) in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
     return Report(label, verdict, findings, remarks, _adapted(case), unseen=unseen)
 
@@ -251,7 +252,7 @@ def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Fin
     if line is not None and hasattr(source, "place"):
         cell, shown = source.place(line)
         code = source.line(line).strip()
-    return Finding(found.id, both(found.key, **found.values), shown, cell, diff, found.certain, code)
+    return Finding(found.id, sentence(found.key, **found.values), shown, cell, diff, found.certain, code)
 
 
 def _adapted(case: Case) -> dict[str, Any]:
@@ -275,5 +276,5 @@ def _adapted(case: Case) -> dict[str, Any]:
 
 def _cannot(problem: CannotRun, name: str, label: str) -> Report:
     values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?"}
-    text = both(f"check.cannot.{problem.stage}", **values)
+    text = sentence(f"check.cannot.{problem.stage}", **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})

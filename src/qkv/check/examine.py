@@ -13,7 +13,7 @@ from .building import Built, builds
 from .guess import Sizes
 from .makers import Made
 from .match import Guess, Match, Watched, poked, watch
-from .report import both
+from .sentences import sentence
 from .subject import CannotRun, Subject, UserError, last_line, line_of
 
 TRIES = 400  # ways to build and to call it that are tried before it is said to be none of those we know
@@ -75,7 +75,7 @@ class Case:
     def stopped(self, probe: str, error: BaseException) -> None:
         """Note a probe that applies, and that the user's code did not let through."""
         text = str(error) if isinstance(error, UserError) else last_line(error)
-        self.miss(probe, "unseen.stopped", what=both(f"check.probe.{probe}"), error=quoted(text))
+        self.miss(probe, "unseen.stopped", what=sentence(f"check.probe.{probe}"), error=quoted(text))
 
     def has(self, *ids: str) -> bool:
         """Whether one of these was found."""

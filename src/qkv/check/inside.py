@@ -18,10 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..words import Both, Problem, pip_install
+from ..words import Message, Problem, pip_install
 from .guard import limit
-from .report import Finding, Remark, Report, both
+from .report import Finding, Remark, Report
 from .sandbox import SILENT, place
+from .sentences import sentence
 from .source import Source, read
 
 FRAMEWORKS = (
@@ -131,10 +132,26 @@ def _one(
     replaced = [r for r in replaced if re.search(rf"\b{r.rpartition('.')[2]}\b[^\n]*=[^=]", source.text)]
     if replaced:  # by the file itself, not by a package that it imports
         listed = ", ".join(list(dict.fromkeys(replaced))[:4])
-        report.remarks.append(Remark("patched", both("check.patched.remark", names=listed)))
+        report.remarks.append(
+            Remark(
+                "patched",
+                Message(
+                    "The file replaces {names}. It ran with its own torch, and was judged with the original numbers.",
+                    names=listed,
+                ),
+            )
+        )
     if source.loader.guessed:
         listed = ", ".join(f"{key} = {value}" for key, value in source.loader.guessed.items())
-        report.remarks.append(Remark("guessed", both("check.guessed", names=listed)))
+        report.remarks.append(
+            Remark(
+                "guessed",
+                Message(
+                    "{names}: not known without running the rest of the file, so a small number was taken.",
+                    names=listed,
+                ),
+            )
+        )
     return report
 
 
@@ -144,27 +161,24 @@ def _explained(report: Report, source: Source) -> Report:
 
     if standins.missed and report.verdict in ("wrong", "unknown"):
         package = sorted(standins.missed)[0]
-        kept = [one for one in report.findings if not any(word in one.evidence.english for word in standins.missed)]
+        kept = [one for one in report.findings if not any(word in str(one.evidence) for word in standins.missed)]
         if not kept:
             return Report(report.target, "unknown", [], report.remarks, report.adapted, _absent(package))
         report.findings = kept
-    name = re.search(r"name '(\w+)' is not defined", report.problem.english) if report.problem else None
+    name = re.search(r"name '(\w+)' is not defined", str(report.problem)) if report.problem else None
     if report.problem and name and name[1] in source.loader.failed:
         cause = source.loader.why(name[1])
-        english, chinese = (
-            f"{text}\n{cause.say(lang)}" for text, lang in zip(report.problem, ("en", "zh"), strict=True)
-        )
-        report.problem = Both(english, chinese)
+        report.problem = Message("{problem}\n{cause}", problem=report.problem, cause=cause)
     return report
 
 
-def _absent(package: str) -> Both:
+def _absent(package: str) -> Message:
     """What to do about a package that the code needs and that isn't here."""
     key = "check.framework" if package in FRAMEWORKS else "check.package"
-    return both(key, package=package, command=pip_install(package))
+    return sentence(key, package=package, command=pip_install(package))
 
 
-def why(error: BaseException, source: Source, name: str) -> Both:
+def why(error: BaseException, source: Source, name: str) -> Message:
     """Why something could not be run: what happened, at which line of the user's, and what to do."""
     from .loading import line_of, told
 
@@ -181,16 +195,30 @@ def why(error: BaseException, source: Source, name: str) -> Both:
     if isinstance(error, NameError) and error.name in source.loader.failed:
         error = source.loader.why(error.name)
     if isinstance(error, Problem):
-        return Both(error.say("en"), error.say("zh"))
+        return Message(error.sentence, **error.values)
     line = line_of(error, source)
     if line is None:
-        return both("check.bug", error=told(error))
+        return Message("The check itself failed, which is a mistake of qkv's: {error}", error=told(error))
     values = {"place": place(source, line), "code": source.line(line).strip()}
     if isinstance(root, SystemExit):
-        return both("check.exit.raised", **values)
+        return Message(
+            "It calls sys.exit ({place}):\n  {code}\nTake that out of what it runs, and check again.", **values
+        )
     if isinstance(root, MemoryError) or "can't allocate memory" in told(root):
-        return both("check.memory.raised", error=told(root), **values)
-    return both("check.raised", error=told(error), advice=both("check.raised.advice"), **values)
+        return Message(
+            "It asked for more memory than a check may take ({place}):\n  {code}\n{error}\nMake it smaller: --args.",
+            error=told(root),
+            **values,
+        )
+    return Message(
+        "It stopped with an error ({place}):\n  {code}\n{error}\n{advice}",
+        error=told(error),
+        advice=Message(
+            'If it was built or called in a way you did not mean, say how: --args "dim=64,heads=8" for the '
+            'constructor, --call "q=first,k=second" for which argument is which, --heads 8.'
+        ),
+        **values,
+    )
 
 
 def _absent_package(error: BaseException) -> str:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..words import Both, Problem
+from ..words import Message, Problem
 from . import standins
 from .beside import Module, told
 from .source import Definition, Source
@@ -105,20 +105,20 @@ class Loader:
         if isinstance(error, Problem) and not line:
             return error
         return Problem(
-            "check.load",
+            "{name} could not be loaded ({place}):\n  {code}\n{error}",
             name=name,
             error=error if isinstance(error, Problem) else told(error),
             place=self.place(line),
             code=self.source.line(line).strip(),
         )
 
-    def place(self, line: int) -> Both:
+    def place(self, line: int) -> Message:
         """A line as `file:line`, or as cell and line."""
         cell, within = self.source.place(line)
         file = self.source.path.name
         if cell is None:
-            return Both(f"{file}:{line}", f"{file}:{line}")
-        return Both(f"{file} cell {cell}, line {within}", f"{file} 第 {cell} 个单元格第 {within} 行")
+            return Message("{file}:{line}", file=file, line=line)
+        return Message("{file} cell {cell}, line {line}", file=file, cell=cell, line=within)
 
     def binders(self, name: str) -> list[Statement]:
         """The statements that give a name its object, from the first tier that has any."""
@@ -193,7 +193,11 @@ class Loader:
             self.done.add(id(statement))
         node, line = statement.node, statement.node.lineno
         if statement.outside and not statement.defines:
-            self._fail(statement, Problem("check.outside", call=statement.outside), line)
+            self._fail(
+                statement,
+                Problem("qkv does not run what calls {call}(), which reaches outside the file", call=statement.outside),
+                line,
+            )
             return True
         try:
             if isinstance(node, ast.Import | ast.ImportFrom):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..words import Both, Notice, say
+from ..words import Listed, Notice, _, say
 
 
 def assert_correct(target: Any, **options: Any) -> None:
@@ -25,11 +25,25 @@ def assert_correct(target: Any, **options: Any) -> None:
     with undisturbed(target):
         report = check(target, **options)
     if report.verdict == "partly":
-        english, chinese = zip(*(one.text for one in report.unseen), strict=True)
-        unseen = Both("; ".join(english), "；".join(chinese))
-        warnings.warn(Notice("check.assert.partly", target=report.target, unseen=unseen), stacklevel=2)
+        unseen = Listed((one.text for one in report.unseen), _("; "))
+        warnings.warn(
+            Notice(
+                "assert_correct: {target} is right as far as checked; not checked: {unseen}",
+                target=report.target,
+                unseen=unseen,
+            ),
+            stacklevel=2,
+        )
     elif not report.ok:
-        advice = "\n\n" + say("check.assert.unknown") if report.verdict == "unknown" else ""
+        advice = (
+            "\n\n"
+            + say(
+                "assert_correct could not check it: pass what is missing, as in assert_correct(target, heads=8, "
+                "args={{...}})"
+            )
+            if report.verdict == "unknown"
+            else ""
+        )
         raise AssertionError(f"{report}{advice}")
 
 

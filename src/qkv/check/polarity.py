@@ -7,13 +7,13 @@ nothing: where it contradicts the code and the file makes no mask, there is a re
 import re
 from typing import Any
 
-from ..words import Both
+from ..words import Message
 from .conventions import sayings
 from .examine import Case
 from .formats import Format
 from .makers import Made
 
-WORDS = {"keep": Both("may attend", "可以看"), "block": Both("hidden", "遮住")}
+WORDS = {"keep": Message("may attend"), "block": Message("hidden")}
 # Arguments whose masks are of different kinds, by their names.
 KINDS = (r"pad|key|valid", r"src|source|enc|mem|cross", r"tgt|trg|target|dec|causal|look|subseq")
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import Both
+from ..words import Message, _
 from .adapt import frequencies, made_table, own_tables
 from .building import Built, builds
 from .examine import Case
@@ -103,10 +103,10 @@ def _why(table: Array) -> Any:
     place, i = np.arange(n)[:, None], np.arange(half)
     for base in (1000.0, 100.0, 100000.0, 1e6):
         if any(np.allclose(table, t, atol=1e-4) for _, t in sinusoids(n, width, base)):
-            return Both(f"its base is {base:g}", f"它的底是 {base:g}")
+            return Message("its base is {base:g}", base=base)
     slips = {
-        ("the exponent is doubled (4i/d)", "指数多乘了 2（4i/d）"): 4 * i / width,
-        ("the exponent is halved (i/d)", "指数少乘了 2（i/d）"): i / width,
+        _("the exponent is doubled (4i/d)"): 4 * i / width,
+        _("the exponent is halved (i/d)"): i / width,
     }
     for words, exponents in slips.items():
         angles = place * 10000.0**-exponents
@@ -114,16 +114,16 @@ def _why(table: Array) -> Any:
             if np.allclose(table, np.stack([sin, cos], -1).reshape(n, -1)[:, :width], atol=1e-4) or np.allclose(
                 table, np.concatenate([sin, cos], -1)[:, :width], atol=1e-4
             ):
-                return Both(*words)
+                return Message(words)
     pairs = table[:, 0 : 2 * (width // 2) : 2] ** 2 + table[:, 1 : 2 * (width // 2) : 2] ** 2
     halves = table[:, : width // 2] ** 2 + table[:, width // 2 : 2 * (width // 2)] ** 2
     off = min(float(np.abs(pairs - 1).max()), float(np.abs(halves - 1).max()))
     if off > 1e-3:
-        return Both(
-            f"sin² + cos² of a pair is off 1 by up to {off:.2g}: sin and cos of a pair have different frequencies",
-            f"同一对的 sin² + cos² 与 1 相差最多 {off:.2g}：一对里 sin 和 cos 的频率不同",
+        return Message(
+            "sin² + cos² of a pair is off 1 by up to {off:.2g}: sin and cos of a pair have different frequencies",
+            off=off,
         )
-    return Both("its frequencies are others", "它的频率不同")
+    return Message("its frequencies are others")
 
 
 def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, str, bool] | None:

@@ -1,6 +1,6 @@
 """What the doctor found, as a person reads it: the verdict, then per mistake the evidence, the line and the fix.
 
-A report crosses the border between two processes as JSON, so it is plain values all through; texts are `Both`.
+A report crosses the border between two processes as JSON, so it is plain values all through; texts are `Message`.
 
 >>> report = Report("mine.py:attend", "right", adapted={"called": "attend(q, k, v)", "checked": ["scale", "axis"]})
 >>> print(report)
@@ -18,14 +18,15 @@ from typing import Any
 
 from .. import grid
 from ..screen import plain
-from ..words import LANGUAGES, SENTENCES, Both, language, say
+from ..words import Message, _, language, say, translated, unpacked
+from .sentences import SENTENCES
 
 # What a shell hears of each verdict. `partly`: no mistake was found, but not everything could be looked at.
 EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
 SIGNS = {"right": "✓", "partly": "≈", "wrong": "✗", "unknown": "?"}
 INK = {"right": "32", "partly": "33", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
 MARGIN = 6
-MASKS = {"True = may attend": "True = 可以看", "True = blocked": "True = 屏蔽", "additive": "相加", "lengths": "长度"}
+MASKS = (_("True = may attend"), _("True = blocked"), _("additive"), _("lengths"))
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Finding:
     """One mistake: its id as in docs/check.md, the numbers that show it, and where it most likely sits."""
 
     id: str
-    evidence: Both
+    evidence: Message
     line: int | None = None  # from 1; in a notebook, within the cell
     cell: int | None = None  # from 1, of a notebook
     diff: str = ""  # "- old\n+ new"
@@ -41,19 +42,19 @@ class Finding:
     code: str = ""  # the text of that line
 
     @property
-    def name(self) -> Both:
+    def name(self) -> Message:
         """What the mistake is called."""
-        return _mistake(self.id) or Both(self.id, self.id)
+        return _mistake(self.id) or Message(self.id)
 
     @property
-    def consequence(self) -> Both:
+    def consequence(self) -> Message:
         """What it does to training."""
-        return _mistake(f"{self.id}.does") or Both("", "")
+        return _mistake(f"{self.id}.does") or Message("")
 
     @property
-    def fix(self) -> Both:
+    def fix(self) -> Message:
         """What to write instead."""
-        return _mistake(f"{self.id}.fix") or Both("", "")
+        return _mistake(f"{self.id}.fix") or Message("")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Remark:
     """Something worth knowing that is no mistake, such as what a fully masked row gives."""
 
     id: str
-    text: Both
+    text: Message
     line: int | None = None
     cell: int | None = None
 
@@ -75,14 +76,14 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     adapted: dict[str, Any] = field(default_factory=dict)  # how it was built and called
-    problem: Both | None = None  # why it could not be run, and what to pass
+    problem: Message | None = None  # why it could not be run, and what to pass
     unseen: list[Remark] = field(default_factory=list)  # what should have been checked and was not, and why
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT:
             raise ValueError(f"a verdict is one of {', '.join(EXIT)}, not {self.verdict!r}")
         if self.verdict == "right" and self.unseen:
-            raise ValueError(f"not right but partly: {self.unseen[0].text.english}")
+            raise ValueError(f"not right but partly: {self.unseen[0].text}")
         if self.verdict == "partly" and not self.unseen:
             raise ValueError("partly says what was not checked: unseen is empty")
 
@@ -111,10 +112,10 @@ class Report:
         if self.problem is not None:
             lines.append("")
             paragraph(_in(self.problem, lang), 2)
-        lines += self._listed("check.unseen", self.unseen, lang, paint, columns)
+        lines += self._listed(_("Not checked"), self.unseen, lang, paint, columns)
         for finding in self.findings:
             lines += ["", *self._finding(finding, lang, paint, columns)]
-        lines += self._listed("check.remarks", self.remarks, lang, paint, columns)
+        lines += self._listed(_("Remarks, no mistakes"), self.remarks, lang, paint, columns)
         if run := self.how(lang):
             lines.append("")
             lines += [paint("  " + line, "dim") for line in wrap(run, max(columns - 2, 20))]
@@ -131,25 +132,26 @@ class Report:
             key = f"check.{self.verdict}"
         else:
             key = ("check.wrong" if certain else "check.suspect") + ("" if n == 1 else ".many")
-        return say(key, lang, target=self.target, n=n, probes=probes)
+        return say(SENTENCES[key], lang, target=self.target, n=n, probes=probes)
 
     def how(self, lang: str | None = None) -> str:
         """How it was built and called, in one line, so that a wrong guess of ours shows; `json` has all of it."""
         parts: list[str] = []
         for key in ("built", "called", "heads", "mask", "tried"):
             value = _plain(self.adapted.get(key), lang)
-            if key == "mask" and value and language(lang) == "zh":
-                for english, chinese in MASKS.items():
-                    value = str(value).replace(english, chinese)
+            for words in MASKS if key == "mask" and value else ():
+                value = str(value).replace(words, translated(words, lang))
             if value not in (None, "", [], {}):
                 one = ".one" if key == "heads" and value == 1 else ""
                 listed = ", ".join(str(item) for item in value if item) if isinstance(value, list) else value
                 if listed:
-                    parts.append(say(f"check.how.{key}{one}", lang, value=listed))
+                    parts.append(say(SENTENCES[f"check.how.{key}{one}"], lang, value=listed))
         if ran := len(self.adapted.get("checked") or ()):
             skipped = len(self.adapted.get("skipped") or ())
-            parts.append(say("check.how.checked" + (".some" if skipped else ""), lang, n=ran, skipped=skipped))
-        return say("check.how", lang, parts=say("check.semicolon", lang).join(parts)) if parts else ""
+            parts.append(
+                say(SENTENCES["check.how.checked" + (".some" if skipped else "")], lang, n=ran, skipped=skipped)
+            )
+        return say("How it was run: {parts}", lang, parts=say("; ", lang).join(parts)) if parts else ""
 
     def json(self, lang: str | None = None) -> dict[str, Any]:
         """Plain values in one language, for a program to read."""
@@ -187,22 +189,22 @@ class Report:
         sign = {"right": "✅", "partly": "🟡", "wrong": "❌", "unknown": "❔"}[self.verdict]
         blocks = [f"## {sign} {self.headline(lang)}"]
         if self.problem is not None:
-            blocks.append(_fenced(_in(self.problem, lang)) if "\n" in self.problem[0] else _in(self.problem, lang))
+            blocks.append(_fenced(_in(self.problem, lang)) if "\n" in str(self.problem) else _in(self.problem, lang))
         if self.unseen:
-            blocks.append(f"### {say('check.unseen', lang)}")
+            blocks.append("### " + say("Not checked", lang))
             blocks.append("\n".join(f"- {_in(one.text, lang)}" for one in self.unseen))
         for finding in self.findings:
             blocks += [f"### {self._title(finding, lang)}", _in(finding.evidence, lang)]
-            if any(finding.consequence):
-                blocks.append(f"**{say('check.does', lang).strip()}** {_in(finding.consequence, lang)}")
+            if finding.consequence:
+                blocks.append("**" + say("What it does: ", lang).strip() + "** " + _in(finding.consequence, lang))
             if place := self._place(finding, lang):
                 blocks.append(f"`{place}`" + (f"\n\n{_fenced(finding.code.strip(), 'python')}" if finding.code else ""))
-            if any(finding.fix):
-                blocks.append(f"**{say('check.fix', lang).strip()}** {_in(finding.fix, lang)}")
+            if finding.fix:
+                blocks.append("**" + say("Fix: ", lang).strip() + "** " + _in(finding.fix, lang))
             if finding.diff:
                 blocks.append(_fenced(finding.diff.rstrip("\n"), "diff"))
         if self.remarks:
-            blocks.append(f"### {say('check.remarks', lang)}")
+            blocks.append("### " + say("Remarks, no mistakes", lang))
             blocks.append("\n".join(f"- {_in(r.text, lang)}{self._where(r, lang)}" for r in self.remarks))
         if run := self.how(lang):
             blocks.append(f"*{run}*")
@@ -242,20 +244,22 @@ class Report:
             lines.extend(" " * MARGIN + line for line in wrap(text, max(columns - MARGIN, 20)))
 
         paragraph(_in(finding.evidence, lang))
-        if any(finding.consequence):
-            paragraph(f"{say('check.does', lang)}{_in(finding.consequence, lang)}")
+        if finding.consequence:
+            paragraph(say("What it does: ", lang) + _in(finding.consequence, lang))
         if place := self._place(finding, lang):
             lines.append(" " * MARGIN + paint(place, "bold"))
             if finding.code:
                 lines.append(" " * MARGIN + paint(f"{finding.line:>4} │ ", "dim") + plain(finding.code.strip()))
-        if any(finding.fix):
-            paragraph(f"{say('check.fix', lang)}{_in(finding.fix, lang)}")
+        if finding.fix:
+            paragraph(say("Fix: ", lang) + _in(finding.fix, lang))
         for line in plain(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
             lines.append(" " * (MARGIN + 2) + (paint(line, line[0]) if line[:1] in ("-", "+") else line))
         return lines
 
     def _title(self, finding: Finding, lang: str) -> str:
-        return f"{finding.id}  {_in(finding.name, lang)}" + ("" if finding.certain else say("check.suspected", lang))
+        return f"{finding.id}  {_in(finding.name, lang)}" + (
+            "" if finding.certain else say(" (suspected, not proved)", lang)
+        )
 
     def _place(self, item: Finding | Remark, lang: str) -> str:
         """Where it sits, as editors and terminals make it clickable."""
@@ -263,17 +267,12 @@ class Report:
             return ""
         file = self.target.rsplit(":", 1)[0] if re.search(r"\.(py|ipynb|txt|md)(:|$)", self.target) else ""
         if item.cell is not None:
-            return say("check.cell", lang, file=file, cell=item.cell, line=item.line).strip()
-        return f"{file}:{item.line}" if file else say("check.line", lang, line=item.line)
+            return say("{file} cell {cell}, line {line}", lang, file=file, cell=item.cell, line=item.line).strip()
+        return f"{file}:{item.line}" if file else say("line {line}", lang, line=item.line)
 
     def _where(self, remark: Remark, lang: str) -> str:
         place = self._place(remark, lang)
-        return say("check.aside", lang, text=place) if place else ""
-
-
-def both(key: str, **values: Any) -> Both:
-    """A sentence in both languages at once: who reads the report chooses one."""
-    return Both(say(key, "en", **values), say(key, "zh", **values))
+        return say(" ({text})", lang, text=place) if place else ""
 
 
 def worst(reports: Iterable[Report]) -> str:
@@ -321,13 +320,13 @@ def width_of_terminal() -> int:
     return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 110)
 
 
-def _mistake(key: str) -> Both | None:
-    pair = SENTENCES.get(f"mistake.{key}")
-    return None if pair is None else Both(*(text.replace("{{", "{").replace("}}", "}") for text in pair))
+def _mistake(key: str) -> Message | None:
+    text = SENTENCES.get(f"mistake.{key}")
+    return None if text is None else Message(text)
 
 
-def _in(text: Both, lang: str) -> str:
-    return plain(text[LANGUAGES.index(lang)])
+def _in(text: Message, lang: str) -> str:
+    return plain(text.say(lang))
 
 
 def _fenced(text: str, kind: str = "") -> str:
@@ -338,7 +337,7 @@ def _fenced(text: str, kind: str = "") -> str:
 
 def _plain(value: Any, lang: str | None) -> Any:
     """The same in one language, as JSON knows it: no NaN, no tuples, nothing of numpy's or torch's."""
-    if isinstance(value, Both):
+    if isinstance(value, Message):
         return _in(value, language(lang))
     if isinstance(value, dict):
         return {str(key): _plain(item, lang) for key, item in value.items()}
@@ -352,9 +351,9 @@ def _plain(value: Any, lang: str | None) -> Any:
 
 
 def _packed(value: Any) -> Any:
-    """`Both` marked as such, the rest plain."""
-    if isinstance(value, Both):
-        return {"en": value.english, "zh": value.chinese}
+    """`Message` marked as such, the rest plain."""
+    if isinstance(value, Message):
+        return {"message": value.packed()}
     if isinstance(value, dict):
         return {str(key): _packed(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -364,7 +363,7 @@ def _packed(value: Any) -> Any:
 
 def _unpacked(value: Any) -> Any:
     if isinstance(value, dict):
-        if value.keys() == {"en", "zh"}:
-            return Both(value["en"], value["zh"])
+        if value.keys() == {"message"}:
+            return unpacked(value["message"])
         return {key: _unpacked(item) for key, item in value.items()}
     return [_unpacked(item) for item in value] if isinstance(value, list) else value

@@ -20,9 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..words import Both, Problem
+from ..words import Message, Problem
 from .guard import WALL, computed, stopped
-from .report import Report, both
+from .report import Report
+from .sentences import sentence
 from .source import Source, read
 
 START = 600.0  # seconds for a busy machine to import torch
@@ -51,7 +52,11 @@ def examine(
     source = read(path)
     names = [name] if isinstance(name, str) else list(name) if name else source.candidates()
     if not names:
-        raise Problem("check.none", file=path)
+        raise Problem(
+            "{file} holds nothing that looks like attention (a softmax beside a product of matrices); to check a "
+            "class or function anyway, name it: qkv check {file}:NAME",
+            file=path,
+        )
     for one in names:
         source.node(one)
     reports: dict[str, Report] = {}
@@ -119,7 +124,7 @@ class _Child:
         except OSError as error:
             os.close(answers)
             os.close(traces)
-            raise Problem("check.start", error=str(error)) from None
+            raise Problem("The process that runs your code could not start: {error}", error=str(error)) from None
         finally:
             os.close(child_answers)
             os.close(child_traces)
@@ -212,25 +217,57 @@ class _Child:
             pass
         self.trace = self.files[self.traces].decode("utf-8", "replace")
         at = self._at()
-        phase = both(f"check.phase.{self.phase}")
+        phase = sentence(f"check.phase.{self.phase}")
         died = -code if code is not None and code < 0 else None
         more = round(self.seconds * 3)
         if timeout and code is None:
             waited = START if self.phase == "start" else self.seconds * WALL
-            problem = both("check.time.wall", seconds=f"{waited:g}", more=more, phase=phase, at=at)
+            problem = Message(
+                "It did not finish within {seconds} s while it was {phase}, and was waiting for something.{at}\nIf it "
+                "is only slow, make it smaller (--args) or give it longer: --seconds {more}.",
+                seconds=f"{waited:g}",
+                more=more,
+                phase=phase,
+                at=at,
+            )
         elif stopped(code):
-            problem = both("check.time", seconds=f"{self.seconds:g}", more=more, phase=phase, at=at)
+            problem = Message(
+                "It did not finish within {seconds} s of computing while it was {phase}.{at}\nIf it is only slow, make "
+                "it smaller (--args) or give it longer: --seconds {more}.",
+                seconds=f"{self.seconds:g}",
+                more=more,
+                phase=phase,
+                at=at,
+            )
         elif died == getattr(signal, "SIGKILL", 9) or "MemoryError" in self.trace:
-            problem = both("check.memory", gigabytes=f"{self.gigabytes:g}", phase=phase, at=at)
+            problem = Message(
+                "It took more than {gigabytes} GB of memory while it was {phase}.{at}\nMake it smaller: --args.",
+                gigabytes=f"{self.gigabytes:g}",
+                phase=phase,
+                at=at,
+            )
         elif died is not None:
             names = {s.value: s.name for s in signal.Signals}
-            problem = both("check.crash", signal=names.get(died, died), phase=phase, at=at)
+            problem = Message(
+                "It crashed the interpreter ({signal}) while it was {phase}.{at}",
+                signal=names.get(died, died),
+                phase=phase,
+                at=at,
+            )
         elif self.phase == "start":
-            problem = both("check.start", error=self.trace.strip().split("\n")[-1] or f"exit code {code}")
+            problem = Message(
+                "The process that runs your code could not start: {error}",
+                error=self.trace.strip().split("\n")[-1] or f"exit code {code}",
+            )
         elif code in (None, SILENT):
-            problem = both("check.silent", phase=phase)
+            problem = Message("Its process ended without an answer while it was {phase}.", phase=phase)
         else:
-            problem = both("check.exit", code=code, phase=phase)
+            problem = Message(
+                "It ended the program by itself (exit code {code}) while it was {phase}. Take sys.exit and os._exit "
+                "out of what it runs.",
+                code=code,
+                phase=phase,
+            )
         return Report(f"{self.source.path}:{self.now}", "unknown", problem=problem)
 
     def _ask_where(self) -> None:
@@ -240,14 +277,16 @@ class _Child:
                 os.kill(self.process.pid, signal.SIGUSR1)
             self._read(1.0)
 
-    def _at(self) -> Both:
+    def _at(self) -> Message:
         """The innermost line of the user's file in the last trace."""
         inside = re.escape(str(self.source.path))
         found = re.search(rf'File "{inside}", line (\d+) in ', self.trace)
         if found is None:
-            return Both("", "")
+            return Message("")
         line = int(found[1])
-        return both("check.at", place=place(self.source, line), code=self.source.line(line).strip())
+        return Message(
+            "\nIt was at {place}:\n  {code}", place=place(self.source, line), code=self.source.line(line).strip()
+        )
 
     def _kill(self) -> None:
         if os.name == "nt":
@@ -317,9 +356,9 @@ def _readable(fds: list[int], wait: float) -> list[int]:
         time.sleep(0.01)
 
 
-def place(source: Source, line: int) -> Both:
+def place(source: Source, line: int) -> Message:
     """A line as `file:line`, or as cell and line of a notebook."""
     cell, within = source.place(line)
     if cell is None:
-        return Both(f"{source.path}:{line}", f"{source.path}:{line}")
-    return both("check.cell", file=source.path, cell=cell, line=within)
+        return Message("{file}:{line}", file=source.path, line=line)
+    return Message("{file} cell {cell}, line {line}", file=source.path, cell=cell, line=within)

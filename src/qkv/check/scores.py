@@ -4,7 +4,7 @@ against the product of q and k, and along which axis its shares add up to 1.
 
 import numpy as np
 
-from ..words import Both
+from ..words import Message
 from .examine import Case
 from .subject import UserError, to_numpy
 
@@ -57,11 +57,11 @@ def _axis(case: Case, weights: Array) -> None:
         return
     axis = sums.index(True)
     if axis == weights.ndim - 2:
-        case.add("X1", "evidence.scores.axis", axis=Both("the queries", "查询"))
+        case.add("X1", "evidence.scores.axis", axis=Message("the queries"))
     elif weights.ndim == 4 and axis == 1:
-        case.add("X3", "evidence.scores.axis", axis=Both("the heads", "头"))
+        case.add("X3", "evidence.scores.axis", axis=Message("the heads"))
     elif axis == 0:
-        case.add("X2", "evidence.scores.axis", axis=Both("the batch", "批次"))
+        case.add("X2", "evidence.scores.axis", axis=Message("the batch"))
 
 
 def _scale(case: Case, one: _Scores, two: _Scores) -> None:

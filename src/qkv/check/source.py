@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..words import Problem
+from ..words import Problem, _
 
 if TYPE_CHECKING:
     from .loading import Loader
@@ -114,10 +114,14 @@ class Source:
 
         there = list(dict.fromkeys([*self.candidates(), *self.definitions]))
         if not there:
-            return Problem("check.name.nothing", file=self.path.name, name=name)
+            return Problem("{file} has no {name}, nor any other class or function", file=self.path.name, name=name)
         lower = {one.lower(): one for one in reversed(there)}
         near = lower.get(nearest(name.lower(), lower), "")
-        key = "check.name.near" if near else "check.name"
+        key = (
+            _("{file} has no {name}; did you mean {near}? (it has {there})")
+            if near
+            else _("{file} has no {name}; it has {there}")
+        )
         return Problem(key, file=self.path.name, name=name, near=near, there=all_of(there[:12]))
 
 
@@ -126,18 +130,26 @@ def read(path: Path | str) -> Source:
     path = Path(path)
     if path.is_dir():
         inside = sorted(file.name for file in path.iterdir() if file.suffix in (".py", ".ipynb"))[:6]
-        raise Problem("check.folder" if inside else "check.folder.empty", file=path, inside=", ".join(inside))
+        raise Problem(
+            _("{file} is a folder: name one of its files, such as {inside}")
+            if inside
+            else _("{file} is a folder without a .py file or a notebook: name the file to check"),
+            file=path,
+            inside=", ".join(inside),
+        )
     if not path.exists():
-        raise Problem("check.file", file=path)
+        raise Problem("there is no file {file}", file=path)
     if not path.is_file():
-        raise Problem("check.file.odd", file=path)
+        raise Problem("{file} is not a file that can be read", file=path)
     if path.stat().st_size > LARGEST:
-        raise Problem("check.file.large", file=path, most=LARGEST >> 20)
+        raise Problem(
+            "{file} is larger than {most} MB: put the attention into a file of its own", file=path, most=LARGEST >> 20
+        )
     raw = path.read_bytes()
     if path.suffix == ".ipynb":
         return _notebook(path, raw)
     if b"\0" in raw[:4096] and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Problem("check.file.binary", file=path)
+        raise Problem("{file} is not text: give a .py file or a notebook (.ipynb)", file=path)
     return parse(_decoded(raw), path)
 
 
@@ -155,7 +167,13 @@ def parse(text: str, path: Path | str = "<text>") -> Source:
     assert error is not None
     line = error.lineno or 1
     shown = (error.text or [*text.split("\n"), ""][line - 1]).strip()
-    raise Problem("check.syntax", file=path, line=line, code=shown, error=error.msg)
+    raise Problem(
+        "{file}:{line} is not Python, so nothing in it can be run ({error}):\n  {code}",
+        file=path,
+        line=line,
+        code=shown,
+        error=error.msg,
+    )
 
 
 def _tree(text: str, path: Path) -> ast.Module:
@@ -189,7 +207,9 @@ def _notebook(path: Path, raw: bytes) -> Source:
         code = [cell.get("source", cell.get("input", "")) for cell in cells if cell.get("cell_type") == "code"]
         texts = [text if isinstance(text, str) else "".join(text) for text in code]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Problem("check.notebook", file=path) from None
+        raise Problem(
+            "{file} is not a notebook: it should be JSON with `cells`; save it again in Jupyter", file=path
+        ) from None
     lines: list[str] = []
     starts: list[int] = []
     broken: dict[int, str] = {}

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from ..words import Problem, both, say
+from ..words import Problem, say
 from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import whole
 
@@ -22,45 +22,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "text",
         nargs="?",
-        help=both(
-            "one question, - takes it from a pipe; without it, a conversation",
-            "一个问题，- 表示从管道读取；不给则开始对话",
-        ),
+        help=say("one question, - takes it from a pipe; without it, a conversation"),
     )
     model_arguments(parser)
-    add("--system", metavar="TEXT", help=both("how it should behave", "系统提示：它该怎样表现"))
+    add("--system", metavar="TEXT", help=say("how it should behave"))
     add(
         "--most",
         type=int,
         default=400,
         metavar="N",
-        help=both("tokens per answer (400)", "每次回答最多多少词元（400）"),
+        help=say("tokens per answer (400)"),
     )
     add(
         "--temperature",
         type=float,
         metavar="T",
-        help=both(
-            "0 takes the likeliest each time (as the model's files say, else 0.2)",
-            "0 表示每次取最可能的（按模型文件的设定，没有则为 0.2）",
-        ),
+        help=say("0 takes the likeliest each time (as the model's files say, else 0.2)"),
     )
     add(
         "--top-p",
         type=float,
         metavar="P",
-        help=both(
-            "only the likeliest that make up this share (as the model's files say, else 0.9)",
-            "只在累计概率达到 P 的里选（按模型文件的设定，没有则为 0.9）",
-        ),
+        help=say("only the likeliest that make up this share (as the model's files say, else 0.9)"),
     )
-    add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
+    add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
     add(
         "--int8",
         action="store_true",
-        help=both("weights in 8 bits: faster, a little less exact", "权重用 8 位：更快，略欠精确"),
+        help=say("weights in 8 bits: faster, a little less exact"),
     )
-    add("--quiet", action="store_true", help=both("only the answers, without the speed", "只输出回答，不显示速度"))
+    add("--quiet", action="store_true", help=say("only the answers, without the speed"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -70,13 +61,23 @@ def run(options: argparse.Namespace) -> None:
     check_choices(options)
     model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
-        raise Problem("problem.chat.template", model=options.model or DEFAULT)
+        raise Problem(
+            "{model} has no chat template among its files (chat_template.jinja, or a line in "
+            "tokenizer_config.json), so how a chat is written for it isn't known: continue a text with  qkv "
+            "generate",
+            model=options.model or DEFAULT,
+        )
     talk = Talk(model, tokenizer, options)
     if options.text is not None:
         talk.answer(options.text)
         return
     if sys.stdin.isatty():
-        print(say("chat.begin", model=options.model or DEFAULT))
+        print(
+            say(
+                "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
+                model=options.model or DEFAULT,
+            )
+        )
     while (said := _ask()) is not None:
         if said == "/new":
             talk.forget()
@@ -148,7 +149,13 @@ class Talk:
         while len(ids := self.tokenizer.chat(self.messages)) > room:
             first = next((i for i, message in enumerate(self.messages[:-1]) if message["role"] != "system"), None)
             if first is None:
-                raise Problem("problem.chat.long", tokens=len(ids), room=max(room, 0), most=self.options.most)
+                raise Problem(
+                    "this takes {tokens} tokens and the context has room for {room} before an answer of {most}: shorten "
+                    "it, or lower --most",
+                    tokens=len(ids),
+                    room=max(room, 0),
+                    most=self.options.most,
+                )
             del self.messages[first : first + 2]
-            print(say("chat.forgot"), file=sys.stderr)
+            print(say("(the context is full: the oldest question and answer are forgotten)"), file=sys.stderr)
         return ids

@@ -16,7 +16,7 @@ from typing import Any
 from ..check.report import EXIT, Report, width_of_terminal, worst
 from ..cli import complain, forget_output
 from ..screen import draw, live
-from ..words import Both, Problem, all_of, both, quoted, say
+from ..words import Message, Problem, all_of, quoted, say
 
 ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
 EXAMPLES = [
@@ -37,48 +37,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="+",
         metavar="FILE[:NAME]",
-        help=both(
-            "a .py file or notebook, and a class or function in it; without NAME, all that looks like attention",
-            "一个 .py 文件或笔记本，及其中的类或函数；不写名字则检查所有看起来像注意力的代码",
-        ),
+        help=say("a .py file or notebook, and a class or function in it; without NAME, all that looks like attention"),
     )
-    add("--heads", type=int, metavar="H", help=both("how many heads it has", "头数"))
+    add("--heads", type=int, metavar="H", help=say("how many heads it has"))
     add(
         "--args",
         metavar='"dim=64,heads=8"',
-        help=both("what to pass to the constructor", "传给构造函数的参数"),
+        help=say("what to pass to the constructor"),
     )
     add(
         "--call",
         metavar='"q=a,mask=b"',
-        help=both(
-            "which argument of forward is q, k, v, x, memory, mask, …",
-            "forward 的哪个参数是 q、k、v、x、memory、mask……",
-        ),
+        help=say("which argument of forward is q, k, v, x, memory, mask, …"),
     )
     causal = parser.add_mutually_exclusive_group()
     add = causal.add_argument
-    add("--causal", action="store_true", default=None, help=both("it must not see the future", "它不应看到后面的词"))
-    add("--not-causal", dest="causal", action="store_false", help=both("it may see all", "它可以看到全部"))
+    add("--causal", action="store_true", default=None, help=say("it must not see the future"))
+    add("--not-causal", dest="causal", action="store_false", help=say("it may see all"))
     add = parser.add_argument
     add(
         "--mask-true-means",
         choices=("keep", "block"),
-        help=both("what True (or 1) in its mask means", "掩码里的 True（或 1）表示保留还是遮住"),
+        help=say("what True (or 1) in its mask means"),
     )
-    add("--json", action="store_true", help=both("as JSON", "输出 JSON"))
-    add("--markdown", action="store_true", help=both("as Markdown", "输出 Markdown"))
+    add("--json", action="store_true", help=say("as JSON"))
+    add("--markdown", action="store_true", help=say("as Markdown"))
     add(
         "--seconds",
         type=float,
         default=120.0,
         metavar="S",
-        help=both(
-            "stop code that computes for longer: processor seconds for each (120)",
-            "运行过久就停下：每项最多计算多少秒（120）",
-        ),
+        help=say("stop code that computes for longer: processor seconds for each (120)"),
     )
-    add("--list", action="store_true", help=both("only show what looks like attention", "只列出看起来像注意力的代码"))
+    add("--list", action="store_true", help=say("only show what looks like attention"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,9 +86,11 @@ def _run(options: argparse.Namespace) -> int:
     from ..check.sandbox import examine
 
     if not 1 <= options.seconds <= 86400:
-        raise Problem("problem.number", option="--seconds", value=options.seconds, wanted="1 … 86400")
+        raise Problem(
+            "{option} is {value}: give {wanted}", option="--seconds", value=options.seconds, wanted="1 … 86400"
+        )
     if options.heads is not None and not 1 <= options.heads <= 4096:
-        raise Problem("problem.number", option="--heads", value=options.heads, wanted="1 … 4096")
+        raise Problem("{option} is {value}: give {wanted}", option="--heads", value=options.heads, wanted="1 … 4096")
     told = {
         "heads": options.heads,
         "causal": options.causal,
@@ -117,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
                 reports += examine(file, names or None, told, seconds=options.seconds, progress=progress)
         except (Problem, OSError) as error:  # the other files can still be checked
             if isinstance(error, OSError):
-                error = Problem("check.refused", file=file, error=quoted(error))
+                error = Problem("{file} can't be read: {error}", file=file, error=quoted(error))
             unread.append(error)
             reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
     nothing = len(unread) == len(reports)
@@ -126,12 +119,12 @@ def _run(options: argparse.Namespace) -> int:
         _show(reports, verdict, options)
     if options.json or nothing:
         for problem in unread:
-            complain(say("problem", sentence=problem.say()))
+            complain(say("qkv: {sentence}", sentence=problem.say()))
     return EXIT[verdict]
 
 
 def _unknown(target: str, problem: Problem) -> Report:
-    return Report(target, "unknown", problem=Both(problem.say("en"), problem.say("zh")))
+    return Report(target, "unknown", problem=Message(problem.sentence, **problem.values))
 
 
 def _verdict(reports: list[Report], named: bool) -> str:
@@ -167,7 +160,11 @@ def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
         source = read(file)
         listed = names or source.candidates()
         if not listed:
-            raise Problem("check.none", file=file)
+            raise Problem(
+                "{file} holds nothing that looks like attention (a softmax beside a product of matrices); to check a "
+                "class or function anyway, name it: qkv check {file}:NAME",
+                file=file,
+            )
         for name in listed:
             cell, line = source.place(source.node(name).lineno)
             found.append({"target": f"{file}:{name}", "line": line, "cell": cell})
@@ -175,9 +172,9 @@ def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     for one in found:
-        where = both(f"line {one['line']}", f"第 {one['line']} 行")
+        where = say("line {line}", line=one["line"])
         if one["cell"] is not None:
-            where = both(f"cell {one['cell']}, {where}", f"第 {one['cell']} 个单元格{where}")
+            where = say("cell {cell}, {where}", cell=one["cell"], where=where)
         print(f"{one['target']}  ({where})")
     return 0
 
@@ -191,7 +188,7 @@ def _wanted(targets: list[str]) -> dict[Path, list[str]]:
         if split is None and not Path(target).exists() and ":" in target:
             file, _, name = target.rpartition(":")
         if not file:
-            raise Problem("check.names.none")
+            raise Problem("name a file, as in  qkv check mymodel.py")
         names = [one.strip() for one in name.split(",") if one.strip()]
         before = wanted.get(Path(file))
         whole = not names or before == []  # the file by itself asks for all that is in it
@@ -213,7 +210,12 @@ def _pairs(option: str, text: str | None, example: str) -> dict[str, Any] | None
         json.dumps(pairs)
         return pairs
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise Problem("check.args", option=option, text=text, example=example) from None
+        raise Problem(
+            "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
+            option=option,
+            text=text,
+            example=example,
+        ) from None
 
 
 def _call(text: str | None) -> dict[str, Any] | None:
@@ -222,9 +224,20 @@ def _call(text: str | None) -> dict[str, Any] | None:
     pairs = _pairs("call", text, example)
     for word, name in (pairs or {}).items():
         if word not in ROLES:
-            raise Problem("check.call", word=word, roles=all_of(ROLES), example=example)
+            raise Problem(
+                "--call: {word} is none of {roles}; write what it is, then your argument's name, as in --call "
+                "{example}",
+                word=word,
+                roles=all_of(ROLES),
+                example=example,
+            )
         if not isinstance(name, str):
-            raise Problem("check.args", option="call", text=text, example=example)
+            raise Problem(
+                "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
+                option="call",
+                text=text,
+                example=example,
+            )
     return pairs
 
 
@@ -244,7 +257,7 @@ def _spinner(what: str) -> Iterator[Any]:
                 break
             if time.monotonic() - begun > 2:
                 shown = True
-                live(f"{sign} {say('check.running', target=what + name)}", sys.stderr)
+                live(sign + " " + say("checking {target}", target=what + name), sys.stderr)
         if shown:
             live("", sys.stderr)
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..words import Problem, both, language, say
+from ..words import Problem, _, say
 from .progress import bar
 
 EXAMPLES = [
@@ -22,17 +22,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="list",
         choices=["list", "get", "remove", "prepare"],
-        help=both("list (default), get, remove, prepare", "list（默认）、get、remove、prepare"),
+        help=say("list (default), get, remove, prepare"),
     )
-    add("names", nargs="*", help=both("data sets, or the text to prepare", "数据集名，或要处理的文本"))
-    add("--out", type=Path, metavar="FOLDER", help=both("where prepared tokens go", "词元存到哪里"))
+    add("names", nargs="*", help=say("data sets, or the text to prepare"))
+    add("--out", type=Path, metavar="FOLDER", help=say("where prepared tokens go"))
     add(
         "--tokenizer",
         default="auto",
         choices=["auto", "characters", "bytes", "bpe"],
-        help=both("how text is cut", "怎样切分文本"),
+        help=say("how text is cut"),
     )
-    add("--vocab", type=int, metavar="N", help=both("size of a bpe vocabulary", "bpe 词表大小"))
+    add("--vocab", type=int, metavar="N", help=say("size of a bpe vocabulary"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     if options.what == "list":
         _list()
     elif not options.names:
-        raise Problem("problem.data.name", what=options.what)
+        raise Problem("qkv data {what} needs a name; see  qkv data", what=options.what)
     elif options.what == "prepare":
         _prepare(options)
     else:
@@ -48,10 +48,10 @@ def run(options: argparse.Namespace) -> None:
 
         for name in options.names:
             if options.what == "get":
-                with bar(both(f"fetching {name}", f"下载 {name}")) as progress:
+                with bar(say("fetching {name}", name=name)) as progress:
                     print(store.get(name, progress))
             else:
-                key = "data.removed" if store.remove(name) else "data.absent"
+                key = _("removed {name}") if store.remove(name) else _("{name} was not here")
                 print(say(key, name=name))
 
 
@@ -61,30 +61,35 @@ def _list() -> None:
     rows = []
     for item in store.listing("data"):
         place = store.path(item.name)
-        note = item.note_zh if language() == "zh" else item.note
-        rows.append(
-            (item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(place or both("not here yet", "尚未下载")))
-        )
+        note = say(item.note)
+        rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(place or say("not here yet"))))
     widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         print("  ".join([*(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)), row[4]]))
-    print("\n" + say("data.get"))
+    print("\n" + say("Get one with  qkv data get NAME"))
 
 
 def _prepare(options: argparse.Namespace) -> None:
     from .. import text
+    from ..train.run import REASONS
 
     if options.out is None:
-        raise Problem("problem.data.out")
+        raise Problem("say where the tokens go: --out FOLDER")
     corpus = text.Corpus.of(*options.names)
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
-    print(say("why.asked" if options.tokenizer != "auto" else f"why.{made.kind}", kind=made.kind, vocab=made.vocab))
+    print(
+        say(
+            REASONS["why.asked" if options.tokenizer != "auto" else f"why.{made.kind}"],
+            kind=made.kind,
+            vocab=made.vocab,
+        )
+    )
     made.save(options.out)
-    with bar(both("cutting the text into tokens", "把文本切成词元")) as progress:
+    with bar(say("cutting the text into tokens")) as progress:
         tokens = text.prepare(corpus, made, options.out, progress=progress)
     print(
         say(
-            "data.prepared",
+            "{train} tokens to learn from and {validation} to test with, in {folder}",
             train=f"{len(tokens.train):,}",
             validation=f"{len(tokens.validation):,}",
             folder=options.out,

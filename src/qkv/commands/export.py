@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..words import both, say
+from ..words import say
 from .opening import open_model
 
 EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]
@@ -11,14 +11,14 @@ EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("model", metavar="RUN", help=both("the folder of a run", "一次训练的文件夹"))
+    parser.add_argument("model", metavar="RUN", help=say("the folder of a run"))
     parser.add_argument(
         "--to",
         choices=["hf"],
         default="hf",
-        help=both("the format: hf, Hugging Face's", "格式：hf，即 Hugging Face 的"),
+        help=say("the format: hf, Hugging Face's"),
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=both("where (RUN-hf)", "写到哪里（RUN-hf）"))
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=say("where (RUN-hf)"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,4 +31,8 @@ def run(options: argparse.Namespace) -> None:
     ends = {"encoder": "ForMaskedLM", "decoder": "ForCausalLM", "encoder-decoder": "ForSeq2SeqLM"}[model.config.kind]
     auto = "AutoModel" + ("" if model.config.head == "none" else ends)
     how = f"{auto}.from_pretrained({str(folder)!r})"
-    print(say("export.done", folder=folder, layout=layout, how=how))
+    print(
+        say(
+            "wrote {folder} in the {layout} layout; transformers loads it: {how}", folder=folder, layout=layout, how=how
+        )
+    )

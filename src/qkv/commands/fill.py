@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from .. import grid
-from ..words import Problem, both
+from ..words import Problem, say
 from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -18,18 +18,18 @@ EXAMPLES = [
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    text_arguments(parser, both("a text with [MASK] in it", "含有 [MASK] 的文本"), lines=True)
+    text_arguments(parser, say("a text with [MASK] in it"), lines=True)
     model_arguments(parser)
-    parser.add_argument("--top", type=int, metavar="K", help=both("how many guesses (5)", "显示几个猜测（5）"))
+    parser.add_argument("--top", type=int, metavar="K", help=say("how many guesses (5)"))
 
 
 def run(options: argparse.Namespace) -> None:
     """For each [MASK], the likeliest words with their probabilities; line by line, each line with the likeliest put in."""
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if rows is not None and options.top is not None:
-        raise Problem("problem.lines.option", option="--top")
+        raise Problem("{option} goes with one text, not with lines: leave it out", option="--top")
     if options.top is not None and options.top < 1:
-        raise Problem("generation.fill.top", value=options.top)
+        raise Problem("{value} guesses were asked for: give 1 or more", value=options.top)
     model, tokenizer = open_model(options.model, "fill", yes=options.yes)
     if rows is not None:
         _lines(model, tokenizer, rows)
@@ -52,7 +52,7 @@ def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:
         return row
 
     answer_lines(
-        both("filling in", "填词"),
+        say("filling in"),
         rows,
         lambda row: (row, masked_ids(model, tokenizer, row)),
         lambda ready: len(ready[1]),

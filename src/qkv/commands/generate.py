@@ -4,7 +4,7 @@ import argparse
 import warnings
 from typing import Any
 
-from ..words import Notice, Problem, both
+from ..words import Notice, Problem, say
 from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -20,39 +20,36 @@ EXAMPLES = [
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    text_arguments(parser, both("how it begins", "开头"), lines=True)
+    text_arguments(parser, say("how it begins"), lines=True)
     model_arguments(parser)
-    add("--most", type=int, default=200, metavar="N", help=both("new tokens at most (200)", "最多新增多少词元（200）"))
+    add("--most", type=int, default=200, metavar="N", help=say("new tokens at most (200)"))
     add(
         "--temperature",
         type=float,
         metavar="T",
-        help=both(
-            "0 takes the likeliest each time (as the model's files say, else 0.8)",
-            "0 表示每次取最可能的（按模型文件的设定，没有则为 0.8）",
-        ),
+        help=say("0 takes the likeliest each time (as the model's files say, else 0.8)"),
     )
-    add("--top-k", type=int, metavar="K", help=both("only the K likeliest", "只在最可能的 K 个里选"))
+    add("--top-k", type=int, metavar="K", help=say("only the K likeliest"))
     add(
         "--top-p",
         type=float,
         metavar="P",
-        help=both("only the likeliest that make up this share", "只在累计概率达到 P 的里选"),
+        help=say("only the likeliest that make up this share"),
     )
     add(
         "--repetition-penalty",
         type=float,
         metavar="X",
-        help=both("above 1 discourages repeating (1)", "大于 1 时减少重复（1）"),
+        help=say("above 1 discourages repeating (1)"),
     )
-    add("--stop", action="append", default=[], metavar="TEXT", help=both("stop before this text", "遇到这段文字就停"))
-    add("--seed", type=int, default=0, metavar="S", help=both("draws the choices (0)", "随机数种子（0）"))
+    add("--stop", action="append", default=[], metavar="TEXT", help=say("stop before this text"))
+    add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
     add(
         "--int8",
         action="store_true",
-        help=both("weights in 8 bits: faster, a little less exact", "权重用 8 位：更快，略欠精确"),
+        help=say("weights in 8 bits: faster, a little less exact"),
     )
-    add("--quiet", action="store_true", help=both("only the text, without the speed", "只输出文本，不显示速度"))
+    add("--quiet", action="store_true", help=say("only the text, without the speed"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -67,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     how = dict(most=options.most, stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
     if rows is not None:
         answer_lines(
-            both("generating", "续写"),
+            say("generating"),
             rows,
             lambda row: (row, _prompt(model, tokenizer, row, options.most)),
             lambda ready: len(ready[1]) + options.most,
@@ -100,6 +97,10 @@ def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
 
     ids = tokenizer.frame(tokenizer.encode(text))
     if model.config.window is None and len(ids) >= model.config.context:
-        raise Problem("generation.full", longest=len(ids), context=model.config.context)
+        raise Problem(
+            "the prompt has {longest} tokens and fills the context of {context}: shorten it",
+            longest=len(ids),
+            context=model.config.context,
+        )
     check_context(model, [ids], most)
     return ids

@@ -9,7 +9,7 @@ from typing import Any
 from .. import grid
 from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
-from ..words import LANGUAGES, Problem, both, language, one_of, say
+from ..words import Problem, one_of, say
 from .progress import bar
 
 EXAMPLES = [
@@ -26,35 +26,30 @@ WORTH_SAYING = 2  # seconds
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes: the name of an experiment, and behind it that experiment's own sizes."""
-    spoken = LANGUAGES.index(language())
-    chosen = parser.add_subparsers(
-        dest="experiment", metavar=both("experiment", "实验"), help=both("one of these:", "其中之一：")
-    )
+    chosen = parser.add_subparsers(dest="experiment", metavar=say("experiment"), help=say("one of these:"))
     for name, (line, sizes, example) in EXPERIMENTS.items():
         own = chosen.add_parser(
             name,
-            help=line[spoken],
-            description=line[spoken],
+            help=say(line),
+            description=say(line),
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            epilog="\n".join([both("examples:", "例子："), f"  qkv lab {name}", f"  {example}"]),
+            epilog="\n".join([say("examples:"), f"  qkv lab {name}", f"  {example}"]),
             allow_abbrev=False,
         )
         for size in sizes:
             # A switch may stand alone, or be given as 1 or 0.
             alone: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
             own.add_argument(
-                size.option, dest=size.name, metavar=_metavar(size), help=size.means[spoken] + _default(size), **alone
+                size.option, dest=size.name, metavar=_metavar(size), help=say(size.means) + _default(size), **alone
             )
         own.add_argument(
             "-o",
             "--out",
             type=Path,
             metavar="FIGURE",
-            help=both(
-                f"the figure: .png, .svg or .pdf (out/lab-{name}.png)", f"图：.png、.svg 或 .pdf（out/lab-{name}.png）"
-            ),
+            help=say("the figure: .png, .svg or .pdf (out/lab-{name}.png)", name=name),
         )
-        own.add_argument("--json", action="store_true", help=both("the numbers as JSON", "以 JSON 输出各数"))
+        own.add_argument("--json", action="store_true", help=say("the numbers as JSON"))
 
 
 def _metavar(size: Size) -> str:
@@ -67,7 +62,7 @@ def _default(size: Size) -> str:
     if size.default in (None, "") or size.switch:
         return ""
     shown = ",".join(map(str, size.default)) if isinstance(size.default, tuple) else f"{size.default}"
-    return both(f" ({shown})", f"（{shown}）").replace("%", "%%")
+    return say(" ({shown})", shown=shown).replace("%", "%%")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -82,9 +77,9 @@ def run(options: argparse.Namespace) -> None:
             sizes[size.name] = checked(size, sizes[size.name])
     out = options.out or Path("out") / f"lab-{name}.png"
     if out.suffix.lower() not in ENDINGS:
-        raise Problem("see.suffix", file=out, endings=one_of(ENDINGS))
+        raise Problem("{file} should end in {endings}", file=out, endings=one_of(ENDINGS))
     out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
-    with bar(both(f"measuring {name}", f"测量 {name}")) as progress:
+    with bar(say("measuring {name}", name=name)) as progress:
         found: dict[str, Any] = measured(name, _announced(name, progress), **sizes)
         told = experiment(name)
         told.draw(found, out)
@@ -96,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
     for table in told.tables(found):
         print(f"{table}\n")
     print(wrapped(told.shows(found)) + "\n")
-    print(say("see.saved", path=out))
+    print(say("wrote {path}", path=out))
 
 
 def _announced(name: str, progress: Progress) -> Progress:
@@ -106,7 +101,12 @@ def _announced(name: str, progress: Progress) -> Progress:
     def tell(done: float, total: float) -> None:
         nonlocal expected
         if expected is None and total >= WORTH_SAYING:
-            print(say("lab.takes", name=name, seconds=f"{total:.0f}"), file=sys.stderr)
+            print(
+                say(
+                    "{name} will take about {seconds} s here, by a first small step", name=name, seconds=f"{total:.0f}"
+                ),
+                file=sys.stderr,
+            )
         expected = total
         progress(done, total)
 
@@ -115,9 +115,13 @@ def _announced(name: str, progress: Progress) -> Progress:
 
 def listing() -> str:
     """The experiments with one line each."""
-    spoken = LANGUAGES.index(language())
     wide = max(map(len, EXPERIMENTS)) + 2
-    lines = [say("lab.list"), ""]
+    lines = [
+        say(
+            "Measured experiments. Each prints a table, draws a figure and says what was measured, with your own sizes:"
+        ),
+        "",
+    ]
     for name, (line, _, example) in EXPERIMENTS.items():
-        lines += [f"  {grid.left(name, wide)}{line[spoken]}", f"  {'':{wide}}{example}", ""]
-    return "\n".join([*lines, say("lab.list.more")])
+        lines += [f"  {grid.left(name, wide)}{say(line)}", f"  {'':{wide}}{example}", ""]
+    return "\n".join([*lines, say("The sizes of one: qkv lab EXPERIMENT --help")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..lessons import lesson
 from ..lessons.progress import FILE, Folder
-from ..words import LANGUAGES, Problem, both, language, nearest, say, unknown
+from ..words import Problem, _, nearest, say, unknown
 
 if TYPE_CHECKING:
     from ..lessons.grade import Grade
@@ -26,6 +26,13 @@ LINES, CHARACTERS = 20, 2000  # more that somebody's code prints isn't shown
 ACTIONS = ("check", "hint", "watch", "solution", "reset")
 
 
+VERDICTS = {
+    "right": _("✓ {number} {title}: right"),
+    "wrong": _("✗ {number} {title}: not yet ({passed} of {total} questions right)"),
+    "unknown": _("? {number} {title}: could not be graded"),
+}
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
@@ -33,43 +40,51 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="check|hint|watch|solution|reset|N",
-        help=both(
-            "nothing: the list, and the next exercise; N or a name: that exercise; check [N|FILE|all]: grade it; hint [N]: a hint; "
-            "watch [N]: grade on every save; solution [N]; reset N: start it anew",
-            "不写：列出练习并给出下一个；N 或名字：那个练习；check [N|文件|all]：评分；hint [N]：提示；"
-            "watch [N]：每次保存自动评分；solution [N]：解答；reset N：重新开始",
+        help=say(
+            "nothing: the list, and the next exercise; N or a name: that exercise; check [N|FILE|all]: grade it; "
+            "hint [N]: a hint; watch [N]: grade on every save; solution [N]; reset N: start it anew"
         ),
     )
     add(
         "--folder",
         type=Path,
-        help=both("where your exercises are (./learn)", "你的练习放在哪里（./learn）"),
+        help=say("where your exercises are (./learn)"),
     )
-    add("--yes", action="store_true", help=both("reset without asking", "重置时不再询问"))
+    add("--yes", action="store_true", help=say("reset without asking"))
 
 
 def run(options: argparse.Namespace) -> int:
     """One of the actions; gives 0 right, 1 wrong, 2 could not run."""
     folder = Folder.here(options.folder)
     if folder.damaged is not None:
-        print(say("learn.damaged", file=folder.path / FILE, aside=folder.damaged.name), file=sys.stderr)
+        print(
+            say(
+                "{file} could not be read and was put aside as {aside}; your exercises are untouched. To count again: "
+                "qkv learn check all",
+                file=folder.path / FILE,
+                aside=folder.damaged.name,
+            ),
+            file=sys.stderr,
+        )
     what, *which = options.what or [""]
     if what not in ACTIONS:
         if nearest(what, [*ACTIONS, *lesson.NAMES]) in ACTIONS:
             raise unknown("qkv learn", what, ACTIONS)
         if len(options.what) > 1:
-            raise Problem("learn.many", what="qkv learn", n=len(options.what))
+            raise Problem("{what} takes one exercise, not {n}", what="qkv learn", n=len(options.what))
         return _show(folder, what)
     if len(which) > 1:
-        raise Problem("learn.many", what=f"qkv learn {what}", n=len(which))
+        raise Problem("{what} takes one exercise, not {n}", what=f"qkv learn {what}", n=len(which))
     if what == "check" and which == ["all"]:
         names = [name for name in lesson.NAMES if folder.file(name).exists()]
         if not names:
-            raise Problem("learn.file.none", file=folder.file(lesson.NAMES[0]), number=1)
+            raise Problem(
+                "{file} isn't there: qkv learn {number} puts it there", file=folder.file(lesson.NAMES[0]), number=1
+            )
         return max(_check(folder, folder.file(name), name) for name in names)
     name = lesson.find(which[0]) if which else folder.current
     if name is None:
-        raise Problem("learn.all.solved", what=what)
+        raise Problem("all exercises are solved; say which one, as in  qkv learn {what} 3", what=what)
     place = Path(which[0]) if which and Path(which[0]).is_file() else folder.file(name)
     if what == "check":
         return _check(folder, place, name)
@@ -84,19 +99,41 @@ def _show(folder: Folder, word: str) -> int:
         folder.choose(lesson.find(word))
     name = lesson.find(word) if word else folder.current
     if not word:
-        print(say("learn.title", solved=len(folder.solved), last=len(lesson.COURSE), folder=folder.path) + "\n")
+        print(
+            say(
+                "From q·k to a GPT that trains: {solved} of {last} solved, in {folder}",
+                solved=len(folder.solved),
+                last=len(lesson.COURSE),
+                folder=folder.path,
+            )
+            + "\n"
+        )
         for at, (each, title, library) in enumerate(lesson.COURSE, 1):
             mark = "✓" if each in folder.solved else "→" if each == name else " "
-            print(f"  {mark} " + say("learn.line", number=f"{at:2}", title=title, library=library))
+            print(f"  {mark} " + say("{number}  {title}  ({library})", number=f"{at:2}", title=title, library=library))
         print()
     if name is None:
-        print(say("learn.done", last=len(lesson.COURSE)))
+        print(
+            say(
+                "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
+                last=len(lesson.COURSE),
+            )
+        )
         return 0
     folder.copy(name)
     folder.save()
     title = lesson.COURSE[lesson.number(name) - 1].title
-    print(say("learn.copied", number=lesson.number(name), title=title, file=folder.file(name)))
-    print(say("learn.next", file=folder.file(name), more=_more(folder, name)))
+    print(
+        say("Exercise {number}, {title}, is in {file}", number=lesson.number(name), title=title, file=folder.file(name))
+    )
+    print(
+        say(
+            "Open {file} in an editor, fill it in, then\n  qkv learn check{more}      grade it\n  qkv learn "
+            "watch{more}      grade it on every save\n  qkv learn hint{more}       a hint, stronger each time",
+            file=folder.file(name),
+            more=_more(folder, name),
+        )
+    )
     return 0
 
 
@@ -109,9 +146,9 @@ def _check(folder: Folder, place: Path, name: str) -> int:
     from ..lessons.run import run as grade_elsewhere
 
     if not place.is_file():
-        raise Problem("learn.file.none", file=place, number=lesson.number(name))
+        raise Problem("{file} isn't there: qkv learn {number} puts it there", file=place, number=lesson.number(name))
     if b"\x00" in place.read_bytes()[:10000]:
-        raise Problem("learn.file.text", file=place)
+        raise Problem("{file} is not a text file", file=place)
     grade = grade_elsewhere(name, place)
     if grade.verdict == "right":
         folder.solve(name)
@@ -120,30 +157,39 @@ def _check(folder: Folder, place: Path, name: str) -> int:
 
 
 def _tell(folder: Folder, name: str, grade: "Grade") -> None:
-    spoken = LANGUAGES.index(language())
     title = lesson.COURSE[lesson.number(name) - 1].title
-    key = f"learn.verdict.{grade.verdict}"
-    print(say(key, number=lesson.number(name), title=title, passed=grade.passed, total=grade.total))
+    print(say(VERDICTS[grade.verdict], number=lesson.number(name), title=title, passed=grade.passed, total=grade.total))
     for sentence in grade.says:
-        print("  " + sentence[spoken].replace("\n", "\n  "))
+        print("  " + say(sentence).replace("\n", "\n  "))
     if grade.lines > LINES or len(grade.printed) > CHARACTERS:
-        print("  " + say("learn.printed.much", lines=grade.lines))
+        print("  " + say("(your code printed {lines} lines; not shown)", lines=grade.lines))
     elif grade.printed.strip():
-        print("  " + say("learn.printed", text=grade.printed.rstrip()).replace("\n", "\n    "))
+        print("  " + say("Your code printed:\n{text}", text=grade.printed.rstrip()).replace("\n", "\n    "))
     if grade.verdict != "right":
-        print("  " + say("learn.more", more=_more(folder, name)))
+        print("  " + say("More help: qkv learn hint{more}", more=_more(folder, name)))
     elif folder.current is None:
-        print("  " + say("learn.done", last=len(lesson.COURSE)))
+        print(
+            "  "
+            + say(
+                "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
+                last=len(lesson.COURSE),
+            )
+        )
     else:
         coming = lesson.COURSE[lesson.number(folder.current) - 1]
-        print("  " + say("learn.go.on", number=lesson.number(folder.current), title=coming.title))
+        print(
+            "  "
+            + say(
+                "Next: exercise {number}, {title}:  qkv learn", number=lesson.number(folder.current), title=coming.title
+            )
+        )
 
 
 def _watch(folder: Folder, place: Path, name: str) -> int:
     """Grade now and whenever the file changes; a solved one is followed by the next, which is copied."""
     if not place.exists():
         folder.copy(name)
-    print(say("learn.watching", file=place), flush=True)
+    print(say("watching {file}: graded on every save; Ctrl-C ends it", file=place), flush=True)
     seen = None
     try:
         while True:
@@ -161,10 +207,10 @@ def _watch(folder: Folder, place: Path, name: str) -> int:
                     place, seen = folder.file(name), None
                     folder.copy(name)
                     seen = _stamp(place)
-                    print("\n" + say("learn.watching", file=place), flush=True)
+                    print("\n" + say("watching {file}: graded on every save; Ctrl-C ends it", file=place), flush=True)
             time.sleep(0.3)
     except KeyboardInterrupt:
-        print("\n" + say("learn.watched"))
+        print("\n" + say("no longer watching"))
         return 0
 
 
@@ -181,9 +227,23 @@ def _hint(folder: Folder, name: str, yes: bool) -> int:
     hints = lesson.load(name).hints
     at = folder.next_hint(name, len(hints))
     if at == len(hints):
-        print(say("learn.hint.none", number=lesson.number(name)))
+        print(
+            say(
+                "Those were all the hints for exercise {number}. Grading says more about your own answer (qkv learn "
+                "check {number}); the last resort is  qkv learn solution {number}",
+                number=lesson.number(name),
+            )
+        )
     else:
-        print(say("learn.hint", n=at + 1, last=len(hints), number=lesson.number(name), hint=hints[at]))
+        print(
+            say(
+                "Hint {n} of {last}, exercise {number}: {hint}",
+                n=at + 1,
+                last=len(hints),
+                number=lesson.number(name),
+                hint=hints[at],
+            )
+        )
     return 0
 
 
@@ -193,7 +253,7 @@ def _solution(folder: Folder, name: str, yes: bool) -> int:
     text = lesson.write(name, solved=True)
     place.write_text(text, encoding="utf-8", newline="\n")
     print(text)
-    print(say("learn.solution", file=place))
+    print(say("A solution, also in {file}", file=place))
     return 0
 
 
@@ -201,11 +261,23 @@ def _reset(folder: Folder, name: str, yes: bool) -> int:
     place = folder.file(name)
     if place.exists() and not folder.untouched(name) and not yes:
         if not sys.stdin.isatty():
-            raise Problem("learn.reset.yes", file=place)
-        answer = input(say("learn.reset.ask", file=place, backups=folder.path / "backups"))
+            raise Problem("nobody is there to ask: add --yes to reset {file}", file=place)
+        answer = input(
+            say(
+                "{file} goes back to how it was at first; yours is kept under {backups}. Go on? [y/N] ",
+                file=place,
+                backups=folder.path / "backups",
+            )
+        )
         if answer.strip().lower() not in ("y", "yes", "是", "好"):
-            print(say("learn.reset.no"))
+            print(say("left as it is"))
             return 0
     kept = folder.reset(name)
-    print(say("learn.reset.kept" if kept else "learn.reset.fresh", file=place, kept=kept))
+    print(
+        say(
+            _("{file} is as it was at first; yours is in {kept}") if kept else _("{file} is as it was at first"),
+            file=place,
+            kept=kept,
+        )
+    )
     return 0

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from ..attention import masks
-from ..words import Problem, both, say
+from ..words import Problem, say
 
 EXAMPLES = [
     "qkv masks causal",
@@ -22,14 +22,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "mask",
         nargs="+",
-        help=both(
-            f"one or more of {listed}; each is drawn, then all combined by & (within one, & | ~ work too)",
-            f"一个或几个：{listed}；先分别画出，再画它们用 & 合并的结果（每个里面也可以写 & | ~）",
+        help=say(
+            "one or more of {listed}; each is drawn, then all combined by & (within one, & | ~ work too)", listed=listed
         ),
     )
-    parser.add_argument("--n", type=int, default=8, help=both("number of queries", "查询的个数"))
-    parser.add_argument("--keys", type=int, help=both("number of keys, if not the same", "键的个数（与查询不同时）"))
-    parser.add_argument("--json", action="store_true", help=both("as JSON instead of a drawing", "输出 JSON 而不是图"))
+    parser.add_argument("--n", type=int, default=8, help=say("number of queries"))
+    parser.add_argument("--keys", type=int, help=say("number of keys, if not the same"))
+    parser.add_argument("--json", action="store_true", help=say("as JSON instead of a drawing"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     n, m = options.n, options.n if options.keys is None else options.keys
     for option, value in (("--n", n), ("--keys", m)):
         if not 1 <= value <= 4096:
-            raise Problem("problem.number", option=option, value=value, wanted="1 … 4096")
+            raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted="1 … 4096")
     rules = [masks.parse(text) for text in options.mask]
     if len(rules) > 1:
         whole = rules[0]
@@ -52,7 +51,15 @@ def run(options: argparse.Namespace) -> None:
         allowed = rule.array(n, m, batch=batch)
         print(f"{rule!r}\n")
         print(rule.draw(n, m, batch=batch))
-        print("\n" + say("masks.legend", allowed=int(allowed.sum()), total=allowed.size) + "\n")
+        print(
+            "\n"
+            + say(
+                "row = query, column = key; ■ may attend, · may not ({allowed} of {total} allowed)",
+                allowed=int(allowed.sum()),
+                total=allowed.size,
+            )
+            + "\n"
+        )
 
 
 def _plain(rule: masks.Mask, n: int, m: int) -> dict[str, object]:

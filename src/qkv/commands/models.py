@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..words import Problem, both, language, say
+from ..words import Problem, _, say
 from .progress import bar
 
 EXAMPLES = [
@@ -22,15 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="list",
         choices=["list", "get", "show", "verify", "remove"],
-        help=both("list (default), get, show, verify, remove", "list（默认）、get、show、verify、remove"),
+        help=say("list (default), get, show, verify, remove"),
     )
     parser.add_argument(
         "names",
         nargs="*",
-        help=both(
-            "names, or hf:owner/name; show also takes folders and files",
-            "名字，或 hf:作者/名字；show 也可以给文件夹和文件",
-        ),
+        help=say("names, or hf:owner/name; show also takes folders and files"),
     )
 
 
@@ -43,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         _verify(options.names)
         return
     if not options.names:
-        raise Problem("problem.models.name", what=options.what)
+        raise Problem("qkv models {what} needs a name; see  qkv models", what=options.what)
     for name in options.names:
         {"get": _get, "show": _show, "remove": _remove}[options.what](name)
 
@@ -51,9 +48,9 @@ def run(options: argparse.Namespace) -> None:
 def _get(name: str) -> None:
     from .. import store
 
-    with bar(both(f"fetching {name}", f"下载 {name}")) as progress:
+    with bar(say("fetching {name}", name=name)) as progress:
         place = store.get(name, progress)
-    print(say("models.got", name=name, place=place))
+    print(say("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place))
 
 
 def _show(name: str) -> None:
@@ -61,7 +58,7 @@ def _show(name: str) -> None:
 
     model, tokenizer = open_model(name, "show")
     print(model.describe())
-    print(both(f"Tokenizer: {tokenizer!r}", f"分词器：{tokenizer!r}"))
+    print(say("Tokenizer: {tokenizer!r}", tokenizer=tokenizer))
 
 
 def _verify(names: list[str]) -> None:
@@ -70,19 +67,32 @@ def _verify(names: list[str]) -> None:
 
     here = names or [item.name for item in store.listing("model") if store.files(item.name)]
     if not here:
-        raise Problem("store.verified.none")
+        raise Problem("no model is here to verify: see what can be had with `qkv models`")
     wrong = None
     for name in here:
         files = store.files(name)
         if not files:
             raise store.absent(name)
-        with bar(both(f"reading {name}", f"读取 {name}")) as progress:
+        with bar(say("reading {name}", name=name)) as progress:
             changed = store.changed(name, again=True, progress=progress)
         if changed:
-            wrong = wrong or Problem("store.changed", file=changed[0], name=name, verb="models")
+            wrong = wrong or Problem(
+                "{file} is no longer what was fetched, somebody or something changed it: it is not used; get it again "
+                "with `qkv {verb} get {name}`",
+                file=changed[0],
+                name=name,
+                verb="models",
+            )
             continue
         size = sum(file.stat().st_size for file in files) / 1e6
-        print(say("store.verified", name=name, n=len(files), size=f"{size:.0f}"))
+        print(
+            say(
+                "{name}: {n} files, {size} MB, each is what was fetched (sha256)",
+                name=name,
+                n=len(files),
+                size=f"{size:.0f}",
+            )
+        )
     if wrong is not None:
         raise wrong
 
@@ -90,7 +100,7 @@ def _verify(names: list[str]) -> None:
 def _remove(name: str) -> None:
     from .. import store
 
-    print(say("data.removed" if store.remove(name) else "data.absent", name=name))
+    print(say(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name))
 
 
 def _list() -> None:
@@ -99,11 +109,18 @@ def _list() -> None:
     rows = []
     for item in store.listing("model"):
         place = store.path(item.name)
-        note = item.note_zh if language() == "zh" else item.note
+        note = say(item.note)
         here = str(place) if place else f"qkv models get {item.name}"
         rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence, note, here))
     widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         print("  ".join(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)))
         print(f"    {row[4]}\n    {row[5]}")
-    print("\n" + say("models.also"))
+    print(
+        "\n"
+        + say(
+            "--model also takes a run's folder, a Hugging Face folder (safetensors), a .gguf file, or "
+            "hf:owner/name after\nqkv models get hf:owner/name. Layouts: LLaMA, Mistral, Qwen2, Qwen3, GPT-2, "
+            "BERT, RoBERTa, T5, BART, Marian."
+        )
+    )

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from ..words import Problem, all_of, both, say
+from ..words import Problem, all_of, say
 from .progress import bar
 
 KINDS = {"generate": "decoder", "chat": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
@@ -16,31 +16,34 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help=both(
-            "a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)",
-            "训练得到的文件夹、Hugging Face 文件夹、.gguf 文件，或名字（见 qkv models）",
-        ),
+        help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
     )
     parser.add_argument(
         "--yes",
         action="store_true",
-        help=both("fetch the model first if it is named and not here", "模型不在本机时先下载"),
+        help=say("fetch the model first if it is named and not here"),
     )
 
 
 def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
     """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it."""
     if name is None:
-        raise Problem("problem.model.none")
+        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
     if yes:
         fetch(name)
-    with bar(both(f"opening {name}", f"打开 {name}")):
+    with bar(say("opening {name}", name=name)):
         from ..model.weights import load  # which loads torch, and may take longer than the model
 
         model, tokenizer = load(name)
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
-        raise Problem("problem.model.kind", model=name, kind=kind, verb=f"qkv {verb}", needed=KINDS[verb])
+        raise Problem(
+            "{model} is a model of kind {kind}: {verb} needs one of kind {needed}",
+            model=name,
+            kind=kind,
+            verb=f"qkv {verb}",
+            needed=KINDS[verb],
+        )
     if int8:
         from ..model.quantise import quantise
 
@@ -59,7 +62,10 @@ def drawing(options: argparse.Namespace, tokenizer: Any, **usual: float) -> dict
     obeyed = {name: value for name, value in said.items() if name not in given and value is not None}
     if obeyed and not options.quiet:
         told = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in obeyed.items())
-        print(say("generate.habits", names=told), file=sys.stderr)
+        print(
+            say("as the model's files say: {names} (an option on the command line goes before it)", names=told),
+            file=sys.stderr,
+        )
     return usual | obeyed | given
 
 
@@ -73,8 +79,8 @@ def fetch(name: str) -> None:
         return
     item = store.find(name)
     size = f"{item.package.size / 1e6:.0f} MB" if isinstance(item, store.Item) else ""
-    told = both(f"fetching {name} ({size}, once) …", f"正在下载 {name}（{size}，只此一次）…")
-    print(told if size else both(f"fetching {name} …", f"正在下载 {name} …"), file=sys.stderr)
+    told = say("fetching {name} ({size}, once) …", name=name, size=size)
+    print(told if size else say("fetching {name} …", name=name), file=sys.stderr)
     with bar(name) as progress:
         store.get(name, progress)
 
@@ -87,7 +93,7 @@ def check_choices(options: argparse.Namespace) -> None:
     Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
     draws([getattr(options, "seed", 0)], 0)
     if options.most < 1:
-        raise Problem("generation.most", value=options.most)
+        raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)
 
 
 class Pace:
@@ -106,4 +112,12 @@ class Pace:
         speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
         reading = self.prompt / max(self.first, 1e-9)
         numbers = dict(prompt=self.prompt, before=self.first, made=self.made)
-        print(say("generate.speed", **numbers, reading=f"{reading:.0f}", speed=f"{speed:.1f}"), file=sys.stderr)
+        print(
+            say(
+                "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
+                **numbers,
+                reading=f"{reading:.0f}",
+                speed=f"{speed:.1f}",
+            ),
+            file=sys.stderr,
+        )

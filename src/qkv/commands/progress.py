@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..screen import live
-from ..words import both
+from ..words import say
 
 FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
 
@@ -58,8 +58,8 @@ class _Line:
         share = min(self.done / self.total, 1.0) if self.total else 0.0
         if not share:
             return f"{self.what} … {clock(gone)}"
-        left = clock(gone * (1 - share) / share)
-        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%} {both(f'{left} left', f'剩余 {left}')}"
+        left = say("{left} left", left=clock(gone * (1 - share) / share))
+        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%} {left}"
 
 
 def clock(seconds: float) -> str:

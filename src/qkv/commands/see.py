@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import grid
 from ..screen import draw
-from ..words import Both, Problem, all_of, both, language, one_of, quoted, say
+from ..tracing.tokens import PARTS
+from ..words import Message, Problem, _, all_of, language, one_of, quoted, say
 from .opening import model_arguments, open_model
 from .progress import bar, passing
 from .texts import text_arguments, whole
@@ -33,52 +34,47 @@ MOST_SHOWN = 64  # tokens up to which a terminal map shows each
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    text_arguments(parser, both("the text", "文本"))
+    text_arguments(parser, say("the text"))
     model_arguments(parser)
-    add("--from", dest="from_", metavar="WORD", help=both("the word that looks (its row)", "看的词（一行）"))
+    add("--from", dest="from_", metavar="WORD", help=say("the word that looks (its row)"))
     add(
         "--to",
         metavar="WORD",
-        help=both("the word that is looked at: which heads link the two?", "被看的词：哪些头把两者连起来？"),
+        help=say("the word that is looked at: which heads link the two?"),
     )
-    add("--layer", type=int, metavar="L", help=both("from 0", "层，从 0 开始"))
-    add("--head", type=int, metavar="H", help=both("from 0", "头，从 0 开始"))
-    add("--part", choices=["encoder", "decoder", "cross"], help=both("which part of an encoder-decoder", "哪一部分"))
-    add("--cross", action="store_true", help=both("the same as --part cross", "等于 --part cross"))
+    add("--layer", type=int, metavar="L", help=say("which layer, from 0"))
+    add("--head", type=int, metavar="H", help=say("which head, from 0"))
+    add("--part", choices=["encoder", "decoder", "cross"], help=say("which part of an encoder-decoder"))
+    add("--cross", action="store_true", help=say("the same as --part cross"))
     joined = parser.add_mutually_exclusive_group()
-    joined.add_argument("--words", action="store_true", help=both("join tokens to words", "把词元合并成词"))
+    joined.add_argument("--words", action="store_true", help=say("join tokens to words"))
     joined.add_argument(
         "--tokens",
         action="store_true",
-        help=both("every token as it is, also those that are part of a character", "逐个显示词元，包括只是半个字的"),
+        help=say("every token as it is, also those that are part of a character"),
     )
-    add(
-        "-o", "--out", type=Path, metavar="PAGE.html", help=both("write a page with every head", "写成网页，包含所有头")
-    )
-    add("--png", type=Path, metavar="FILE", help=both("draw it: .png, .svg or .pdf", "画成图：.png、.svg 或 .pdf"))
-    add("--patterns", action="store_true", help=both("what each head does", "每个头在做什么"))
+    add("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page with every head"))
+    add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
+    add("--patterns", action="store_true", help=say("what each head does"))
     add(
         "--syntax",
         nargs="?",
         const="",
         metavar="FILE.conllu",
-        help=both(
-            "heads against grammar, on our own sentences or a CoNLL-U file", "头与语法关系：用自带的句子或 CoNLL-U 文件"
-        ),
+        help=say("heads against grammar, on our own sentences or a CoNLL-U file"),
     )
-    add("--without", metavar="L.H", action="append", help=both("what changes without this head", "去掉这个头会怎样"))
+    add("--without", metavar="L.H", action="append", help=say("what changes without this head"))
     add(
         "--eager",
         action="store_true",
-        help=both(
-            "keep the weights that a Hugging Face model gives itself, where nobody can listen: no q, k, v; memory n²",
-            "无法旁听的 Hugging Face 模型：保存它自己给出的权重；没有 q、k、v，内存随 n² 增长",
+        help=say(
+            "keep the weights that a Hugging Face model gives itself, where nobody can listen: no q, k, v; memory n²"
         ),
     )
-    add("--watch", action="store_true", help=both("how heads formed while a run trained", "训练过程中头是怎样形成的"))
-    add("--demo", action="store_true", help=both("traces of real models that come with qkv", "qkv 附带的真实模型记录"))
-    add("--save", type=Path, metavar="FILE", help=both("keep the trace (.safetensors)", "保存记录（.safetensors）"))
-    add("--trace", type=Path, metavar="FILE", help=both("open a kept trace instead of a model", "打开保存的记录"))
+    add("--watch", action="store_true", help=say("how heads formed while a run trained"))
+    add("--demo", action="store_true", help=say("traces of real models that come with qkv"))
+    add("--save", type=Path, metavar="FILE", help=say("keep the trace (.safetensors)"))
+    add("--trace", type=Path, metavar="FILE", help=say("open a kept trace instead of a model"))
 
 
 # What each way to look has no use for: asked for all the same, it is refused rather than ignored.
@@ -121,12 +117,12 @@ def run(options: argparse.Namespace) -> None:
         _without(options, found, model, tokenizer)
     if options.save is not None:
         found.save(options.save)
-        print(say("see.saved", path=options.save))
+        print(say("wrote {path}", path=options.save))
     if options.png is not None:
         from ..draw import plots
 
         plots.head(found, layer, head, by=_by(options), part=part, path=options.png)
-        print(say("see.saved", path=options.png))
+        print(say("wrote {path}", path=options.png))
     if options.out is not None:
         _page(options, found, part, layer, head)
 
@@ -135,22 +131,26 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse, before any work, what can't be done or would be left undone."""
     for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
         if file is not None and file.suffix.lower() not in endings:
-            raise Problem("see.suffix", file=file, endings=one_of(endings))
+            raise Problem("{file} should end in {endings}", file=file, endings=one_of(endings))
     for file in (options.png, options.out, options.save):
         if file is not None:
             _check_place(file)
     for way, others in APART.items():
         for other in others.split():
             if _given(options, way) and _given(options, other):
-                raise Problem("see.apart", one=_flag(way), other=_flag(other))
+                raise Problem(
+                    "{one} doesn't go with {other}: leave one of them out", one=_flag(way), other=_flag(other)
+                )
     if options.cross and options.part not in (None, "cross"):
-        raise Problem("see.apart", one="--cross", other=f"--part {options.part}")
+        raise Problem(
+            "{one} doesn't go with {other}: leave one of them out", one="--cross", other=f"--part {options.part}"
+        )
     if options.without and (options.demo or options.trace is not None):
-        raise Problem("see.without.model")
+        raise Problem("--without needs the model itself, not a kept trace: give --model")
     if not options.demo and options.to is not None and options.from_ is None:
-        raise Problem("see.to")
+        raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
     if options.watch and options.from_ is not None and options.to is None:
-        raise Problem("see.watch.from")
+        raise Problem("--watch follows the link between two words: give --to as well as --from")
 
 
 def _given(options: argparse.Namespace, name: str) -> bool:
@@ -159,7 +159,7 @@ def _given(options: argparse.Namespace, name: str) -> bool:
 
 
 def _flag(name: str) -> Any:
-    return Both("a text", "文本") if name == "text" else "--" + name.strip("_")
+    return Message("a text") if name == "text" else "--" + name.strip("_")
 
 
 def _check_place(file: Path) -> None:
@@ -179,7 +179,7 @@ def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
 
     focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
     whole: dict[str, list[int]] = {}
-    with bar(both("writing the page", "正在写网页")) as progress:
+    with bar(say("writing the page")) as progress:
         page(
             found,
             options.out,
@@ -192,23 +192,41 @@ def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
             first=(part, layer, head),
             by=_by(options),
         )
-    print(say("see.page", path=options.out, size=f"{options.out.stat().st_size / 1e6:.1f} MB"))
+    print(
+        say(
+            "wrote {path} ({size}): open it in a browser, no network needed",
+            path=options.out,
+            size=f"{options.out.stat().st_size / 1e6:.1f} MB",
+        )
+    )
     _carried(found, whole, part, layer if options.layer is not None else None)
 
 
 def _carried(found: Any, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
     """Where not every layer fitted into the page: which did, and what became of the one that was asked for."""
     if asked is not None and asked not in whole[part]:
-        print(say("see.page.asked", layer=asked, part=say(f"trace.part.{part}")))
+        print(
+            say(
+                "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an "
+                "overview only.",
+                layer=asked,
+                part=say(PARTS[part]),
+            )
+        )
     for name in found.parts:
         layers = found.n_layer(name)
         if len(whole[name]) < layers:
-            key = "see.page.some" if whole[name] else "see.page.none"
-            print(
-                say(
-                    key, part=say(f"trace.part.{name}"), whole=all_of(whole[name]) if whole[name] else "", layers=layers
+            key = (
+                _(
+                    "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as "
+                    "an overview."
+                )
+                if whole[name]
+                else _(
+                    "The page has no room for any of the {layers} {part} layers in full: they are there as an overview."
                 )
             )
+            print(say(key, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers))
 
 
 def _by(options: argparse.Namespace) -> str:
@@ -230,15 +248,15 @@ def demos() -> list[tuple[Path, Any]]:
 def _demo(options: argparse.Namespace) -> Any:
     """The shipped trace of the text that was named, or the cat's."""
     for place, found in demos():
-        print(say("see.demo", name=place.stem, model=found.model, text=found.text))
+        print(say("{name}: {model} on “{text}”", name=place.stem, model=found.model, text=found.text))
     print()
     chosen = demos()[0][1] if options.text is None else demo_of(options.text)
     if chosen is None:
-        raise Problem("see.demo.none", text=options.text)
+        raise Problem("no trace of “{text}” ships with qkv: give one of the texts above, or none", text=options.text)
     if chosen.text == CAT:
         options.from_, options.to = options.from_ or "it", options.to or "cat"
     elif options.to is not None and options.from_ is None:
-        raise Problem("see.to")
+        raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
     return chosen
 
 
@@ -256,12 +274,18 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
         shipped = demo_of(text)
         if options.model is not None or shipped is None:
             raise
-        print(say("see.shipped", reason=quoted(problem)))
+        print(
+            say(
+                "The model isn't here ({reason}).\nThis is the same sentence from the trace that ships with qkv, "
+                "recorded from that model; any other text needs the model itself.",
+                reason=quoted(problem),
+            )
+        )
         return shipped, None, None
     from ..tracing.recorder import trace
 
     _check_model(options, model, tokenizer, text)
-    with bar(both("reading the text", "正在读文本")) as progress, passing(model, progress):
+    with bar(say("reading the text")) as progress, passing(model, progress):
         found = trace(model, text, tokenizer, name=name, eager=options.eager)
     return found, model, tokenizer
 
@@ -291,8 +315,10 @@ def open_any(name: str, *, yes: bool = False, eager: bool = False) -> tuple[Any,
     try:
         return open_model(name, "see", yes=yes)
     except Problem as problem:
+        from ..model.families.family import Foreign
+
         inner = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
-        if not str(inner.key).startswith("model.family.") and inner.values.get("what") != "model_type":
+        if not isinstance(inner, Foreign) and inner.values.get("what") != "model_type":
             raise
         try:
             import transformers
@@ -320,10 +346,14 @@ def _open_theirs(transformers: Any, name: str, eager: bool) -> tuple[Any, Any]:
         model, told = auto.from_pretrained(place, use_safetensors=True, output_loading_info=True, **kernel, **safe)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
     except Exception as error:  # whatever a folder of another make brings up
-        raise Problem("see.transformers", model=name, error=str(error).split("\n")[0][:200]) from None
+        raise Problem(
+            "{model} could not be opened by transformers either: {error}",
+            model=name,
+            error=str(error).split("\n")[0][:200],
+        ) from None
     lost = [key for key in told["missing_keys"] if "pooler" not in key] + [str(key) for key in told["mismatched_keys"]]
     if lost:
-        raise Problem("model.file.misses", file=place, name=sorted(lost)[0])
+        raise Problem("{file} is not whole: the weights of {name} are missing", file=place, name=sorted(lost)[0])
     for key, tensor in model.named_parameters():
         refuse_infinite(place, key, tensor.detach())
     return model, tokenizer
@@ -340,16 +370,38 @@ def _part(options: argparse.Namespace, found: Any) -> str:
 def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
     sides = [found.tokens(part, keys=side) for side in (False, True)]
     heads = dict(layers=found.n_layer(part), heads=found.n_head(part))
-    print(say("see.what", model=found.model, part=say(f"trace.part.{part}"), **heads, tokens=_sizes(map(len, sides))))
+    print(
+        say(
+            "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
+            model=found.model,
+            part=say(PARTS[part]),
+            **heads,
+            tokens=_sizes(map(len, sides)),
+        )
+    )
     if part in found.numbers:
-        print(say("see.layers", layers=all_of(found.layers(part))))
+        print(
+            say(
+                "Attention is in these layers alone: {layers}. The others have none.", layers=all_of(found.layers(part))
+            )
+        )
     joined = [len(side.groups()) for side in sides]
     if _by(options) == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
-        print(say("see.joined", groups=_sizes(joined)))
+        print(
+            say(
+                "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
+                groups=_sizes(joined),
+            )
+        )
     if part == "cross":
         print(f"  {_joined(sides[1])} → {_joined(sides[0])}")
         if most := found.more.get("cut"):
-            print(say("see.cut", most=most))
+            print(
+                say(
+                    "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
+                    most=most,
+                )
+            )
 
 
 def _sizes(sides: Iterable[int]) -> str:
@@ -369,7 +421,7 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
     linked = options.from_ is not None and options.to is not None
     if linked:
         ranked = links(found, options.from_, options.to, _by(options), part=part)
-        print("\n" + say("see.links", one=options.from_, other=options.to))
+        print("\n" + say("Heads that link {one} to {other} (layer.head, weight):", one=options.from_, other=options.to))
         for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
     layers = found.layers(part) if options.layer is None else [options.layer]
@@ -379,7 +431,7 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
         return next((layer, head) for layer, head, _ in ranked if layer in layers and head in heads)
     if len(layers) == len(heads) == 1:
         return layers[0], heads[0]
-    with bar(both("looking at every head", "正在查看每个头")) as progress:
+    with bar(say("looking at every head")) as progress:
         return found.survey(part, progress).most_telling(layers, heads)
 
 
@@ -390,23 +442,32 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
     asking, asked = found.tokens(part), found.tokens(part, keys=True)
     long = max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN
     # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
-    kind = (
-        ".long"
-        if long
-        else ".cross"
-        if part == "cross"
-        else ".sink"
-        if found.call(layer, part).sinks is not None
-        else ""
-    )
-    print("\n" + say(f"see.head{kind}", layer=layer, head=head, part=say(f"trace.part.{part}")))
+    title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
+    if long:
+        title = _("{part} layer {layer}, head {head}: tokens that look downwards, those looked at across")
+    elif part == "cross":
+        title = _(
+            "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
+        )
+    elif found.call(layer, part).sinks is not None:
+        title = _(
+            "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
+        )
+    print("\n" + say(title, layer=layer, head=head, part=say(PARTS[part])))
     if long:
         bins = MOST_SHOWN
         while terminal.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
             bins -= 1
         table = found.map(layer, head, bins=bins, part=part)
         each = -(-len(asking) // bins), -(-len(asked) // bins)
-        print(say("see.pooled", rows=each[0], cols=each[1]))
+        print(
+            say(
+                "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest "
+                "cell)",
+                rows=each[0],
+                cols=each[1],
+            )
+        )
         scale = max(float(table.max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
         draw(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
@@ -424,7 +485,15 @@ def _map(seen: Any, mark: tuple[int, int] | None = None) -> str:
 
     drawn = terminal.heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
     joined = terminal.together(len(seen.keys), seen.names[0])
-    return drawn if joined == 1 else say("see.narrow", n=joined) + "\n" + drawn
+    return (
+        drawn
+        if joined == 1
+        else say(
+            "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)", n=joined
+        )
+        + "\n"
+        + drawn
+    )
 
 
 def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, asked_for: str) -> str:
@@ -445,17 +514,45 @@ def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: i
     order = np.argsort(-steps.weights[0])[:12]
     table = np.stack(columns, 1)[order]
     titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
-    titles += [both("masked", "掩码后"), both("weight", "权重")]
-    lines = [] if end - first == 1 else [say("see.row.part", word=name, n=end - first, last=word), ""]
+    titles += [say("masked"), say("weight")]
+    lines = (
+        []
+        if end - first == 1
+        else [
+            say(
+                "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
+                "them, {last}:",
+                word=name,
+                n=end - first,
+                last=word,
+            ),
+            "",
+        ]
+    )
     lines += _turned(found, part, layer, head, word, place)
-    lines.append(say("see.row", word=word, layer=layer, head=head, d=steps.q.shape[-1]))
+    lines.append(
+        say(
+            "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
+            word=word,
+            layer=layer,
+            head=head,
+            d=steps.q.shape[-1],
+        )
+    )
     lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
     rest = len(asked) - len(order)
     if rest > 0:
-        lines.append("  " + say("see.row.rest", n=rest, sum=float(1 - steps.weights[0][order].sum())))
-    lines.append(say("see.row.output"))
+        lines.append(
+            "  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - steps.weights[0][order].sum()))
+        )
+    lines.append(say("Σ weight × V:"))
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
-    lines.append(say("see.row.same", difference=f"{found.difference(layer, head, query=place, part=part):.0e}"))
+    lines.append(
+        say(
+            "The same to {difference} as the model's own kernel gives from these q, k and v.",
+            difference=f"{found.difference(layer, head, query=place, part=part):.0e}",
+        )
+    )
     return "\n".join(lines)
 
 
@@ -463,12 +560,20 @@ def _weights(found: Any, part: str, layer: int, head: int, word: str, place: int
     """One query's weights, where there is nothing else to tell how they came about."""
     asked, shares = found.tokens(part, keys=True).numbered, found.row(layer, head, place, part=part)
     order = np.argsort(-shares)[:12]
-    lines = [say("see.row.bare", word=word, layer=layer, head=head)]
-    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [both("weight", "权重")], most=16)
+    lines = [
+        say(
+            "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
+            "aren't there (--eager):",
+            word=word,
+            layer=layer,
+            head=head,
+        )
+    ]
+    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
     lines += ["  " + line for line in table.split("\n")]
     rest = len(asked) - len(order)
     if rest > 0:
-        lines.append("  " + say("see.row.rest", n=rest, sum=float(1 - shares[order].sum())))
+        lines.append("  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - shares[order].sum())))
     return "\n".join(lines)
 
 
@@ -480,54 +585,78 @@ def _turned(found: Any, part: str, layer: int, head: int, word: str, place: int)
     shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
     half = len(pairs)
     labels = [f"q{i}, q{i + half}" for i in shown]
-    titles = [both("angle", "角度"), both("before", "旋转前"), "", both("after", "旋转后"), ""]
+    titles = [say("angle"), say("before"), "", say("after"), ""]
     table = grid.numbers(pairs[shown], labels, titles).split("\n")
-    return [say("see.turned", word=word, place=place, pairs=half), *("  " + line for line in table), ""]
+    return [
+        say(
+            "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
+            "its own speed:",
+            word=word,
+            place=place,
+            pairs=half,
+        ),
+        *("  " + line for line in table),
+        "",
+    ]
 
 
 def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:
     if model is None:
-        raise Problem("see.without.model")
+        raise Problem("--without needs the model itself, not a kept trace: give --model")
     from ..tracing.edit import without
 
     effect = without(model, tokenizer, found.text, options.without)
     if effect.said is not None:
-        key = "see.without.same" if effect.said[0] == effect.said[1] else "see.without.said"
+        key = (
+            _("Without {heads} the translation stays the same: {before}")
+            if effect.said[0] == effect.said[1]
+            else _("Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}")
+        )
         print("\n" + say(key, heads=", ".join(effect.heads), before=effect.said[0], after=effect.said[1]))
         return
-    print("\n" + say("see.without", heads=", ".join(effect.heads), moved=f"{effect.moved:.0%}"))
+    print(
+        "\n"
+        + say(
+            "Without {heads}, {moved} of the next token's probability goes elsewhere:",
+            heads=", ".join(effect.heads),
+            moved=f"{effect.moved:.0%}",
+        )
+    )
     wide = max((grid.width(word) for word, _, _ in effect.words), default=0)
-    print(f"  {' ' * wide}  {both('before', '原来'):>6}  {both('without', '去掉后'):>7}")
+    titles = say("with it"), say("without")
+    print(f"  {' ' * wide}  {titles[0]:>7}  {titles[1]:>7}")
     for word, before, after in effect.words:
-        print(f"  {grid.left(word, wide)}  {before:6.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+        print(f"  {grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
 
 
 def _syntax(options: argparse.Namespace) -> None:
     from ..tracing.syntax import syntax
 
     if options.model is None:
-        raise Problem("problem.model.none")
+        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
     model, tokenizer = open_any(options.model, yes=options.yes)
-    with bar(both("reading sentences", "读句子")) as progress:
+    with bar(say("reading sentences")) as progress:
         found = syntax(model, tokenizer, options.syntax or None, progress=progress)
     print(found.show())
 
 
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
-        raise Problem("see.watch.model")
+        raise Problem("--watch shows a run: give its folder, --model RUN")
     from ..tracing.trace import Trace
     from ..tracing.view import stand, view
 
     files = sorted((Path(options.model) / "watch").glob("*.safetensors"))
     if not files:
-        raise Problem("see.watch.none", run=options.model)
+        raise Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=options.model)
     traces = [Trace.load(file) for file in files]
     last = traces[-1]
     part = _part(options, last)
     _tell(options, last, part)
     layer, head = _choose(options, last, part)
-    print("\n" + say("see.watch", layer=layer, head=head, n=len(files)))
+    print(
+        "\n" + say("How layer {layer}, head {head} formed, over {n} evaluations:", layer=layer, head=head, n=len(files))
+    )
     linked = options.from_ is not None and options.to is not None
     shown = sorted({0, len(traces) // 2, len(traces) - 1})
     for number, found in enumerate(traces):
@@ -541,14 +670,14 @@ def _watch(options: argparse.Namespace) -> None:
             weight = float(seen.weights[at[0], at[1]])
             print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
         elif number in shown and len(found.tokens(part).groups(_by(options))) <= MOST_SHOWN:
-            print("\n" + both(f"step {step}", f"第 {step} 步"))
+            print("\n" + say("step {step}", step=step))
             draw(_map(view(found, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 
         plots.growth(traces, layer, head, by=_by(options), part=part, lang=language(), path=options.png)
-        print(say("see.saved", path=options.png))
+        print(say("wrote {path}", path=options.png))
     if options.out is not None:
         step = last.more.get("step", files[-1].stem)
-        print(say("see.watch.page", step=step))
-        _page(options, last, part, layer, head, title=f"{last.model} · {both(f'step {step}', f'第 {step} 步')}")
+        print(say("The page is of the last evaluation, step {step}.", step=step))
+        _page(options, last, part, layer, head, title=last.model + " · " + say("step {step}", step=step))

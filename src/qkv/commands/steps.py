@@ -14,7 +14,7 @@ import numpy as np
 from ..attention import masks
 from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
-from ..words import Problem, all_of, both, say
+from ..words import Problem, _, all_of, say
 from .opening import model_arguments, open_model
 from .texts import PIPE, check, whole
 
@@ -35,23 +35,29 @@ BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
 BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
 
 
+POSITIONS = {
+    "rotary": _("q and k are already rotated by their positions (RoPE)."),
+    "alibi": _("Scores are lowered in proportion to the distance (ALiBi)."),
+    "relative": _("A learned number per distance is added to the scores (relative positions)."),
+}
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
     add(
         "text",
         nargs="?",
-        help=both(
-            "the words, with spaces between; Chinese without spaces is cut into characters; - takes them from a pipe",
-            "一句话；词之间用空格隔开，没有空格的中文按字切分；- 表示从管道读取",
+        help=say(
+            "the words, with spaces between; Chinese without spaces is cut into characters; - takes them from a pipe"
         ),
     )
     add(
         "--file",
         metavar="FILE",
-        help=both(
-            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json); any other file is text",
-            "自己的矩阵，.json 或 .npz：q k v，或 x w_q w_k w_v（见 examples/matrices.json）；其他文件按文本读",
+        help=say(
+            "your own matrices, .json or .npz: q k v, or x w_q w_k w_v (see examples/matrices.json); any other "
+            "file is text"
         ),
     )
     model_arguments(parser)
@@ -59,74 +65,71 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--layer",
         type=int,
         metavar="L",
-        help=both("which layer of the model, from 0 (0)", "模型的第几层，从 0 开始（0）"),
+        help=say("which layer of the model, from 0 (0)"),
     )
     add(
         "--part",
         choices=["encoder", "decoder", "cross"],
-        help=both("which part of an encoder-decoder", "编码器-解码器模型的哪一部分"),
+        help=say("which part of an encoder-decoder"),
     )
-    add("--heads", type=int, default=1, metavar="H", help=both("number of heads (1)", "头数（1）"))
+    add("--heads", type=int, default=1, metavar="H", help=say("number of heads (1)"))
     add(
         "--head",
         type=int,
         default=0,
         metavar="I",
-        help=both("which head to show, from 0", "显示哪个头（从 0 开始编号）"),
+        help=say("which head to show, from 0"),
     )
     add(
         "--mask",
         metavar="MASK",
-        help=both(
-            f"causal, padding ({PADDING} words are hidden), window:3, prefix:2, …; see qkv masks",
-            f"causal、padding（隐藏 {PADDING}）、window:3、prefix:2 等，见 qkv masks",
-        ),
+        help=say("causal, padding ({PADDING} words are hidden), window:3, prefix:2, …; see qkv masks", PADDING=PADDING),
     )
-    add("--no-scale", action="store_true", help=both("leave out the division by √d", "不除以 √d"))
-    add("--dim", type=int, metavar="D", help=both("width of the word vectors (4 per head)", "词向量的宽度（每个头 4）"))
-    add("--position", choices=["sinusoidal"], help=both("add positions to the word vectors", "给词向量加上位置编码"))
+    add("--no-scale", action="store_true", help=say("leave out the division by √d"))
+    add("--dim", type=int, metavar="D", help=say("width of the word vectors (4 per head)"))
+    add("--position", choices=["sinusoidal"], help=say("add positions to the word vectors"))
     add(
         "--memory",
         metavar="TEXT",
-        help=both("look at this text instead (cross-attention)", "改为看这段文本（交叉注意力）"),
+        help=say("look at this text instead (cross-attention)"),
     )
     add(
         "--word",
         metavar="WORD",
-        help=both("write out this word's row: Σ weight × V, term by term", "写出这个词的一行：Σ 权重 × V，逐项列出"),
+        help=say("write out this word's row: Σ weight × V, term by term"),
     )
     add(
         "--tiles",
         type=int,
         metavar="B",
-        help=both(
-            "also B keys at a time, as flash attention does", "再分块算一遍，每次 B 个键（flash attention 的原理）"
-        ),
+        help=say("also B keys at a time, as flash attention does"),
     )
-    add("--seed", type=int, metavar="S", help=both("draws the vectors (0)", "随机数种子（0）"))
-    add("--json", action="store_true", help=both("every number as JSON", "以 JSON 输出全部数值"))
+    add("--seed", type=int, metavar="S", help=say("draws the vectors (0)"))
+    add("--json", action="store_true", help=say("every number as JSON"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
     if (options.text is None) == (options.file is None):
-        raise Problem("problem.text.or.file")
+        raise Problem('give a text or --file, one of the two, as in  qkv steps "我 爱 北京"')
     if options.text == PIPE or (options.file is not None and Path(options.file).suffix.lower() not in MATRICES):
         options.text, options.file = whole(options.text, options.file, EXAMPLES[0]), None
     for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
         if value is not None and value < 1:
-            raise Problem("problem.number", option=option, value=value, wanted="1, 2, 3, …")
+            raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted="1, 2, 3, …")
     if options.model is not None:
         preamble, done = _from_model(options)
         options.head = 0  # the only one that is left
     else:
         for option in ("layer", "part"):
             if getattr(options, option) is not None:
-                raise Problem("problem.only.model", option=f"--{option}")
+                raise Problem("{option} goes with --model", option=f"--{option}")
         preamble, done = _from_text(options) if options.file is None else _from_file(options)
     heads = done.scores.shape[-3] if done.headed else 1
     if not 0 <= options.head < heads:
-        raise Problem("problem.number", option="--head", value=options.head, wanted=f"0 … {heads - 1}")
+        raise Problem(
+            "{option} is {value}: give {wanted}", option="--head", value=options.head, wanted=f"0 … {heads - 1}"
+        )
     rows = [] if options.word is None else _find(done, options.word)
     blocks = None if options.tiles is None else _tiles(done, options)
     if options.json:
@@ -194,25 +197,37 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
     words = tokens(options.text)
     memory = None if options.memory is None else tokens(options.memory)
     if not words or memory == []:
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     if options.dim is None and 4 * options.heads > WIDEST:
-        raise Problem("problem.number", option="--heads", value=options.heads, wanted=f"1 … {WIDEST // 4}")
+        raise Problem(
+            "{option} is {value}: give {wanted}", option="--heads", value=options.heads, wanted=f"1 … {WIDEST // 4}"
+        )
     dim = 4 * options.heads if options.dim is None else options.dim
     seed = options.seed or 0
     if not 1 <= dim <= WIDEST:
-        raise Problem("problem.number", option="--dim", value=dim, wanted=f"1 … {WIDEST}")
+        raise Problem("{option} is {value}: give {wanted}", option="--dim", value=dim, wanted=f"1 … {WIDEST}")
     if seed < 0:
-        raise Problem("problem.number", option="--seed", value=seed, wanted="0, 1, 2, …")
+        raise Problem("{option} is {value}: give {wanted}", option="--seed", value=seed, wanted="0, 1, 2, …")
     x = word_vectors(words, dim, seed)
     source = None if memory is None else word_vectors(memory, dim, seed)
     drawn = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
-    lines = [say("steps.drawn", dim=dim, seed=seed, matrices=all_of(drawn))]
+    lines = [
+        say(
+            "The word vectors (width {dim}) and {matrices} are drawn at random from seed {seed}: every sum below "
+            "is true, but the meaning is not learned.",
+            dim=dim,
+            seed=seed,
+            matrices=all_of(drawn),
+        )
+    ]
     if options.position:
         x = x + sinusoid(len(words), dim)
         source = None if memory is None or source is None else source + sinusoid(len(memory), dim)
-        lines.append(say("steps.position"))
+        lines.append(
+            say("Sinusoidal positions were added to the word vectors, so the same word differs from place to place.")
+        )
     elif len(set(words)) < len(words):
-        lines.append(say("steps.same"))
+        lines.append(say("The same word always gets the same vector."))
     draw = np.random.default_rng([seed, 0])
     w_q, w_k, w_v, w_o = draw.standard_normal((4, dim, dim)) / np.sqrt(dim)
     done = steps(
@@ -237,7 +252,9 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
     given |= {"--heads": None if options.heads == 1 else options.heads}
     for option, value in given.items():
         if value is not None:
-            raise Problem("problem.not.model", option=option)
+            raise Problem(
+                "{option} doesn't go with --model, whose numbers are all its own: leave it out", option=option
+            )
     model, tokenizer = open_model(options.model, "steps", yes=options.yes)
     from ..tracing.recorder import trace
 
@@ -245,14 +262,35 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
     part = options.part or found.parts[0]
     layer = found.layers(part)[0] if options.layer is None else options.layer
     done = found.steps(layer, options.head, part=part)
-    lines = [say("steps.model", part=part, layer=layer, head=options.head, model=options.model)]
+    lines = [
+        say(
+            "{part} layer {layer}, head {head} of {model}: its own q, k and v on this text, every number learned, "
+            "not drawn.",
+            part=part,
+            layer=layer,
+            head=options.head,
+            model=options.model,
+        )
+    ]
     heads, groups = (tensor.shape[1] for tensor in (found.call(layer, part).q, found.call(layer, part).k))
     if groups < heads:
-        lines.append(say("steps.model.shared", head=options.head, kv=options.head // (heads // groups), groups=groups))
+        lines.append(
+            say(
+                "Heads share keys and values here: head {head} reads key/value head {kv} (of {groups}).",
+                head=options.head,
+                kv=options.head // (heads // groups),
+                groups=groups,
+            )
+        )
     position = model.config.position
     if position in ("rotary", "relative", "alibi") and part != "cross":
-        lines.append(say(f"steps.model.{position}"))
-    lines.append(say("steps.model.same", difference=f"{found.difference(layer, options.head, part=part):.1e}"))
+        lines.append(say(POSITIONS[position]))
+    lines.append(
+        say(
+            "The steps, in float64, differ from the model's own kernel by at most {difference}.",
+            difference=f"{found.difference(layer, options.head, part=part):.1e}",
+        )
+    )
     return lines, done
 
 
@@ -260,9 +298,13 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     inside = {"--dim": options.dim, "--position": options.position, "--memory": options.memory}
     for option, value in inside.items():
         if value is not None:
-            raise Problem("problem.only.text", option=option, inside="x, w_q, w_k, w_v, memory")
+            raise Problem(
+                "{option} goes with a text, not with --file: put it into the file ({inside})",
+                option=option,
+                inside="x, w_q, w_k, w_v, memory",
+            )
     if options.seed is not None:
-        raise Problem("problem.seed.file")
+        raise Problem("--seed draws vectors for a text; with --file nothing is drawn: leave it out")
     tables = read_matrices(options.file)
     mask = None if options.mask is None else masks.parse(options.mask)
     if "mask" in tables:
@@ -272,31 +314,44 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     names: dict[str, Any] = {name: _names(name, tables.get(name)) for name in ("names", "memory_names")}
     for name in tables.keys() - {"mask", "names", "memory_names"}:
         if 0 in (shape := _shape(tables[name])):
-            raise Problem("problem.none", name=name, shape=shape)
+            raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=shape)
     if "q" in tables:
         if options.heads != 1:
-            raise Problem("problem.only.text", option="--heads", inside="q: (1, heads, N, D)")
+            raise Problem(
+                "{option} goes with a text, not with --file: put it into the file ({inside})",
+                option="--heads",
+                inside="q: (1, heads, N, D)",
+            )
         done = from_qkv(tables["q"], tables["k"], tables["v"], mask, scale, **names)
     else:
         weights: dict[str, Any] = {key: tables.get(key) for key in ("w_q", "w_k", "w_v", "w_o", "memory")}
         done = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
     shapes = ", ".join(f"{key} {_shape(tables[key])}" for key in tables if not key.endswith("names"))
-    return [say("steps.from.file", file=options.file, what=shapes)], done
+    return [say("Read from {file}: {what}.", file=options.file, what=shapes)], done
 
 
 def read_matrices(file: str) -> dict[str, Any]:
     """The matrices of a .json or .npz file; nothing in it is ever executed."""
     path = Path(file)
     if not file or not path.is_file():
-        raise Problem("problem.file.missing", file=file or '""')
+        raise Problem("there is no file {file}", file=file or '""')
     tables = _read_json(path) if path.suffix.lower() == ".json" else _read_npz(path)
     if not ({"q", "k", "v"} <= tables.keys() or "x" in tables):
-        raise Problem("problem.file.keys", file=file, keys=all_of(tables) if tables else "{}")
+        raise Problem(
+            "{file} holds {keys}; it needs q, k and v, or x with w_q, w_k and w_v (and w_o, memory, mask, names "
+            "if wanted)",
+            file=file,
+            keys=all_of(tables) if tables else "{}",
+        )
     known = BESIDE_X if "x" in tables else BESIDE_Q
     for key in tables:
         if key not in known:
             near = difflib.get_close_matches(key.lower(), known, n=1)
-            name = "problem.file.near" if near else "problem.file.key"
+            name = (
+                _("{file} holds {key}, which is not used. Did you mean {near}? It may hold {keys}")
+                if near
+                else _("{file} holds {key}, which is not used: it may hold {keys}")
+            )
             raise Problem(name, file=file, key=key or '""', keys=all_of(known), near="".join(near))
     return tables
 
@@ -305,13 +360,20 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
     except json.JSONDecodeError as error:
-        raise Problem("problem.file.json", file=path, line=error.lineno, column=error.colno) from None
+        raise Problem(
+            "{file} can't be read: it is not JSON at line {line}, column {column}",
+            file=path,
+            line=error.lineno,
+            column=error.colno,
+        ) from None
     except UnicodeDecodeError:
-        raise Problem("problem.file.utf8", file=path) from None
+        raise Problem("{file} can't be read: it is not text in UTF-8", file=path) from None
     except (RecursionError, ValueError):  # ValueError: Python reads no numbers of more than 4,300 digits
-        raise Problem("problem.file.deep", file=path) from None
+        raise Problem(
+            "{file} can't be read: it is nested too deeply, or a number in it is too long", file=path
+        ) from None
     if not isinstance(tables, dict):
-        raise Problem("problem.file.table", file=path)
+        raise Problem('{file} can\'t be read: write {{"q": [[…]], "k": [[…]], "v": [[…]]}}', file=path)
     return tables
 
 
@@ -323,7 +385,11 @@ def _read_npz(path: Path) -> dict[str, Any]:
         except MemoryError:
             raise
         except Exception:  # a damaged archive raises whatever zipfile, zlib or NumPy stumble over
-            raise Problem("problem.file.npz", file=path) from None
+            raise Problem(
+                "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with "
+                "np.savez",
+                file=path,
+            ) from None
 
 
 def _mask(given: Any) -> Any:
@@ -331,12 +397,16 @@ def _mask(given: Any) -> Any:
     try:
         mask = np.asarray(given)
     except ValueError:
-        raise Problem("problem.matrix", name="mask") from None
+        raise Problem(
+            "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers", name="mask"
+        ) from None
     if mask.dtype == bool:
         return mask
     other = [value for value in mask.ravel().tolist() if value not in (0, 1)]
     if other:
-        raise Problem("problem.mask.file", value=repr(other[0]))
+        raise Problem(
+            "the mask holds {value}: write 1 or true where a query may look, 0 or false where not", value=repr(other[0])
+        )
     return mask == 1
 
 
@@ -345,7 +415,11 @@ def _names(what: str, given: Any) -> list[str] | None:
         return None
     listed = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(listed, list) or any(isinstance(name, (list, dict)) for name in listed):
-        raise Problem("problem.names.list", name=what, value=json.dumps(listed, ensure_ascii=False, default=str)[:60])
+        raise Problem(
+            "{name} is {value}: give a list with one name per token",
+            name=what,
+            value=json.dumps(listed, ensure_ascii=False, default=str)[:60],
+        )
     return [str(name) for name in listed]
 
 
@@ -365,7 +439,9 @@ def _find(done: Steps, word: str) -> list[int]:
     asked = unicodedata.normalize("NFC", word)
     rows = [i for i, name in enumerate(names) if unicodedata.normalize("NFC", name) == asked]
     if not rows:
-        raise Problem("problem.word", word=word or '""', words=", ".join(dict.fromkeys(names)))
+        raise Problem(
+            "{word} is not in the text; there are: {words}", word=word or '""', words=", ".join(dict.fromkeys(names))
+        )
     return rows
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..words import Both, Problem, both, say
+from ..words import Message, Problem, say
 from .progress import bar
 
 Ready = TypeVar("Ready")
@@ -21,31 +21,35 @@ PIPE = "-"
 
 def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
     """The text, and --file."""
-    piped = both("; - takes a line at a time from a pipe", "；- 表示从管道逐行读取") if lines else ""
-    parser.add_argument(
-        "text", nargs=nargs, help=means + (piped or both("; - takes it from a pipe", "；- 表示从管道读取"))
-    )
-    each = both("texts from a file, one per line; a line for each comes out", "从文件读文本，每行一段；每段输出一行")
-    parser.add_argument("--file", metavar="FILE", help=each if lines else both("a text from a file", "从文件读文本"))
+    piped = say("; - takes a line at a time from a pipe") if lines else ""
+    parser.add_argument("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
+    each = say("texts from a file, one per line; a line for each comes out")
+    parser.add_argument("--file", metavar="FILE", help=each if lines else say("a text from a file"))
 
 
 def whole(text: str | None, file: str | None, example: str) -> str:
     """The one text: given as it is, by - or by a file; without the line end that closes it there."""
     if text is not None and file is not None:
-        raise Problem("problem.text.two", example=example)
+        raise Problem(
+            "give the text in one way: as an argument, by - from a pipe, or by --file, as in  {example}",
+            example=example,
+        )
     if file is not None or text == PIPE:
         text = re.sub(r"[\r\n]+\Z", "", read(PIPE if file is None else file))
     elif text is not None:
         check(text)
     if text is None or not text.strip():
-        raise Problem("problem.text.none", example=example)
+        raise Problem("give a text, as in  {example}", example=example)
     return text
 
 
 def lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
     """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
     if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
-        raise Problem("problem.text.two", example=example)
+        raise Problem(
+            "give the text in one way: as an argument, by - from a pipe, or by --file, as in  {example}",
+            example=example,
+        )
     if file is not None or texts == [PIPE]:
         rows = read(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
         return [row.removesuffix("\r") for row in (rows if rows[-1] else rows[:-1])]
@@ -70,7 +74,7 @@ def answer_lines(
             if row.strip():
                 ready[number] = prepare(row)
         except Problem as problem:
-            raise Problem("problem.line", line=number + 1, problem=problem) from None
+            raise Problem("line {line}: {problem}", line=number + 1, problem=problem) from None
     with bar(what) as progress:
         done = 0
 
@@ -98,29 +102,42 @@ def one_line(text: str) -> str:
 def read(source: str | Path) -> str:
     """All of a pipe or a file, which must be UTF-8."""
     if str(source) == PIPE:
-        name: object = Both("what came through the pipe", "管道传来的内容")
+        name: object = Message("what came through the pipe")
         raw = _piped()
     else:
         name, path = source, Path(source)
         if not str(source) or not path.exists():
-            raise Problem("problem.file.missing", file=source or '""')
+            raise Problem("there is no file {file}", file=source or '""')
         raw = path.read_bytes()
     try:
         return raw.decode("utf-8-sig")  # Notepad writes a mark before the text
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise Problem("problem.text.utf8", what=name, line=line, byte=f"{raw[error.start]:02x}") from None
+        raise Problem(
+            "{what} can't be read: byte {byte} in line {line} is not UTF-8; convert it first, as in  iconv -f "
+            "GB18030 -t UTF-8",
+            what=name,
+            line=line,
+            byte=f"{raw[error.start]:02x}",
+        ) from None
 
 
 def _piped() -> bytes:
     if sys.stdin is None:
-        raise Problem("problem.stdin.none")
+        raise Problem("- reads from a pipe, and there is none")
     if sys.stdin.isatty():
-        print(say("text.typing"), file=sys.stderr)
+        print(
+            say("type the text, then end it with Ctrl-D on a line of its own (Windows: Ctrl-Z and Enter)"),
+            file=sys.stderr,
+        )
     return sys.stdin.buffer.read()
 
 
 def check(text: str) -> None:
     """Refuse an argument that holds bytes no character has: Python passes them on as halves of a pair."""
     if broken := re.search("[\ud800-\udfff]", text):
-        raise Problem("problem.utf8", place=broken.start() + 1)
+        raise Problem(
+            "the text holds bytes that are not UTF-8, at character {place}: set the terminal to UTF-8, or type it "
+            "again",
+            place=broken.start() + 1,
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..screen import live
-from ..words import Problem, both, say
+from ..words import Problem, _, say
 from .progress import bar, clock
 
 EXAMPLES = [
@@ -30,77 +30,77 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "task",
         nargs="?",
         choices=["lm", "mlm", "translate"],
-        help=both(
-            "lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder)",
-            "lm：下一个词（GPT）；mlm：被遮住的词（BERT）；translate：另一句话（编码器-解码器）",
-        ),
+        help=say("lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder)"),
     )
     add(
         "--text",
         metavar="WHAT",
-        help=both("a file, folder, glob, or data set (see qkv data)", "文件、文件夹、通配符，或数据集（见 qkv data）"),
+        help=say("a file, folder, glob, or data set (see qkv data)"),
     )
-    add("--pairs", metavar="TSV", help=both("source TAB target, one pair a line", "每行一对：原文 TAB 译文"))
+    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line"))
     add(
         "--out",
         metavar="RUN",
         type=Path,
-        help=both("the run's folder (runs/TASK-NAME)", "运行的文件夹（runs/任务-名字）"),
+        help=say("the run's folder (runs/TASK-NAME)"),
     )
     add(
         "--preset",
         metavar="NAME",
-        help=both("tiny, small or gpt2 (tiny)", "tiny、small 或 gpt2（tiny）"),
+        help=say("tiny, small or gpt2 (tiny)"),
     )
-    add("--steps", type=int, metavar="N", help=both("how many steps", "训练多少步"))
-    add("--seed", type=int, metavar="S", help=both("draws weights and batches (0)", "随机数种子（0）"))
-    add("--batch", type=int, metavar="B", help=both("rows per step", "每步多少行"))
-    add("--context", type=int, metavar="N", help=both("tokens per row", "每行多少词元"))
-    add("--lr", type=float, metavar="X", help=both("learning rate", "学习率"))
-    add("--eval-every", type=int, metavar="N", help=both("steps between evaluations", "每多少步评估一次"))
+    add("--steps", type=int, metavar="N", help=say("how many steps"))
+    add("--seed", type=int, metavar="S", help=say("draws weights and batches (0)"))
+    add("--batch", type=int, metavar="B", help=say("rows per step"))
+    add("--context", type=int, metavar="N", help=say("tokens per row"))
+    add("--lr", type=float, metavar="X", help=say("learning rate"))
+    add("--eval-every", type=int, metavar="N", help=say("steps between evaluations"))
     add(
         "--checkpoint-every",
         type=int,
         metavar="N",
-        help=both("steps between checkpoints (about every 30 s)", "每多少步存一次（约每 30 秒）"),
+        help=say("steps between checkpoints (about every 30 s)"),
     )
     add(
         "--tokenizer",
         choices=["auto", "characters", "bytes", "bpe"],
-        help=both("how text is cut (auto)", "怎样切分文本（auto）"),
+        help=say("how text is cut (auto)"),
     )
     add(
         "--watch",
         metavar="SENTENCE",
-        help=both("keep this sentence's attention at every evaluation", "每次评估都记录这句话的注意力"),
+        help=say("keep this sentence's attention at every evaluation"),
     )
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help=both("any other setting, of the model or the run", "模型或训练的任何其他设置"),
+        help=say("any other setting, of the model or the run"),
     )
     add(
         "--resume",
         type=Path,
         metavar="RUN",
-        help=both("go on with a run; --steps then gives it more", "接着训练；可用 --steps 加步数"),
+        help=say("go on with a run; --steps then gives it more"),
     )
     add(
         "--parallel",
         choices=["ddp", "fsdp"],
-        help=both("with torchrun: how processes share (ddp)", "配合 torchrun：多进程方式（ddp）"),
+        help=say("with torchrun: how processes share (ddp)"),
     )
-    add("--yes", action="store_true", help=both("fetch the data set if it isn't here", "数据集不在本机时就下载"))
+    add("--yes", action="store_true", help=say("fetch the data set if it isn't here"))
 
 
 def run(options: argparse.Namespace) -> int:
     """Begin or go on, show a live line, end with where to go from here."""
     if options.task is None and options.resume is None:
-        raise Problem("problem.train.what")
+        raise Problem("say what to train, as in  qkv train lm --text mybook.txt, or what to go on with, --resume RUN")
     if options.resume is None and options.task != "translate" and options.text is None:
-        raise Problem("problem.train.text", task=options.task)
+        raise Problem(
+            "training {task} needs a text: --text FILE, a folder, a glob, or a data set (see  qkv data)",
+            task=options.task,
+        )
     if options.yes:
         _fetch(options.text or options.pairs)
 
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         given = {name: getattr(options, name) for name in ("task", "out", "pairs", "preset", "tokenizer", "watch")}
         going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
     else:
-        with bar(both("preparing the text", "准备文本"), show=world.first) as progress:
+        with bar(say("preparing the text"), show=world.first) as progress:
             going = start(
                 options.task,
                 out=options.out,
@@ -132,9 +132,22 @@ def run(options: argparse.Namespace) -> int:
     try:
         state = going.train(line.report)
     except Stopped as stopped:
-        line.end(say("train.stopped", step=stopped.step, run=going.folder))
+        line.end(
+            say(
+                "stopped at step {step}, all saved; go on with  qkv train --resume {run}",
+                step=stopped.step,
+                run=going.folder,
+            )
+        )
         return 130
-    line.end(say("train.done", run=going.folder, loss=state["best_loss"], step=state["best_step"]))
+    line.end(
+        say(
+            "done: best validation loss {loss} at step {step}; everything is in {run}. Try it:",
+            run=going.folder,
+            loss=state["best_loss"],
+            step=state["best_step"],
+        )
+    )
     if world.first:
         print(_next(going))
     return 0
@@ -147,12 +160,18 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
     for assignment in options.set:
         name, sign, value = assignment.partition("=")
         if not sign:
-            raise Problem("problem.set", text=assignment)
+            raise Problem("{text} is no setting: write --set name=value", text=assignment)
         changes[name.strip()] = read_value(value.strip())
     for name in ("steps", "seed", "batch", "context", "lr", "eval_every", "checkpoint_every"):
         if (value := getattr(options, name)) is not None:
             if name in changes and changes[name] != value:
-                raise Problem("problem.set.twice", name=name, set=changes[name], value=value, option=_option(name))
+                raise Problem(
+                    "{name} is set twice: --set {name}={set} and {option} {value}; leave one out",
+                    name=name,
+                    set=changes[name],
+                    value=value,
+                    option=_option(name),
+                )
             changes[name] = value
     return changes
 
@@ -165,7 +184,7 @@ def _fetch(name: str | None) -> None:
     from .. import store
 
     if name is not None and any(item.name == name for item in store.listing("data")) and store.path(name) is None:
-        with bar(both(f"fetching {name}", f"下载 {name}")) as progress:
+        with bar(say("fetching {name}", name=name)) as progress:
             store.get(name, progress)
 
 
@@ -195,17 +214,28 @@ class Line:
         model, settings = self.going.model, self.going.settings
         print(
             say(
-                "train.model",
+                "{n} parameters: {layers} layers, width {width}, vocabulary {vocab}",
                 n=f"{model.count():,}",
                 layers=model.config.n_layer,
                 width=model.config.width,
                 vocab=model.config.vocab,
             )
         )
+        from ..train.run import REASONS
+
         for key, values in self.going.why:
-            print("  " + say(key, **values))
+            print("  " + say(REASONS[key], **values))
         first = 0 if self.going.state is None else self.going.state["step"]
-        key = "train.begin" if not first else "train.from" if first < settings.steps else "train.finished"
+        key = (
+            _("training {last} steps into {run}")
+            if not first
+            else _("going on at step {first} of {last} in {run}")
+            if first < settings.steps
+            else _(
+                "all {last} steps of {run} are done; for more, say how many in all:  qkv train --resume {run} --steps "
+                "{more}"
+            )
+        )
         print(say(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps))
         self.peak = _peak()
 
@@ -220,9 +250,15 @@ class Line:
         left = (settings.steps - line["step"]) * settings.batch * self.going.model.config.context / max(speed, 1e-9)
         share = 6 * self.going.model.count() * speed / self.peak if self.peak else 0.0
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
-        text = (
-            f"{line['step']}/{settings.steps} · loss {line['loss']:.3f}{validation} · {speed:,.0f} "
-            f"{both('tokens/s', '词元/秒')} · {share:.0%} {both('of peak', '峰值')} · {clock(left)} {both('left', '剩余')}"
+        text = say(
+            "{step}/{steps} · loss {loss:.3f}{validation} · {speed:,.0f} tokens/s · {share:.0%} of peak · {left} left",
+            step=line["step"],
+            steps=settings.steps,
+            loss=line["loss"],
+            validation=validation,
+            speed=speed,
+            share=share,
+            left=clock(left),
         )
         if self.live:
             live(text, sys.stdout)
@@ -241,7 +277,7 @@ def _peak() -> float:
 
     a = torch.randn(1024, 1024)
     best = float("inf")
-    for _ in range(6):
+    for _round in range(6):
         begun = time.perf_counter()
         a @ a
         best = min(best, time.perf_counter() - begun)

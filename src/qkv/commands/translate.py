@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..words import Problem, both, say
+from ..words import Problem, _, say
 from .opening import check_choices, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -22,25 +22,20 @@ DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    text_arguments(parser, both("one or more sentences", "一句或几句话"), nargs="*", lines=True)
+    text_arguments(parser, say("one or more sentences"), nargs="*", lines=True)
     model_arguments(parser)
     parser.add_argument(
         "--demo",
         action="store_true",
-        help=both("the small date translator that comes with qkv", "用 qkv 附带的日期小模型"),
+        help=say("the small date translator that comes with qkv"),
     )
     parser.add_argument(
         "--beam",
         type=int,
         metavar="K",
-        help=both(
-            "keep the K best beginnings (as the model's files say, else 1)",
-            "每步保留最好的 K 个开头（按模型文件的设定，没有则为 1）",
-        ),
+        help=say("keep the K best beginnings (as the model's files say, else 1)"),
     )
-    parser.add_argument(
-        "--most", type=int, default=128, metavar="N", help=both("tokens at most (128)", "最多多少词元（128）")
-    )
+    parser.add_argument("--most", type=int, default=128, metavar="N", help=say("tokens at most (128)"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -50,7 +45,11 @@ def run(options: argparse.Namespace) -> None:
     texts = [line for text in texts for line in text.splitlines() if line.strip()]  # a model takes a sentence at a time
     check_choices(options)
     if options.beam is not None and options.beam < 1:
-        raise Problem("generation.beam", width=options.beam, best=1)
+        raise Problem(
+            "width is {width} and best is {best}: give a width of 1 or more and ask for 1 to width texts",
+            width=options.beam,
+            best=1,
+        )
     if options.demo:
         _check_dates(texts, rows)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     from ..model.reading import check_context
 
     if tokenizer.eos is None:
-        raise Problem("generation.source.eos")
+        raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")
     most = min(options.most, model.config.context) if model.config.position == "learned" else options.most
     cut = 0
 
@@ -75,11 +74,11 @@ def run(options: argparse.Namespace) -> None:
         cut += sum(len(ids) >= most - bool(tokenizer.habits.forced_eos_token_id) for ids in found)
         return [tokenizer.decode(ids) for ids in found]
 
-    made = say("translate.demo", command=MADE_BY)
+    made = say("a small model that ships with qkv, trained on dates alone by: {command}", command=MADE_BY)
     if rows is not None:
         if options.demo:
             print(made, file=sys.stderr)
-        answer_lines(both("translating", "翻译"), rows, source, len, translated)
+        answer_lines(say("translating"), rows, source, len, translated)
     else:
         sources = [source(text) for text in texts]
         if options.demo:
@@ -87,8 +86,20 @@ def run(options: argparse.Namespace) -> None:
         for text, said in zip(texts, in_batches(sources, len, translated), strict=True):
             print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")
     if cut:
-        longer = "" if most == options.most else say("translate.cut.context", context=most)
-        print(say("translate.cut", n=cut, most=most, longer=longer or say("translate.cut.most")), file=sys.stderr)
+        longer = (
+            ""
+            if most == options.most
+            else say("the model has {context} positions; translate shorter pieces", context=most)
+        )
+        print(
+            say(
+                "({n} cut after {most} tokens, where the translation had not ended: {longer})",
+                n=cut,
+                most=most,
+                longer=longer or say("--most N allows more"),
+            ),
+            file=sys.stderr,
+        )
 
 
 def _check_dates(texts: list[str], rows: list[str] | None) -> None:
@@ -97,5 +108,11 @@ def _check_dates(texts: list[str], rows: list[str] | None) -> None:
 
     for number, text in enumerate(texts if rows is None else rows):
         if text.strip() and read_date(text) is None:
-            problem = not_a_date("translate.demo.date", text)
-            raise problem if rows is None else Problem("problem.line", line=number + 1, problem=problem)
+            problem = not_a_date(
+                _(
+                    "{text} is no date in a form that this small model learned, and all it can do is write a date: give "
+                    "one from {first} to {last}, written like {forms}; for sentences use  --model opus-zh-en"
+                ),
+                text,
+            )
+            raise problem if rows is None else Problem("line {line}: {problem}", line=number + 1, problem=problem)

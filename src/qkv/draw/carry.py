@@ -29,7 +29,7 @@ from ..attention.rules import Band, Full, Padding
 from ..tracing.file import _distances
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
-from ..tracing.tokens import BY, Tokens
+from ..tracing.tokens import BY, NoSuchToken, Tokens
 from ..tracing.trace import Trace, no_layer
 from ..words import Problem, unknown
 
@@ -378,7 +378,7 @@ def _focus(trace: Trace, focus: tuple[int | str, int | str]) -> dict[str, Any]:
         try:
             query, key = trace.place(focus[0], part), trace.place(focus[1], part, keys=True)
         except Problem as raised:
-            if problem is None or problem.key == "trace.word.absent":
+            if problem is None or isinstance(problem, NoSuchToken):
                 problem = raised
             continue
         return dict(part=part, item=0, query=query, key=key)

@@ -22,14 +22,14 @@ from pathlib import Path
 
 from ..tracing.survey import Progress
 from ..tracing.trace import Trace
-from ..words import language, say
+from ..words import LANGUAGES, _, language, say, translated
 from .carry import Opening, carry, text_of
 
 Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
 # In the order that a reader, and the one script, needs them.
-MODULES = "strings dom state data attention view colour top overview lines steps heat labels controls map main".split()
+MODULES = "words dom state data attention view colour top overview lines steps heat labels controls map main".split()
 
 
 def page(
@@ -76,7 +76,7 @@ def html(
 ) -> str:
     """The same as a text, of at most `limit` bytes."""
     spoken = None if lang is None else language(lang)
-    shell = _shell(title or trace.model or say("draw.page.title", spoken or "en"), spoken or "en", trace)
+    shell = _shell(title or trace.model or say("Attention", spoken or "en"), spoken or "en", trace)
     carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
     if told is not None:
         told(carried.whole)
@@ -105,7 +105,16 @@ def _script() -> str:
         source = (files(__package__) / "static" / f"{name}.js").read_text(encoding="utf-8")
         source = re.sub(r"^import [^;]*;\n", "", source, flags=re.MULTILINE)
         pieces.append(re.sub(r"^export ", "", source, flags=re.MULTILINE))
-    return _safe("\n".join(pieces))
+    script = "\n".join(pieces)
+    return _safe(script.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(script)};"))
+
+
+def _catalogues(script: str) -> str:
+    """What the modules say, in every language there is, as JSON."""
+    strings = {json.loads(text) for text in re.findall(r'"(?:[^"\\\n]|\\.)*"', script)}
+    said = {lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"}
+    changed = {lang: {text: there for text, there in each.items() if there != text} for lang, each in said.items()}
+    return json.dumps(changed, ensure_ascii=False)
 
 
 @cache
@@ -121,17 +130,29 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
+def _tag(lang: str) -> str:
+    """A language as HTML names it: fonts go by it."""
+    return "zh-CN" if lang == "zh" else lang
+
+
 def _shell(title: str, lang: str, trace: Trace) -> tuple[str, str]:
     """What stands before and after the data. Only the scripts written here may run, and nothing may be fetched."""
     main = _script()
     old = _safe("""const able = "DecompressionStream" in window;
 document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;""")
     policy = f"default-src 'none'; script-src {_hash(main)} {_hash(old)}; style-src 'unsafe-inline'; img-src data:"
-    told = [escaping.escape(say("draw.page.old", spoken)) for spoken in ("en", "zh")]
-    off = [escaping.escape(say("draw.page.noscript", spoken)) for spoken in ("en", "zh")]
+    opening = escaping.escape(say("opening…", lang))
+    old_browser = _(
+        "This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on)."
+    )
+    no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
+    told, off = (
+        "<br>".join(f'<span lang="{_tag(name)}">{escaping.escape(say(sentence, name))}</span>' for name in LANGUAGES)
+        for sentence in (old_browser, no_scripts)
+    )
     text = escaping.escape(text_of(trace))
     head = f"""<!doctype html>
-<html lang="{"zh-CN" if lang == "zh" else "en"}">
+<html lang="{_tag(lang)}">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
@@ -144,9 +165,9 @@ document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;""")
 </head>
 <body>
 <div id="qkv-still" class="still"><h1><bdi>{escaping.escape(title)}</bdi></h1><blockquote dir="auto">{text}</blockquote>
-<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("draw.page.opening", lang))}</p></div>
-<p id="qkv-old" hidden>{told[0]}<br><span lang="zh-CN">{told[1]}</span></p>
-<noscript><p>{off[0]}<br><span lang="zh-CN">{off[1]}</span></p></noscript>
+<p id="qkv-opening" class="facts" hidden>{opening}</p></div>
+<p id="qkv-old" hidden>{told}</p>
+<noscript><p>{off}</p></noscript>
 <script>{old}</script>
 """
     return head, f'<script type="module" async>{main}</script>\n'

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..words import Notice, both, pip_install, say
+from ..tracing.tokens import PARTS
+from ..words import Notice, language, pip_install, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,8 +86,8 @@ def heatmap(
     axes = figure.add_subplot()
     image = _paint(axes, table, allowed, top=max(float(table.max(initial=0)), 1e-9))
     _label(axes, queries, keys, special)
-    axes.set_xlabel(both("is looked at (key)", "被看的词（键）", lang))
-    axes.set_ylabel(both("looks (query)", "看的词（查询）", lang))
+    axes.set_xlabel(say("is looked at (key)", lang))
+    axes.set_ylabel(say("looks (query)", lang))
     if title:
         axes.set_title(title, fontsize=11, loc="left")
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
@@ -109,7 +110,7 @@ def head(
 
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
-    title = f"{trace.model} · {say(f'trace.part.{part}', lang)} {layer}.{head}".strip(" ·")
+    title = f"{trace.model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·")
     if max(len(queries), len(keys)) > POOLED:
         return _pooled(trace, layer, head, part, batch, title, lang, path)
     seen = view(trace, layer, head, by, part=part, batch=batch)
@@ -134,11 +135,7 @@ def _pooled(
     one = trace.head(layer, head, part, batch)
     table = one.pooled(POOLED).numpy()
     each = -(-one.n // POOLED), -(-one.m // POOLED)
-    told = both(
-        f"each cell: the mean of {each[0]} × {each[1]} weights",
-        f"每格是 {each[0]} × {each[1]} 个权重的平均值",
-        lang,
-    )
+    told = say("each cell: the mean of {value} × {value2} weights", lang, value=each[0], value2=each[1])
     figure = _figure((9, 8.4), [title], lang)
     axes = figure.add_subplot()
     cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
@@ -149,8 +146,8 @@ def _pooled(
         shade = np.zeros((*hidden.shape, 4))
         shade[hidden] = (0.894, 0.894, 0.894, 1)
         axes.imshow(shade, **cells)
-    axes.set_xlabel(both("is looked at (number of the key)", "被看的词（键的编号）", lang))
-    axes.set_ylabel(both("looks (number of the query)", "看的词（查询的编号）", lang))
+    axes.set_xlabel(say("is looked at (number of the key)", lang))
+    axes.set_ylabel(say("looks (number of the query)", lang))
     axes.set_title(f"{title} · {told}", fontsize=11, loc="left")
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
     return _save(figure, path)
@@ -199,8 +196,8 @@ def layer(
             asking, asked = seen.names if few else (None, None)
             _label(axes, asking, asked, seen.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
-    where = both(f"layer {layer}", f"第 {layer} 层", lang)
-    figure.suptitle(f"{trace.model} · {say(f'trace.part.{part}', lang)} · {where}".strip(" ·"), x=0.01, ha="left")
+    where = say("layer {layer}", lang, layer=layer)
+    figure.suptitle(f"{trace.model} · {say(PARTS[part], lang)} · {where}".strip(" ·"), x=0.01, ha="left")
     return _save(figure, path)
 
 
@@ -237,7 +234,7 @@ def overview(
                 axes.set_ylabel(str(number), rotation=0, ha="right", va="center", fontsize=8)
             if i == 0:
                 axes.set_title(str(j), fontsize=8, pad=3)
-    figure.text(0.01, 0.995, both("layer ↓  head →", "层 ↓  头 →", lang), fontsize=8, va="top")
+    figure.text(0.01, 0.995, say("layer ↓  head →", lang), fontsize=8, va="top")
     return _save(figure, path)
 
 
@@ -265,10 +262,8 @@ def growth(
         _paint(axes, seen.weights, seen.allowed)
         _label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
         step = trace.more.get("step", "")
-        axes.set_title(both(f"step {step}", f"第 {step} 步", lang), fontsize=9)
-    figure.suptitle(
-        f"{traces[-1].model} · {say(f'trace.part.{part}', lang)} {layer}.{head}".strip(" ·"), x=0.01, ha="left"
-    )
+        axes.set_title(say("step {step}", lang, step=step), fontsize=9)
+    figure.suptitle(f"{traces[-1].model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·"), x=0.01, ha="left")
     return _save(figure, path)
 
 
@@ -359,10 +354,17 @@ def _figure(size: tuple[float, float], labels: Sequence[str], lang: str | None =
     from matplotlib.figure import Figure
 
     families = ["DejaVu Sans"]
-    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in (*labels, both("", "汉", lang))):
+    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in labels) or language(lang) == "zh":
         font = cjk_font()
         if font is None:
-            warnings.warn(Notice("draw.font", command=pip_install(FONT_PACKAGE)), stacklevel=3)
+            warnings.warn(
+                Notice(
+                    "there is no font with Chinese characters here, so they show as boxes. Install any, or this one (17 "
+                    "MB), then draw again:\n  {command}",
+                    command=pip_install(FONT_PACKAGE),
+                ),
+                stacklevel=3,
+            )
         else:
             families = [font, "DejaVu Sans"]
     figure = Figure(figsize=size, dpi=150, layout="constrained")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ..words import Notice, Problem, both, say
+from ..words import Notice, Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
@@ -30,6 +30,18 @@ LOOSE = 0.3  # a law that is off by more than this share at a measured point is 
 FLOAT32 = 4
 ROOM = 6e8  # plain attention is left out where one matrix of scores would take more bytes than this
 WIDTH, LAYERS, HEADS, BATCH, VOCAB = 128, 2, 4, 4, 256  # of the model whose training step is measured
+
+
+CALLED = {
+    "plain": _("plain"),
+    "fused": _("fused"),
+    "windowed": _("windowed"),
+    "compiled": _("compiled"),
+}
+WHY = {
+    "failed": _("Compiling failed here ({error}), so there is no third time."),
+    "none": _("Nothing was compiled: there is no C++ compiler here (g++ or clang++; CXX names another)."),
+}
 
 
 def measure(
@@ -46,9 +58,13 @@ def measure(
 ) -> dict[str, Any]:
     """Time and peak memory of each kind at each n, their laws, and the training step."""
     if len(lengths) < FITTED:
-        raise Problem("lab.complexity.few", n=len(lengths), least=FITTED)
+        raise Problem("{n} lengths are too few to fit a law: give {least} or more", n=len(lengths), least=FITTED)
     if sum(heads * n * n * FLOAT32 <= ROOM for n in lengths) < FITTED:
-        raise Problem("lab.complexity.long", most=int((ROOM / FLOAT32 / heads) ** 0.5), least=FITTED)
+        raise Problem(
+            "plain attention can be measured up to n = {most} here: give {least} lengths up to that, or fewer heads",
+            most=int((ROOM / FLOAT32 / heads) ** 0.5),
+            least=FITTED,
+        )
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler prints lines of its own
     import torch
 
@@ -159,7 +175,9 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
     if not compiler():
         made.append({"kind": "compiled", "seconds": None, "why": "none"})
     else:
-        warnings.warn(Notice("lab.complexity.compiling"), stacklevel=2)
+        warnings.warn(
+            Notice("torch compiles the training step now; how long that takes can't be told beforehand"), stacklevel=2
+        )
         step = _stepper(context, seed, compiled=True)
         begun = time.perf_counter()
         try:
@@ -175,8 +193,8 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
 def tables(found: dict[str, Any]) -> list[report.Table]:
     """Measured and extrapolated; then the training step."""
     by = {(row["n"], row["kind"]): row for row in found["rows"]}
-    names = [say(f"lab.complexity.{kind}") for kind in KINDS]
-    header = ["n", *(f"{name} {both(*what)}" for what in (("time", "时间"), ("memory", "内存")) for name in names)]
+    names = [say(CALLED[kind]) for kind in KINDS]
+    header = ["n", *(f"{name} {say(what)}" for what in (_("time"), _("memory")) for name in names)]
 
     def cell(row: dict[str, Any], what: str) -> str:
         if row[what] is None:
@@ -190,7 +208,7 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     laws = found["laws"]
     rows.append(
         [
-            both("law ∝", "规律 ∝"),
+            say("law ∝"),
             *(f"n^{laws[kind][f'{what}_exponent']:.2f}" for what in ("seconds", "bytes") for kind in KINDS),
         ]
     )
@@ -198,11 +216,14 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         [f"≈ {found['sizes']['to']:,}", *(cell(laws[kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
     )
     sizes = found["sizes"]
-    title = say("lab.complexity.title", **{name: sizes[name] for name in ("heads", "width", "window")})
+    title = say(
+        "One attention, forward, {heads} × {width} wide, window {window} (— : one matrix would be too large)",
+        **{name: sizes[name] for name in ("heads", "width", "window")},
+    )
     base = found["steps"][0]["seconds"]
     steps = [
         [
-            say(f"lab.complexity.{step['kind']}"),
+            say(CALLED[step["kind"]]),
             "—" if step["seconds"] is None else report.duration(step["seconds"]),
             "—" if step["seconds"] is None else f"{base / step['seconds']:.2f}×",
         ]
@@ -211,7 +232,14 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     shape = dict(layers=LAYERS, width=WIDTH, heads=HEADS, batch=BATCH, context=sizes["context"])
     return [
         report.Table(title, header, rows),
-        report.Table(say("lab.complexity.step", **shape), say("lab.complexity.step.header").split("|"), steps),
+        report.Table(
+            say(
+                "One training step of a GPT: {layers} layers, width {width}, {heads} heads, {batch} × {context} tokens",
+                **shape,
+            ),
+            say("road|time|against plain").split("|"),
+            steps,
+        ),
     ]
 
 
@@ -222,8 +250,9 @@ def shows(found: dict[str, Any]) -> str:
     for kind in KINDS:
         told.append(
             say(
-                "lab.complexity.law",
-                kind=say(f"lab.complexity.{kind}"),
+                "{kind}: time grows as n^{time}, memory as n^{memory}; at n = {n} that makes about {seconds} and "
+                "{bytes}.",
+                kind=say(CALLED[kind]),
                 time=f"{laws[kind]['seconds_exponent']:.2f}",
                 memory=f"{laws[kind]['bytes_exponent']:.2f}",
                 n=f"{sizes['to']:,}",
@@ -233,57 +262,73 @@ def shows(found: dict[str, Any]) -> str:
         )
     told.append(
         say(
-            "lab.complexity.matrix",
+            "One matrix of {n} × {n} weights has {entries} entries and takes {bytes} in float32, for one head of "
+            "one layer.",
             n=f"{sizes['to']:,}",
             entries=report.power_of_ten(matrix["entries"]),
             bytes=report.amount(matrix["bytes"]),
         )
     )
     ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
-    key = "saves" if ratio > 1.5 else "equal"
-    told.append(say(f"lab.complexity.{key}", ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
+    sentence = (
+        _("The fused kernel computes the same numbers without holding that matrix, in 1/{ratio} of the memory there.")
+        if ratio > 1.5
+        else _(
+            "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
+        )
+    )
+    told.append(say(sentence, ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
     plain, fused, *compiled = found["steps"]
     told.append(
         say(
-            "lab.complexity.steps",
+            "A whole training step takes {plain} with plain attention and {fused} with the fused kernel ({ratio} "
+            "times as fast): attention is only a part of it.",
             plain=report.duration(plain["seconds"]),
             fused=report.duration(fused["seconds"]),
             ratio=f"{plain['seconds'] / fused['seconds']:.2f}",
         )
     )
     if not compiled:
-        told.append(say("lab.complexity.uncompiled"))
+        told.append(say("--compile measures a compiled step too."))
     for step in compiled:
         if step["seconds"] is None:
-            told.append(say(f"lab.complexity.why.{step['why']}", error=step.get("error", "")))
+            told.append(say(WHY[step["why"]], error=step.get("error", "")))
             continue
         told.append(
             say(
-                "lab.complexity.compiled.took",
+                "Compiled, it takes {seconds} ({ratio} times as fast as fused), after {first} for the first step.",
                 seconds=report.duration(step["seconds"]),
                 first=report.duration(step["first"]),
                 ratio=f"{fused['seconds'] / step['seconds']:.2f}",
             )
         )
     worst = max(laws[kind]["seconds_off"] for kind in KINDS)
-    told.append(say("lab.complexity.fit" if worst < LOOSE else "lab.complexity.loose", off=f"{worst:.0%}"))
-    return both(" ", "").join([*told, *report.noise(found["busy"])])
+    told.append(
+        say(
+            _("The laws of time miss no measured point that they are fitted to by more than {off}.")
+            if worst < LOOSE
+            else _(
+                "But the times don't lie on such laws (a measured point is off by {off}), so their exponents and what "
+                "they give for long texts say little: measure again on a quiet machine, or with longer texts."
+            ),
+            off=f"{worst:.0%}",
+        )
+    )
+    return paragraph([*told, *report.noise(found["busy"])])
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Log-log: points that were measured, laws that carry on; and the steps as bars."""
     figure = report.canvas(1, 3, each=(4.1, 3.6))
     to = found["sizes"]["to"]
-    for at, (what, title) in enumerate(
-        (("seconds", both("time of one attention", "一次注意力的时间")), ("bytes", both("peak memory", "内存峰值")))
-    ):
+    for at, (what, title) in enumerate((("seconds", say("time of one attention")), ("bytes", say("peak memory")))):
         axes = report.panel(figure, 1, 3, at + 1, title=title, x="n")
         axes.set_xscale("log")
         axes.set_yscale("log")
         for kind, ink in zip(KINDS, (report.INK[1], report.INK[0], report.INK[2]), strict=True):
             known = [row for row in found["rows"] if row["kind"] == kind and row[what] is not None]
             exponent = found["laws"][kind][f"{what}_exponent"]
-            label = f"{say(f'lab.complexity.{kind}')}: ∝ n^{exponent:.2f}"
+            label = f"{say(CALLED[kind])}: ∝ n^{exponent:.2f}"
             axes.plot([row["n"] for row in known], [row[what] for row in known], "o", color=ink, markersize=4)
             begin = known[-FITTED]["n"]
             end = found["laws"][kind][what]
@@ -292,7 +337,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         if what == "bytes":
             axes.axhline(found["matrix"]["bytes"], color=report.INK[4], linestyle=":", linewidth=1)
             axes.annotate(
-                both(f"one {to:,}² matrix: ", f"一个 {to:,}² 的矩阵：") + report.amount(found["matrix"]["bytes"]),
+                say("one {to:,}² matrix: ", to=to) + report.amount(found["matrix"]["bytes"]),
                 (axes.get_xlim()[0], found["matrix"]["bytes"]),
                 fontsize=8,
                 va="top",
@@ -304,12 +349,12 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
             fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.0 if what == "seconds" else 0.9)
         )
     known = [step for step in found["steps"] if step["seconds"] is not None]
-    axes = report.panel(figure, 1, 3, 3, title=both("one training step", "训练一步"), x=both("ms", "毫秒"))
+    axes = report.panel(figure, 1, 3, 3, title=say("one training step"), x=say("ms"))
     inks = {"plain": report.INK[1], "fused": report.INK[0], "compiled": report.INK[3]}
     for at, step in enumerate(known):
         axes.barh(at, step["seconds"] * 1e3, color=inks[step["kind"]], height=0.55)
         axes.annotate(f" {report.duration(step['seconds'])}", (step["seconds"] * 1e3, at), va="center", fontsize=8)
-    axes.set_yticks(range(len(known)), [say(f"lab.complexity.{step['kind']}") for step in known])
+    axes.set_yticks(range(len(known)), [say(CALLED[step["kind"]]) for step in known])
     axes.set_xlim(0, max(step["seconds"] for step in known) * 1.3e3)
     axes.invert_yaxis()
     return report.finish(figure, path)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.heads import MultiHeadAttention
 from ..text.dice import dice
-from ..words import Problem, both, say
+from ..words import Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ NOISE = 8  # different tokens of noise; the question is one more
 TESTS = 512
 GOOD = 0.9  # recall that counts as remembered
 RATE, HEADS = 3e-3, 4
+
+
+# What the two are called, in a table, at the beginning of a sentence and within one.
+CALLED = {"lstm": _("LSTM"), "attention": _("attention")}
+FIRST = {"lstm": _("The LSTM"), "attention": _("Attention")}
+THEN = {"lstm": _("the LSTM"), "attention": _("attention")}
 
 
 class Recurrent(nn.Module):
@@ -98,7 +104,11 @@ def measure(
 ) -> dict[str, Any]:
     """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
     if width % HEADS:
-        raise Problem("model.config.heads", width=width, heads=HEADS)
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+            width=width,
+            heads=HEADS,
+        )
     rows: list[dict[str, Any]] = []
     load = report.busy()
 
@@ -119,7 +129,7 @@ def measure(
         made = fresh()
         told: dict[str, dict[str, Any]] = {
             kind: {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in model.parameters())}
-            for kind, (model, _) in made.items()
+            for kind, (model, _optimizer) in made.items()
         }
         for step in range(steps):
             ids, word = recall(gap, symbols, seed, step, batch)
@@ -130,7 +140,7 @@ def measure(
                 told[kind]["losses"].append(loss.item())
             course(part, (step + 1) / steps)
         ids, word = recall(gap, symbols, seed, 10**9, TESTS)
-        for kind, (model, _) in made.items():
+        for kind, (model, _optimizer) in made.items():
             with torch.no_grad():
                 right = float((model(ids).argmax(-1) == word).float().mean())
             rows.append(
@@ -177,14 +187,24 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     first = found["rows"][:2]
     sizes = found["sizes"]
     title = say(
-        "lab.distance.title",
+        "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm} weights, "
+        "attention {attention}; chance {chance}",
         symbols=sizes["symbols"],
         steps=sizes["steps"],
         lstm=f"{first[0]['parameters']:,}",
         attention=f"{first[1]['parameters']:,}",
         chance=report.share(found["chance"]),
     )
-    return [report.Table(title, say("lab.distance.header").split("|"), rows)]
+    return [
+        report.Table(
+            title,
+            say(
+                "gap|LSTM right|attention right|LSTM per step|attention per step|LSTM chain|attention chain|weight on "
+                "the word"
+            ).split("|"),
+            rows,
+        )
+    ]
 
 
 def _pairs(found: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -199,12 +219,22 @@ def shows(found: dict[str, Any]) -> str:
         rows = [row for row in found["rows"] if row["kind"] == kind]
         good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]
         bad = [row for row in rows if row["accuracy"] < GOOD]
-        name = say(f"lab.distance.{kind}.first")
-        key = "all" if not bad else "none" if not good else "some"
+        name = say(FIRST[kind])
+        sentence = _("{name} remembered the word over every gap up to {last}.")
+        if bad:
+            sentence = (
+                _(
+                    "{name} remembered it over gaps up to {good}, and failed at {bad} ({accuracy} right; chance is {chance})."
+                )
+                if good
+                else _(
+                    "{name} remembered it over no gap, not even {bad} ({accuracy} right; chance is {chance}): give it more --steps."
+                )
+            )
         # the shortest gap that it failed: beyond it, a lucky success doesn't count as reach
         told.append(
             say(
-                f"lab.distance.{key}",
+                sentence,
                 name=name,
                 last=rows[-1]["gap"],
                 good=max(good, default=0),
@@ -216,7 +246,7 @@ def shows(found: dict[str, Any]) -> str:
     lstm, attention = _pairs(found)[-1]
     told.append(
         say(
-            "lab.distance.looks",
+            "At gap {gap}, the question's attention puts {weight} of its weight on the word (an even share is {even}).",
             gap=attention["gap"],
             weight=f"{attention['weight_on_the_word']:.2f}",
             even=f"{1 / (attention['gap'] + 2):.2g}",
@@ -225,42 +255,45 @@ def shows(found: dict[str, Any]) -> str:
     slower, faster = sorted((lstm, attention), key=lambda row: -row["seconds_per_step"])
     told.append(
         say(
-            "lab.distance.time",
+            "A training step there took the LSTM {lstm} and attention {attention}: {faster} was {ratio} times as "
+            "fast with {threads}. The LSTM's {chain} steps each wait for the one before, whatever the machine; "
+            "attention's positions wait for nobody, so many cores help it most, while its work grows with the "
+            "square of the length.",
             gap=lstm["gap"],
             lstm=report.duration(lstm["seconds_per_step"]),
             attention=report.duration(attention["seconds_per_step"]),
-            faster=say(f"lab.distance.{faster['kind']}.then"),
+            faster=say(THEN[faster["kind"]]),
             ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
             chain=lstm["chain"],
             threads=report.threads(found["threads"]),
         )
     )
-    return both(" ", "").join([*told, *report.noise(found["busy"])])
+    return paragraph([*told, *report.noise(found["busy"])])
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Recall, time per step, and how the loss fell at the longest gap."""
     figure = report.canvas(1, 3, each=(3.9, 3.3))
     gaps = found["sizes"]["gaps"]
-    titles = (both("recall of unseen rows", "对新数据的正确率"), both("time per training step", "训练一步的时间"))
+    titles = (say("recall of unseen rows"), say("time per training step"))
     for at, (what, title) in enumerate(zip(("accuracy", "seconds_per_step"), titles, strict=True)):
-        axes = report.panel(figure, 1, 3, at + 1, title=title, x=both("gap (tokens)", "间隔（词元）"))
+        axes = report.panel(figure, 1, 3, at + 1, title=title, x=say("gap (tokens)"))
         for kind, ink in (("lstm", report.INK[1]), ("attention", report.INK[0])):
             values = [row[what] * (1e3 if at else 1) for row in found["rows"] if row["kind"] == kind]
-            axes.plot(gaps, values, "o-", color=ink, label=say(f"lab.distance.{kind}"), markersize=4)
+            axes.plot(gaps, values, "o-", color=ink, label=say(CALLED[kind]), markersize=4)
         axes.set_xscale("log", base=2)
         axes.set_xticks(gaps, [str(gap) for gap in gaps])
         if at:
-            axes.set_ylabel(both("ms", "毫秒"), fontsize=9)
+            axes.set_ylabel(say("ms"), fontsize=9)
             axes.set_ylim(bottom=0)
         else:
-            axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1, label=both("chance", "随机"))
+            axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1, label=say("chance"))
             axes.set_ylim(0, 1.05)
         axes.legend(fontsize=8, frameon=False)
-    title = both(f"loss while training, gap {gaps[-1]}", f"训练中的损失，间隔 {gaps[-1]}")
-    axes = report.panel(figure, 1, 3, 3, title=title, x=both("step", "步"))
+    title = say("loss while training, gap {value}", value=gaps[-1])
+    axes = report.panel(figure, 1, 3, 3, title=title, x=say("step"))
     for row, ink in zip(_pairs(found)[-1], (report.INK[1], report.INK[0]), strict=True):
-        axes.plot(row["losses"], color=ink, linewidth=1, label=say(f"lab.distance.{row['kind']}"))
+        axes.plot(row["losses"], color=ink, linewidth=1, label=say(CALLED[row["kind"]]))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)
     return report.finish(figure, path)

@@ -23,10 +23,11 @@ from ..model.transformer import Transformer
 from ..text.dice import dice
 from ..text.masking import IGNORED
 from ..text.sequences import SYMBOLS, sequences
+from ..tracing.patterns import CALLED
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
-from ..words import LANGUAGES, Problem, all_of, both, language, say
+from ..words import Problem, _, all_of, paragraph, say
 from . import Course, Progress, report
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ def measure(
     """Train one model per number of heads on the same batches, then name what each head does."""
     wrong = [count for count in heads if width % (2 * count)]
     if wrong:
-        raise Problem("lab.heads.divide", width=width, heads=all_of(wrong))
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",
+            width=width,
+            heads=all_of(wrong),
+        )
     rows, load = [], report.busy()
 
     def small(count: int) -> float:
@@ -179,12 +184,26 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
                 "—" if row["reached"] is None else str(row["reached"]),
                 report.duration(row["seconds_per_step"]),
                 *(f"{best[kind]['score']:.2f}" if kind in best else "—" for kind in SHOWN),
-                both(", ", "、").join(f"{say(f'trace.kind.{name}')} {count}" for name, count in names[:3]),
+                say(", ").join(f"{say(CALLED[name])} {count}" for name, count in names[:3]),
             ]
         )
     sizes = found["sizes"]
-    title = say("lab.heads.title", **{name: sizes[name] for name in ("layers", "width", "steps", "length", "symbols")})
-    return [report.Table(title, say("lab.heads.header", good=f"{GOOD:.0%}").split("|"), rows, words=(0, 6))]
+    title = say(
+        "The repeat task: {layers} layers, width {width}, {steps} steps, sequences of up to {length} of "
+        "{symbols} symbols",
+        **{name: sizes[name] for name in ("layers", "width", "steps", "length", "symbols")},
+    )
+    return [
+        report.Table(
+            title,
+            say(
+                "heads × width|right|{good} at step|time per step|induction|previous token|what the heads do",
+                good=f"{GOOD:.0%}",
+            ).split("|"),
+            rows,
+            words=(0, 6),
+        )
+    ]
 
 
 def shows(found: dict[str, Any]) -> str:
@@ -195,11 +214,19 @@ def shows(found: dict[str, Any]) -> str:
     worst = min(rows, key=lambda row: row["accuracy"])
     told = []
     if len(rows) == 1:
-        told.append(say("lab.heads.one", heads=report.heads(best["heads"]), accuracy=report.share(best["accuracy"])))
+        told.append(
+            say(
+                "{heads}: {accuracy} said right.",
+                heads=report.heads(best["heads"]),
+                accuracy=report.share(best["accuracy"]),
+            )
+        )
     else:
         told.append(
             say(
-                "lab.heads.range",
+                "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best} of "
+                "width {best_width} did best ({high} right), {worst} of width {worst_width} worst ({low}; chance is "
+                "{chance}).",
                 best=report.heads(best["heads"]),
                 best_width=best["head_width"],
                 high=report.share(best["accuracy"]),
@@ -211,25 +238,42 @@ def shows(found: dict[str, Any]) -> str:
             )
         )
         many = rows[-1]
-        key = "more" if many is best else "fewer"
-        told.append(say(f"lab.heads.{key}", width=many["head_width"], heads=many["heads"]))
+        sentence = (
+            _("Here more heads helped: {heads} heads, of width {width} each, came out best.")
+            if many is best
+            else _(
+                "More heads were not better here. {heads} of them are only {width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
+            )
+        )
+        told.append(say(sentence, width=many["head_width"], heads=many["heads"]))
     reached = [row for row in rows if row["reached"] is not None]
     if reached:
         first = min(reached, key=lambda row: row["reached"])
         told.append(
-            say("lab.heads.first", good=f"{GOOD:.0%}", heads=report.heads(first["heads"]), step=first["reached"])
+            say(
+                "First to say {good} right: {heads}, at step {step}.",
+                good=f"{GOOD:.0%}",
+                heads=report.heads(first["heads"]),
+                step=first["reached"],
+            )
         )
     else:
-        told.append(say("lab.heads.nobody", good=f"{GOOD:.0%}", steps=found["sizes"]["steps"]))
+        told.append(
+            say(
+                "No model said {good} right within {steps} steps: give it more --steps.",
+                good=f"{GOOD:.0%}",
+                steps=found["sizes"]["steps"],
+            )
+        )
     if kinds := best["patterns"]["best"]:
         told.append(
             say(
-                "lab.heads.does",
+                "What the heads of the best ({heads}) do: {found}.",
                 heads=report.heads(best["heads"]),
-                found=both("; ", "；").join(
+                found=say("; ").join(
                     say(
-                        "lab.heads.head",
-                        kind=say(f"trace.kind.{kind}"),
+                        "{kind}, strongest in {place} (layer.head) with {score} of its weight (even: {even})",
+                        kind=say(CALLED[kind]),
                         place=f"{one['layer']}.{one['head']}",
                         score=f"{one['score']:.2f}",
                         even=f"{one['even']:.2f}",
@@ -238,7 +282,7 @@ def shows(found: dict[str, Any]) -> str:
                 ),
             )
         )
-    return both(" ", "").join([*told, *report.noise(found["busy"])])
+    return paragraph([*told, *report.noise(found["busy"])])
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
@@ -247,18 +291,18 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     across = max(len(rows), 2)
     figure = report.canvas(3, across, each=(2.9, 2.8))
     grid = figure.add_gridspec(3, across)
-    axes = report.panel(figure, grid[0, : across - across // 2], title=both("learning", "学习过程"))
-    axes.set_xlabel(both("step", "步"), fontsize=9)
-    axes.set_ylabel(both("right", "正确率"), fontsize=9)
+    axes = report.panel(figure, grid[0, : across - across // 2], title=say("learning"))
+    axes.set_xlabel(say("step"), fontsize=9)
+    axes.set_ylabel(say("right"), fontsize=9)
     inks = _ramp(len(rows))
     for row, ink in zip(rows, inks, strict=True):
         axes.plot(*zip(*row["curve"], strict=True), color=ink, label=f"{row['heads']}")
     axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.05)
-    axes.legend(fontsize=8, frameon=False, title=both("heads", "头数"), title_fontsize=8, loc="upper left")
-    axes = report.panel(figure, grid[0, across - across // 2 :], title=both("time per step", "训练一步的时间"))
-    axes.set_xlabel(both("heads", "头数"), fontsize=9)
-    axes.set_ylabel(both("ms", "毫秒"), fontsize=9)
+    axes.legend(fontsize=8, frameon=False, title=say("heads"), title_fontsize=8, loc="upper left")
+    axes = report.panel(figure, grid[0, across - across // 2 :], title=say("time per step"))
+    axes.set_xlabel(say("heads"), fontsize=9)
+    axes.set_ylabel(say("ms"), fontsize=9)
     axes.bar(
         [str(row["heads"]) for row in rows], [row["seconds_per_step"] * 1e3 for row in rows], color=inks, width=0.6
     )
@@ -272,10 +316,10 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
             plots._paint(axes, table, np.tri(len(table), dtype=bool))
             axes.set_xticks([])
             axes.set_yticks([])
-            heads = report.heads(row["heads"])[LANGUAGES.index(language())]
+            heads = say(report.heads(row["heads"]))
             axes.set_title(f"{heads} · {one['layer']}.{one['head']} · {one['score']:.2f}", fontsize=8, loc="left")
             if at == 0:
-                axes.set_ylabel(say(f"trace.kind.{kind}"), fontsize=9)
+                axes.set_ylabel(say(CALLED[kind]), fontsize=9)
     return report.finish(figure, path)
 
 

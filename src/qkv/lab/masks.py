@@ -18,7 +18,7 @@ from ..attention import masks
 from ..attention.attend import Call, attend
 from ..draw import plots
 from ..text.dice import dice
-from ..words import Problem, both, say
+from ..words import Problem, _, paragraph, say
 from . import Progress, report
 
 if TYPE_CHECKING:
@@ -30,10 +30,21 @@ PARTS = {"self": ("encoder", 2, 5), "causal": ("decoder", 2, 4), "cross": ("cros
 MOST = 40  # words
 
 
+CALLED = {"self": _("self-attention"), "causal": _("causal"), "cross": _("cross-attention")}
+# where Q comes from, where K and V do, and who uses it
+WHERE = {
+    "self": (_("source"), _("the same source"), _("encoders: BERT, a translator's reader")),
+    "causal": (_("target so far"), _("the same, up to itself"), _("decoders: GPT, a translator's writer")),
+    "cross": (_("target"), _("source"), _("encoder-decoders: translators, T5, BART")),
+}
+
+
 def measure(*, text: str, source: str, width: int, seed: int, progress: Progress) -> dict[str, Any]:
     """For each kind: its tokens, its mask, its weights, and what a change of the last key moves."""
     if bool(text.strip()) != bool(source.strip()):
-        raise Problem("lab.masks.both")
+        raise Problem(
+            "give both --text (the words that are written) and --source (the words that are read), or neither"
+        )
     made = _own(text.split(), source.split(), width, seed) if text.strip() else _real()
     rows = []
     for kind in KINDS:
@@ -59,7 +70,9 @@ def _own(text: list[str], source: list[str], width: int, seed: int) -> dict[str,
     """One's own words: a random vector each (the same word the same one), random projections of it."""
     for words in (text, source):
         if len(words) > MOST:
-            raise Problem("lab.masks.long", n=len(words), most=MOST)
+            raise Problem(
+                "{n} words are too many to draw: give at most {most}, separated by blanks", n=len(words), most=MOST
+            )
     vocabulary = sorted({*text, *source})
     throw = dice(seed, 0, stream=10)
     table = throw.standard_normal((len(vocabulary), width))
@@ -113,13 +126,10 @@ def _looked(call: Call) -> dict[str, Any]:
 def tables(found: dict[str, Any]) -> list[report.Table]:
     """Where they come from and who uses them; then the numbers."""
     rows = found["rows"]
-    where = [
-        [say(f"lab.masks.{row['kind']}"), *(say(f"lab.masks.{row['kind']}.{what}") for what in ("q", "kv", "used"))]
-        for row in rows
-    ]
+    where = [[say(CALLED[row["kind"]]), *(say(text) for text in WHERE[row["kind"]])] for row in rows]
     numbers = [
         [
-            say(f"lab.masks.{row['kind']}"),
+            say(CALLED[row["kind"]]),
             f"{len(row['queries'])} × {len(row['keys'])}",
             f"{row['pairs']} / {len(row['queries']) * len(row['keys'])}",
             f"{row['row_sums'][0]:.6g} … {row['row_sums'][1]:.6g}",
@@ -130,16 +140,32 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         for row in rows
     ]
     return [
-        report.Table(say("lab.masks.where"), say("lab.masks.where.header").split("|"), where, words=(0, 1, 2, 3)),
-        report.Table(_title(found), say("lab.masks.header").split("|"), numbers, words=(0, 6)),
+        report.Table(
+            say("Where Q and K, V come from, and who uses it"),
+            say("kind|Q from|K, V from|used by").split("|"),
+            where,
+            words=(0, 1, 2, 3),
+        ),
+        report.Table(
+            _title(found),
+            say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest").split(
+                "|"
+            ),
+            numbers,
+            words=(0, 6),
+        ),
     ]
 
 
 def _title(found: dict[str, Any]) -> str:
     if found["model"] is None:
-        return say("lab.masks.words", width=found["sizes"]["width"], seed=found["sizes"]["seed"])
-    heads = both(", ", "、").join(f"{say('lab.masks.' + row['kind'])} {row['head']}" for row in found["rows"])
-    return say("lab.masks.model", model=found["model"], heads=heads)
+        return say(
+            "Your own words, random vectors of width {width}, seed {seed}",
+            width=found["sizes"]["width"],
+            seed=found["sizes"]["seed"],
+        )
+    heads = say(", ").join(f"{say(CALLED[row['kind']])} {row['head']}" for row in found["rows"])
+    return say("Measured in {model} (layer.head: {heads})", model=found["model"], heads=heads)
 
 
 def _pair(row: dict[str, Any]) -> str:
@@ -150,12 +176,20 @@ def _pair(row: dict[str, Any]) -> str:
 def shows(found: dict[str, Any]) -> str:
     """What was the same in all three, and what the masks did."""
     own, causal, cross = found["rows"]
-    told = [say("lab.masks.formula")]
+    told = [say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")]
     hidden = sum(row["hidden_weight"] for row in found["rows"])
-    told.append(say("lab.masks.zero" if hidden == 0 else "lab.masks.leak", hidden=f"{hidden:g}"))
     told.append(
         say(
-            "lab.masks.moved",
+            _("What a mask hides has a weight of exactly 0, and the rest of each row still adds up to 1.")
+            if hidden == 0
+            else _("What the masks hide still has a weight of {hidden} in all: that should be 0."),
+            hidden=f"{hidden:g}",
+        )
+    )
+    told.append(
+        say(
+            "Changing the last key and value moved {own} of {own_n} rows of self-attention, {causal} of "
+            "{causal_n} of causal attention and {cross} of {cross_n} of cross-attention.",
             own=own["moved"],
             own_n=len(own["queries"]),
             causal=causal["moved"],
@@ -165,12 +199,26 @@ def shows(found: dict[str, Any]) -> str:
         )
     )
     if causal["moved"] == 1:
-        told.append(say("lab.masks.parallel"))
-    told.append(say("lab.masks.strongest", pair=_pair(cross)))
+        told.append(
+            say(
+                "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
+                "text at once."
+            )
+        )
+    told.append(say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross)))
     if found["model"] is not None:  # one's own words have the same names in both
         first, second = causal["queries"][:2]
-        told.append(say("lab.masks.named", first=first, second=second, end=cross["queries"][-1]))
-    return both(" ", "").join(told)
+        told.append(
+            say(
+                "The rows of the translation have two names: in the causal table the token that is read there "
+                "({first} starts it), in the table of cross-attention the token that is written from there, one "
+                "further on ({first} → {second}). {end} is the end of the text.",
+                first=first,
+                second=second,
+                end=cross["queries"][-1],
+            )
+        )
+    return paragraph(told)
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
@@ -182,7 +230,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     figure = report.canvas(2, 3, each=(side, side * 0.95), words=words)
     for at, row in enumerate(rows):
         allowed = np.array(row["allowed"])
-        name = say(f"lab.masks.{row['kind']}")
+        name = say(CALLED[row["kind"]])
         shape = f"{len(row['queries'])} × {len(row['keys'])}"
         for line, (table, title) in enumerate(
             (
@@ -200,6 +248,6 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
             plots._label(axes, row["queries"], row["keys"])
             axes.tick_params(labelsize=8)
             axes.set_title(title, fontsize=10, loc="left")
-            axes.set_xlabel(say(f"lab.masks.{row['kind']}.kv") + " (K, V)", fontsize=9)
-            axes.set_ylabel(say(f"lab.masks.{row['kind']}.q") + " (Q)", fontsize=9)
+            axes.set_xlabel(say(WHERE[row["kind"]][1]) + " (K, V)", fontsize=9)
+            axes.set_ylabel(say(WHERE[row["kind"]][0]) + " (Q)", fontsize=9)
     return report.finish(figure, path)

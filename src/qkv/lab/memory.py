@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.config import PRESETS, Config
-from ..words import Problem, both, say, unknown
+from ..words import Problem, _, paragraph, say, unknown
 from . import Progress, report
 
 if TYPE_CHECKING:
@@ -51,9 +51,13 @@ def measure(
     if own.get("heads") is not None and own.get("kv_heads") is None:
         shape = shape._replace(kv_heads=shape.heads)
     if shape.heads % shape.kv_heads:
-        raise Problem("model.config.groups", heads=shape.heads, groups=shape.kv_heads)
+        raise Problem(
+            "{heads} heads don't divide over n_kv_head={groups}: give a divisor",
+            heads=shape.heads,
+            groups=shape.kv_heads,
+        )
     if bytes not in DTYPES:
-        raise Problem("problem.number", option="--bytes", value=bytes, wanted="1, 2, 4, 8")
+        raise Problem("{option} is {value}: give {wanted}", option="--bytes", value=bytes, wanted="1, 2, 4, 8")
     grouped = shape.kv_heads if 1 < shape.kv_heads < shape.heads else _quarter(shape.heads)
     # DeepSeek's own proportions, where the model has no latent of its own
     rank, rope = shape.rank or 4 * shape.head_width, shape.rope_width or max(shape.head_width // 2, 1)
@@ -94,10 +98,12 @@ def shape_of(name: str) -> Shape:
 
         config = load(name)[0].config
         if config.kind == "encoder":
-            raise Problem("lab.memory.encoder", model=name)
+            raise Problem(
+                "{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name
+            )
         return _read(config)
     if name in PRESETS:
-        raise Problem("lab.memory.encoder", model=name)
+        raise Problem("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name)
     raise unknown("model", name, [*SHAPES, *_decoders()])
 
 
@@ -155,14 +161,18 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         for row in found["rows"]
     ]
     title = say(
-        "lab.memory.title",
+        "KV cache of {model}: {layers} layers, {heads} heads × {head_width} ({kv_heads} of keys and values), "
+        "latent {rank} + {rope_width}; {batch} × {length} tokens, {each} (◂ its own kind)",
         model=found["model"],
         **shape,
         length=f"{sizes['length']:,}",
         batch=f"{sizes['batch']:,}",
         each=DTYPES[sizes["bytes"]],
     )
-    header = say("lab.memory.header", room=f"{sizes['room']:g}").split("|")
+    header = say(
+        "kind|kv heads|numbers per token and layer|per token|in all|of MHA|tokens in {room} GB",
+        room=f"{sizes['room']:g}",
+    ).split("|")
     return [report.Table(title, header, rows)]
 
 
@@ -174,7 +184,8 @@ def shows(found: dict[str, Any]) -> str:
     mla, width = by_kind["MLA"], found["shape"]["head_width"]
     told = [
         say(
-            "lab.memory.own",
+            "{model} keeps its keys and values as {kind}: {token} per token, {whole} for {length} tokens, where "
+            "MHA would need {mha} ({ratio} times as much). {fits} tokens fit into {room} GB.",
             model=found["model"],
             kind=own["kind"],
             token=report.amount(own["bytes_per_token"]),
@@ -185,9 +196,10 @@ def shows(found: dict[str, Any]) -> str:
             room=f"{found['sizes']['room']:g}",
             fits=f"{own['fits']:,}",
         ),
-        say("lab.memory.least", kind=least["kind"], bytes=report.amount(least["bytes"])),
+        say("Of the four, {kind} is the smallest: {bytes}.", kind=least["kind"], bytes=report.amount(least["bytes"])),
         say(
-            "lab.memory.latent",
+            "MLA keeps one latent of {rank} numbers and a rotary key of {rope} for all heads, {numbers} numbers, "
+            "as much as GQA with {groups} key/value heads, and rebuilds every head's keys and values from them.",
             numbers=f"{mla['numbers']:,}",
             groups=f"{mla['numbers'] / (2 * width):.3g}",
             rank=found["shape"]["rank"],
@@ -195,9 +207,15 @@ def shows(found: dict[str, Any]) -> str:
         ),
     ]
     same = all(row["bytes"] == row["tensors"] for row in found["rows"])
-    told.append(say("lab.memory.same" if same else "lab.memory.differs"))
-    told.append(say("lab.memory.names", names=", ".join(found["names"])))
-    return both(" ", "").join(told)
+    told.append(
+        say(
+            _("Formula and the tensors of a qkv cache of this shape agree to the byte.")
+            if same
+            else _("The formula and the tensors of a qkv cache of this shape do NOT agree: please report it.")
+        )
+    )
+    told.append(say("Shapes known by name: {names}.", names=", ".join(found["names"])))
+    return paragraph(told)
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
@@ -205,8 +223,8 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     figure = report.canvas(1, 2, each=(4.6, 3.4), words=[found["model"]])
     sizes, rows = found["sizes"], found["rows"]
     length, room = sizes["length"], sizes["room"] * 1e9
-    title = both(f"{found['model']}, {length:,} tokens", f"{found['model']}，{length:,} 个词元")
-    axes = report.panel(figure, 1, 2, 1, title=title, x=both("bytes of the KV cache", "KV 缓存的字节数"))
+    title = say("{model}, {length:,} tokens", model=found["model"], length=length)
+    axes = report.panel(figure, 1, 2, 1, title=title, x=say("bytes of the KV cache"))
     for at, (row, ink) in enumerate(zip(rows, report.INK, strict=False)):
         axes.barh(at, row["bytes"], color=ink, height=0.62)
         axes.annotate(
@@ -216,7 +234,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0, rows[0]["bytes"] * 1.25)
     _in_bytes(axes.xaxis)
-    axes = report.panel(figure, 1, 2, 2, title=both("as the text grows", "随文本增长"), x=both("tokens", "词元"))
+    axes = report.panel(figure, 1, 2, 2, title=say("as the text grows"), x=say("tokens"))
     for row, ink in zip(rows, report.INK, strict=False):
         axes.plot([0, length], [0, row["bytes"]], color=ink, label=row["kind"])
     if room < rows[0]["bytes"] * 1.6:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import grid
 from ..draw import plots
-from ..words import Both, say
+from ..words import Message, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,14 +124,14 @@ def share(value: float) -> str:
     return f"{value:.{1 if value >= 0.01 else 2}%}".replace("%", " %")
 
 
-def threads(count: int) -> Both:
+def threads(count: int) -> Message:
     """How many of them, in words."""
-    return Both(f"{count} thread{'s' * (count != 1)}", f"{count} 个线程")
+    return Message("{count} thread", count=count) if count == 1 else Message("{count} threads", count=count)
 
 
-def heads(count: int) -> Both:
+def heads(count: int) -> Message:
     """How many of them, in words."""
-    return Both(f"{count} head{'s' * (count != 1)}", f"{count} 个头")
+    return Message("{count} head", count=count) if count == 1 else Message("{count} heads", count=count)
 
 
 def busy() -> float | None:
@@ -141,7 +141,17 @@ def busy() -> float | None:
 
 def noise(load: float | None) -> list[str]:
     """A word of caution where others were using the machine: times are then too long, and no law fits them."""
-    return [] if load is None or load < BUSY else [say("lab.busy", load=f"{load:.1f}")]
+    return (
+        []
+        if load is None or load < BUSY
+        else [
+            say(
+                "(Others kept this machine busy meanwhile, {load} programs per core: the times are too long and not "
+                "to be trusted.)",
+                load=f"{load:.1f}",
+            )
+        ]
+    )
 
 
 def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:

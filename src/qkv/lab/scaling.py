@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import both, say
+from ..words import _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
@@ -122,13 +122,21 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         + [f"{row[kind][what]:.{3 if what != 'gradient' else 4}f}" for what in WHAT for kind in ("raw", "scaled")]
         for row in found["widths"]
     ]
-    names = both("entropy largest gradient", "熵 最大权重 梯度").split()
-    header = [f"{name} {kind}" for name in names for kind in (both("raw", "原样"), "/√d")]
+    names = say("entropy largest gradient").split()
+    header = [f"{name} {kind}" for name in names for kind in (say("raw"), "/√d")]
     return [
-        report.Table(say("lab.scaling.spread", n=f"{n:,}"), say("lab.scaling.spread.header").split("|"), spread),
         report.Table(
-            say("lab.scaling.widths", keys=found["sizes"]["keys"], queries=found["sizes"]["queries"]),
-            ["d_k", both("std of q·k", "q·k 的标准差"), "√d_k", *header],
+            say("Softmax of {n} random numbers, with a wide and with a narrow spread", n=f"{n:,}"),
+            say("std|measured|largest weight|above 1/n|entropy / most|shared by").split("|"),
+            spread,
+        ),
+        report.Table(
+            say(
+                "Softmax of dot products of random q and k: {queries} queries, {keys} keys each",
+                keys=found["sizes"]["keys"],
+                queries=found["sizes"]["queries"],
+            ),
+            ["d_k", say("std of q·k"), "√d_k", *header],
             widths,
         ),
     ]
@@ -142,7 +150,10 @@ def shows(found: dict[str, Any]) -> str:
     wide, narrow = found["spreads"]
     told = [
         say(
-            "lab.scaling.numbers",
+            "Of {n} numbers with a standard deviation of {std}, softmax gives the largest {largest} of all "
+            "weight; above an even share: {few}; spread as over {shared} equal ones. The same numbers with a "
+            "standard deviation of 1: the largest gets {one}; above an even share: {many}; spread as over "
+            "{others} equal ones.",
             n=f"{found['sizes']['numbers']:,}",
             std=f"{wide['std']:g}",
             largest=report.share(wide["largest"]),
@@ -171,11 +182,34 @@ def shows(found: dict[str, Any]) -> str:
         large=f"{max(row['scaled']['gradient'] for row in rows):.3g}",
     )
     falls = all(last["raw"][what] < first["raw"][what] for what in ("entropy", "gradient"))
-    key = "one" if len(rows) == 1 else "falls" if falls else "stays"
-    told.append(say(f"lab.scaling.{key}", **numbers))
+    sentence = (
+        _(
+            "From d_k = {first} to {last}, undivided scores grow wider, the entropy of the weights falls from {a} to {b} (of at most {most}) and the gradient that passes softmax from {c} to {d} (most: {top} at d_k = {top_at}). Divided by √d_k, the entropy stays between {low} and {high} and the gradient between {small} and {large}, whatever d_k is."
+        )
+        if falls
+        else _(
+            "From d_k = {first} to {last}, the entropy of undivided scores went from {a} to {b} (of at most {most}) and the gradient from {c} to {d}: with these sizes they don't both fall. Divided by √d_k, the entropy lies between {low} and {high}, the gradient between {small} and {large}."
+        )
+    )
+    if len(rows) == 1:
+        sentence = _(
+            "At d_k = {last}, the weights of undivided scores have an entropy of {b} (of at most {most}) and pass a gradient of {d}; divided by √d_k, {low} and {small}. Give several --widths to see how it grows."
+        )
+    told.append(say(sentence, **numbers))
     ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
-    told.append(say("lab.scaling.gain" if ratio > 1 else "lab.scaling.loss", last=last["width"], ratio=f"{ratio:.3g}"))
-    return both(" ", "").join(told)
+    told.append(
+        say(
+            _("At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores.")
+            if ratio > 1
+            else _(
+                "At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores: here it doesn't "
+                "help."
+            ),
+            last=last["width"],
+            ratio=f"{ratio:.3g}",
+        )
+    )
+    return paragraph(told)
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
@@ -183,11 +217,11 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     figure = report.canvas(2, 3)
     for line, (row, ink) in enumerate(zip(found["spreads"], report.INK[1::-1], strict=True)):
         std = f"{row['std']:g}"
-        axes = report.panel(figure, 2, 3, 3 * line + 1, title=both(f"before: std {std}", f"之前：标准差 {std}"))
+        axes = report.panel(figure, 2, 3, 3 * line + 1, title=say("before: std {std}", std=std))
         axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=ink, alpha=0.85)
-        axes.set_ylabel(both("how many", "个数"), fontsize=9)
-        title = both(f"after softmax: largest {row['largest']:.2g}", f"softmax 之后：最大 {row['largest']:.2g}")
-        axes = report.panel(figure, 2, 3, 3 * line + 2, title=title, x=both("weight", "权重"))
+        axes.set_ylabel(say("how many"), fontsize=9)
+        title = say("after softmax: largest {largest:.2g}", largest=row["largest"])
+        axes = report.panel(figure, 2, 3, 3 * line + 2, title=title, x=say("weight"))
         # counted in logarithms, or one weight of 1 beside 19,999 of 0 could not be seen
         axes.stairs(row["after"]["counts"], row["after"]["edges"], fill=True, color=ink, alpha=0.85, baseline=0.5)
         axes.set_yscale("log")
@@ -195,7 +229,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes.set_ylim(bottom=0.5)
     widths = [row["width"] for row in found["widths"]]
     for line, (what, title) in enumerate(
-        (("entropy", both("entropy of the weights", "权重的熵")), ("gradient", both("size of ∂w/∂s", "∂w/∂s 的大小")))
+        (("entropy", say("entropy of the weights")), ("gradient", say("size of ∂w/∂s")))
     ):
         axes = report.panel(figure, 2, 3, 3 * line + 3, title=title, x="d_k")
         for kind, ink, label in (("scaled", report.INK[0], "q·k / √d_k"), ("raw", report.INK[1], "q·k")):

@@ -30,7 +30,7 @@ from ..text.pairs import PairStream
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import Translation, summed_loss
-from ..words import Problem, both, say
+from ..words import Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ LONGEST = 12  # an ISO date has ten characters
 YEAR = 4  # the first characters of an ISO date, which most sources write the same way
 KINDS = ("gru", "transformer")
 FEW, SMALL = 32, 3  # dates and steps that tell how long all will take
+
+
+CALLED = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
 
 
 class Recurrent(nn.Module):
@@ -84,7 +87,7 @@ class Recurrent(nn.Module):
         memory, state = self.encode(source, lengths)
         token = torch.full((len(source),), start)
         mask, said, looks = masks.padding(lengths), [], []
-        for _ in range(LONGEST):
+        for _place in range(LONGEST):
             logits, state, weights = self.step(token, state, memory, mask)
             token = logits.argmax(-1)
             said.append(token)
@@ -104,11 +107,21 @@ def measure(
 ) -> dict[str, Any]:
     """Train both on the same batches in turn, translate dates that neither has seen, and align one of them."""
     if not text.strip():
-        raise Problem("lab.seq2seq.empty")
+        raise Problem("--text is empty: give a date, as in  15 November 2026")
     if read_date(text) is None:
-        raise not_a_date("lab.seq2seq.date", text)
+        raise not_a_date(
+            _(
+                "--text is {text}, no date in a form that the two are taught: write one from {first} to {last} like "
+                "{forms}"
+            ),
+            text,
+        )
     if width % 8:
-        raise Problem("model.config.heads", width=width, heads=8)
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+            width=width,
+            heads=8,
+        )
     tokenizer = date_tokenizer()
     stream = PairStream(partial(date_pair, split="train"), tokenizer)
     task = Translation(stream, stream, tokenizer, [])
@@ -262,7 +275,7 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     """A row each."""
     rows = [
         [
-            say(f"lab.seq2seq.{row['kind']}"),
+            say(CALLED[row["kind"]]),
             f"{row['parameters']:,}",
             report.share(row["accuracy"]),
             report.duration(row["seconds_per_step"]),
@@ -275,19 +288,33 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
     sizes = found["sizes"]
     text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
-    title = say("lab.seq2seq.title", **{name: sizes[name] for name in ("steps", "batch", "tests")})
-    return [report.Table(title, say("lab.seq2seq.header", text=text).split("|"), rows)]
+    title = say(
+        "Dates of many forms to ISO: {steps} steps of {batch} dates, {tests} unseen dates as the test (GRU by "
+        "AdamW, Transformer by Muon)",
+        **{name: sizes[name] for name in ("steps", "batch", "tests")},
+    )
+    return [
+        report.Table(
+            title,
+            say("model|weights|right|per step|per date|last loss|{text}|year on year", text=text).split("|"),
+            rows,
+        )
+    ]
 
 
 def shows(found: dict[str, Any]) -> str:
     """Who was right more often, who was quicker, and what the alignments say."""
     gru, transformer = found["rows"]
-    names = {row["kind"]: say(f"lab.seq2seq.{row['kind']}") for row in found["rows"]}
+    names = {row["kind"]: say(CALLED[row["kind"]]) for row in found["rows"]}
     ahead, behind = sorted(found["rows"], key=lambda row: -row["accuracy"])
-    key = "equal" if ahead["accuracy"] == behind["accuracy"] else "ahead"
+    sentence = (
+        _("After {steps} steps, both ({ahead}, {behind}) got {high} of {tests} unseen dates wholly right ({low}).")
+        if ahead["accuracy"] == behind["accuracy"]
+        else _("After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}.")
+    )
     told = [
         say(
-            f"lab.seq2seq.{key}",
+            sentence,
             ahead=names[ahead["kind"]],
             behind=names[behind["kind"]],
             high=report.share(ahead["accuracy"]),
@@ -299,7 +326,9 @@ def shows(found: dict[str, Any]) -> str:
     slower, faster = sorted(found["rows"], key=lambda row: -row["seconds_per_step"])
     told.append(
         say(
-            "lab.seq2seq.time",
+            "A training step took the GRU {gru} and the Transformer {transformer} ({threads}): the {faster} was "
+            "{ratio} times as fast. The GRU reads and writes one character after the other; the Transformer reads "
+            "all of them at once and, while training, writes all at once.",
             gru=report.duration(gru["seconds_per_step"]),
             transformer=report.duration(transformer["seconds_per_step"]),
             faster=names[faster["kind"]],
@@ -309,17 +338,24 @@ def shows(found: dict[str, Any]) -> str:
     )
     years = [one["year"] for one in found["alignments"]]
     if None in years:
-        told.append(say("lab.seq2seq.noyear", head=found["alignments"][1]["head"]))
+        told.append(
+            say(
+                "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
+                "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)",
+                head=found["alignments"][1]["head"],
+            )
+        )
     else:
         told.append(
             say(
-                "lab.seq2seq.year",
+                "Writing the year, the GRU put {gru} of its attention on the very digit that it copies; of the "
+                "Transformer's heads, {head} (layer.head) did so most, with {transformer}.",
                 gru=f"{years[0]:.2f}",
                 transformer=f"{years[1]:.2f}",
                 head=found["alignments"][1]["head"],
             )
         )
-    return both(" ", "").join([*told, *report.noise(found["busy"])])
+    return paragraph([*told, *report.noise(found["busy"])])
 
 
 def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
@@ -328,18 +364,18 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     across = max(len(found["alignments"][0]["keys"]), 12)
     figure = report.canvas(1, 3, each=(min(0.2 * across + 1.2, 6.5), 3.7), words=[text])
     for at, one in enumerate(found["alignments"]):
-        title = say(f"lab.seq2seq.{one['kind']}") + (f" · {one['head']}" if one["head"] else "")
+        title = say(CALLED[one["kind"]]) + (f" · {one['head']}" if one["head"] else "")
         axes = figure.add_subplot(1, 3, at + 1)
         axes.set_title(title, fontsize=10, loc="left")
         if one["map"]:
             plots._paint(axes, np.array(one["map"]), None)
             plots._label(axes, list(one["said"]), one["keys"])
         axes.tick_params(labelsize=8)
-        axes.set_xlabel(both("source: read", "源文：读"), fontsize=9)
-        axes.set_ylabel(both("target: written", "译文：写"), fontsize=9)
-    axes = report.panel(figure, 1, 3, 3, title=both("loss while training", "训练中的损失"), x=both("step", "步"))
+        axes.set_xlabel(say("source: read"), fontsize=9)
+        axes.set_ylabel(say("target: written"), fontsize=9)
+    axes = report.panel(figure, 1, 3, 3, title=say("loss while training"), x=say("step"))
     for row, ink in zip(found["rows"], (report.INK[1], report.INK[0]), strict=True):
-        label = f"{say('lab.seq2seq.' + row['kind'])} · {report.share(row['accuracy'])}"
+        label = f"{say(CALLED[row['kind']])} · {report.share(row['accuracy'])}"
         axes.plot(row["losses"], color=ink, linewidth=1, label=label)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Both, Spoken, say
+from ..words import Message, Spoken, _, unpacked
 from .lesson import Lesson, Question, Wrong, load, solution
 
-NOTES: list[Both] = []  # what a question has to tell about an answer that is right
+NOTES: list[Message] = []  # what a question has to tell about an answer that is right
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Grade:
     """What came of it. `verdict`: "right", "wrong", or "unknown" where it could not be run."""
 
     verdict: str
-    says: list[Both] = field(default_factory=list)
+    says: list[Message] = field(default_factory=list)
     wrong: str = ""  # the id of the wrong answer it is
     passed: int = 0
     total: int = 0
@@ -43,12 +43,12 @@ class Grade:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {**vars(self), "says": [list(sentence) for sentence in self.says]}
+        return {**vars(self), "says": [sentence.packed() for sentence in self.says]}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Grade":
         """Back from `to_dict`."""
-        return cls(**{**plain, "says": [Both(*sentence) for sentence in plain["says"]]})
+        return cls(**{**plain, "says": [unpacked(sentence) for sentence in plain["says"]]})
 
 
 class Hole(Exception):
@@ -59,7 +59,7 @@ class Told(Spoken):
     """Something wrong that is known by its sentence."""
 
     def __repr__(self) -> str:
-        return f"Told({self.key!r})"  # the same complaint, whatever its numbers
+        return f"Told({self.sentence!r})"  # the same complaint, whatever its numbers
 
 
 class Changed(Exception):
@@ -118,7 +118,12 @@ def ask(question: Question, answer: Any, heard: Heard | None = None) -> Outcome:
     except Hole as error:
         return Outcome(error=error)
     except Exception:
-        return Outcome(error=Told("learn.type", kind=type(given).__name__))
+        return Outcome(
+            error=Told(
+                "it gave a {kind} that isn't a table of numbers: return one array (or tensor).",
+                kind=type(given).__name__,
+            )
+        )
 
 
 def numbers(value: Any) -> Any:
@@ -182,16 +187,52 @@ def grade(name: str, text: str, file: str) -> Grade:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         shown = line_of(text, line)
-        return Grade("unknown", [told("learn.syntax", line=line, shown=shown, error=_first_line(error))], total=total)
+        return Grade(
+            "unknown",
+            [
+                Message(
+                    "line {line} is no Python yet ({error}):\n    {shown}",
+                    line=line,
+                    shown=shown,
+                    error=_first_line(error),
+                )
+            ],
+            total=total,
+        )
     heard = Heard()
     try:
         with contextlib.redirect_stdout(heard):
             answer = execute(text, file)
     except (Exception, SystemExit) as error:
-        return _with(heard, Grade("unknown", [stopped(error, text, file, "learn.stopped.load")], total=total))
+        return _with(
+            heard,
+            Grade(
+                "unknown",
+                [
+                    stopped(
+                        error,
+                        text,
+                        file,
+                        loading=True,
+                    )
+                ],
+                total=total,
+            ),
+        )
     for function in dict.fromkeys(question.function for question in lesson.questions):
         if not hasattr(answer, function):
-            return Grade("unknown", [told("learn.missing", name=function, lesson=name)], total=total)
+            return Grade(
+                "unknown",
+                [
+                    Message(
+                        "there is no {name} in the file any more. Keep the names; qkv learn reset {lesson} brings the "
+                        "exercise back (and keeps your file).",
+                        name=function,
+                        lesson=name,
+                    )
+                ],
+                total=total,
+            )
     return _with(heard, _questions(name, lesson, answer, text, tree, file))
 
 
@@ -226,30 +267,61 @@ def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Modu
         verdict = "unknown" if isinstance(outcome.error, SystemExit) or _out_of_memory(outcome.error) else "wrong"
         return _with(heard, Grade(verdict, says, wrong, passed, len(lesson.questions)))
     total = len(lesson.questions)
-    says = [told("learn.right", n=total, worst=worst), *NOTES, lesson.after]
+    says = [
+        Message("All {n} questions; the largest difference from the reference is {worst}.", n=total, worst=worst),
+        *NOTES,
+        lesson.after,
+    ]
     return _with(shown, Grade("right", says, "", total, total))
 
 
 def _diagnose(
     name: str, lesson: Lesson, answer: Any, question: Question, got: Outcome, want: Any, text: str, tree: Any, file: str
-) -> tuple[list[Both], str]:
+) -> tuple[list[Message], str]:
     """What is wrong, in sentences, and the id of the wrong answer if it is a known one."""
-    asked = told("learn.asked", call=question.shown)
+    asked = Message("Asked: {call}", call=question.shown)
     if isinstance(got.error, Hole | NotImplementedError):
         line = place(got.error, file) or _assigned(tree, question.function)
-        return [told("learn.hole.left", line=line or "?", name=question.function)], "hole"
+        return [
+            Message(
+                "line {line}: the hole is still there. Put your code (or your numbers) in its place, for {name}.",
+                line=line or "?",
+                name=question.function,
+            )
+        ], "hole"
     if isinstance(got.error, Told):
-        return [asked, told(got.error.key, **got.error.values)], got.error.key
+        return [asked, Message(got.error.sentence, **got.error.values)], got.error.sentence
     if isinstance(got.error, Changed):
-        return [asked, told("learn.changed", name=str(got.error))], "changed"
+        return [
+            asked,
+            Message(
+                "your function wrote into {name}, which belongs to its caller: the next one who uses it gets other "
+                "numbers. Make a new array (x = x - …, not x -= …).",
+                name=str(got.error),
+            ),
+        ], "changed"
     if got.error is None and got.value is None:
-        return [told("learn.none", call=question.shown, line=_defined(tree, question.function))], "none"
+        return [
+            Message(
+                "{call} gave None. The function (line {line}) computes something, perhaps, but doesn't return it.",
+                call=question.shown,
+                line=_defined(tree, question.function),
+            )
+        ], "none"
     if found := known(name, lesson, answer, question, got):
         if got.error is not None:
-            return [asked, stopped(got.error, text, file, "learn.stopped"), found.hint], found.id
-        return [asked, filled(found.hint, **found.shows(got.value, want))], found.id
+            return [
+                asked,
+                stopped(got.error, text, file),
+                found.hint,
+            ], found.id
+        return [asked, Message(found.hint.sentence, **found.shows(got.value, want))], found.id
     if got.error is not None:
-        return [asked, stopped(got.error, text, file, "learn.stopped"), *_doctor(lesson, answer)], ""
+        return [
+            asked,
+            stopped(got.error, text, file),
+            *_doctor(lesson, answer),
+        ], ""
     return [asked, *difference(got.value, want, question.tolerance), *_doctor(lesson, answer)], ""
 
 
@@ -272,38 +344,47 @@ def known(name: str, lesson: Lesson, answer: Any, question: Question, got: Outco
     return near
 
 
-def difference(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-5) -> list[Both]:
+def difference(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-5) -> list[Message]:
     """What the numbers show when nobody knows the mistake by name; `tolerance` is the question's own."""
     if got.shape != want.shape:
-        says = [told("learn.shape", got=got.shape, want=want.shape)]
+        says = [Message("your result has the shape {got}; {want} is right.", got=got.shape, want=want.shape)]
         if sorted(got.shape) == sorted(want.shape):
-            says.append(told("learn.shape.turned"))
+            says.append(Message("The sizes are right, their order isn't."))
         return says
     says = []
     if not np.isfinite(got).all() and np.isfinite(want).all():
         at = tuple(int(i) for i in np.argwhere(~np.isfinite(got))[0])
-        return [told("learn.nan", value=str(got[at]), at=list(at), want=float(want[at]))]
+        return [
+            Message("at {at} you have {value}; {want} is right.", value=str(got[at]), at=list(at), want=float(want[at]))
+        ]
     wrong = ~np.isclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
     # the one furthest off, by the measure that makes it wrong: a large number may be further off than a small one
     off = np.where(wrong, np.nan_to_num(np.abs(got - want) / (1 + np.abs(want)), nan=np.inf), -1.0)
     at = tuple(int(i) for i in np.unravel_index(int(off.argmax()), got.shape))
     says.append(
-        told("learn.differs", at=list(at), got=float(got[at]), want=float(want[at]), n=int(wrong.sum()), total=got.size)
+        Message(
+            "at {at} you have {got}; {want} is right. {n} of {total} numbers differ.",
+            at=list(at),
+            got=float(got[at]),
+            want=float(want[at]),
+            n=int(wrong.sum()),
+            total=got.size,
+        )
         if at
-        else told("learn.differs.one", got=float(got[at]), want=float(want[at]))
+        else Message("you have {got}; {want} is right.", got=float(got[at]), want=float(want[at]))
     )
     used = np.abs(want) > 1e-9
     if used.sum() > 1 and np.abs(got[~used]).max(initial=0) < 1e-9:
         ratio = got[used] / want[used]
         if abs(ratio[0]) > 1e-9 and np.allclose(ratio, ratio[0], rtol=tolerance):  # "times 0" would say nothing
-            says.append(told("learn.ratio", ratio=float(ratio[0])))
+            says.append(Message("All your numbers are the right ones times {ratio}.", ratio=float(ratio[0])))
     if want.ndim >= 2 and want.size > 1 and want.shape[-1] == want.shape[-2]:
         if np.allclose(got, want.swapaxes(-1, -2), rtol=tolerance):
-            says.append(told("learn.turned"))
+            says.append(Message("Your table is the right one transposed."))
     return says
 
 
-def _doctor(lesson: Lesson, answer: Any) -> list[Both]:
+def _doctor(lesson: Lesson, answer: Any) -> list[Message]:
     """What `qkv check` says about a whole attention, where it is sure that something is wrong."""
     if lesson.doctor is None:
         return []
@@ -315,7 +396,7 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Both]:
         if report.verdict != "wrong":
             return []
         return [
-            told("learn.doctor", name=finding.name, evidence=finding.evidence)
+            Message("qkv check finds: {name}. {evidence}", name=finding.name, evidence=finding.evidence)
             for finding in report.findings[:2]
             if finding.certain
         ]
@@ -323,17 +404,36 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Both]:
         return []
 
 
-def stopped(error: BaseException, text: str, file: str, key: str) -> Both:
-    """An exception in a sentence, with the person's own line."""
-    if isinstance(error, SystemExit):
-        key = "learn.exit"
-    elif _out_of_memory(error):
-        key = "learn.memory"
-    elif isinstance(error, RecursionError):
-        key = "learn.recursion"
+def stopped(error: BaseException, text: str, file: str, loading: bool = False) -> Message:
+    """An exception in a sentence, with the person's own line where it came through one."""
     line = place(error, file)
-    shown = line_of(text, line) if line else ""
-    return told(key if line else f"{key}.nowhere", line=line or 0, shown=shown, error=_first_line(error))
+    if isinstance(error, SystemExit):
+        sentence = (
+            _("line {line} ends the program (sys.exit). Return the result instead:\n    {shown}")
+            if line
+            else _("the program ended itself (sys.exit)")
+        )
+    elif _out_of_memory(error):
+        sentence = (
+            _("line {line} asked for more memory than the 2 GB there are for an exercise:\n    {shown}")
+            if line
+            else _("it asked for more memory than the 2 GB there are for an exercise")
+        )
+    elif isinstance(error, RecursionError):
+        sentence = (
+            _("line {line} calls itself without end:\n    {shown}")
+            if line
+            else _("a function calls itself without end")
+        )
+    elif loading:
+        sentence = (
+            _("the file could not be run: line {line} stopped with {error}:\n    {shown}")
+            if line
+            else _("the file could not be run: {error}")
+        )
+    else:
+        sentence = _("line {line} stopped with {error}:\n    {shown}") if line else _("it stopped with {error}")
+    return Message(sentence, line=line or 0, shown=line_of(text, line) if line else "", error=_first_line(error))
 
 
 def _out_of_memory(error: BaseException | None) -> bool:
@@ -367,17 +467,6 @@ def _assigned(tree: ast.Module, name: str) -> int | None:
         if isinstance(node, ast.Assign) and any(getattr(target, "id", None) == name for target in node.targets):
             return node.lineno
     return None
-
-
-def told(key: str, **values: object) -> Both:
-    """A sentence of `sentences/lessons.py` in both languages."""
-    return Both(say(key, "en", **values), say(key, "zh", **values))
-
-
-def filled(pair: Both, **values: object) -> Both:
-    """A pair of sentences with numbers put in."""
-    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in values.items()}
-    return Both(*(sentence.format(**shown) for sentence in pair))
 
 
 def row(values: Iterable[float]) -> str:

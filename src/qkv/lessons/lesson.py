@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..words import Both, Problem, all_of, language, nearest, say
+from ..words import Message, Problem, _, all_of, language, nearest, say
 
 RULE = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
 HOLE = re.compile(r"^([ \t]*)# hole(?:: (.*))?\n((?:.*\n)*?)[ \t]*# end\n", re.MULTILINE)
@@ -27,29 +27,29 @@ class Title(NamedTuple):
     """A lesson in the list."""
 
     name: str  # of its files
-    title: Both
-    library: str | Both  # what it is done with
+    title: Message
+    library: str | Message  # what it is done with
 
 
 COURSE = (
-    Title("by_hand", Both("attention by hand", "手算注意力"), Both("a calculator", "计算器")),
-    Title("scores", Both("dot products, and the angle", "点积与夹角"), "NumPy"),
-    Title("scaling", Both("why the scores are divided by √d", "分数为什么要除以 √d"), "NumPy"),
-    Title("softmax", Both("softmax that doesn't overflow", "不会溢出的 softmax"), "NumPy"),
-    Title("weighted_sum", Both("the weighted sum: attention whole", "加权和：完整的注意力"), "NumPy"),
-    Title("projections", Both("queries, keys and values", "查询、键和值的投影"), "NumPy"),
-    Title("causal_mask", Both("a mask that hides the future", "因果掩码：看不见后文"), "NumPy"),
-    Title("padding_mask", Both("a mask that hides padding", "填充掩码"), "NumPy"),
-    Title("both_masks", Both("both masks, and rows that see nothing", "两种掩码合用，以及什么都看不到的行"), "NumPy"),
-    Title("cross_attention", Both("cross-attention", "交叉注意力"), "NumPy"),
-    Title("split_heads", Both("many heads: splitting", "多头：拆分"), "PyTorch"),
-    Title("merge_heads", Both("many heads: merging", "多头：合并"), "PyTorch"),
-    Title("sinusoidal", Both("sinusoidal positions", "正弦位置编码"), "PyTorch"),
-    Title("rotary", Both("rotary positions", "旋转位置编码"), "PyTorch"),
-    Title("grouped_heads", Both("grouped heads (GQA)", "分组查询注意力（GQA）"), "PyTorch"),
-    Title("kv_cache", Both("the KV cache", "KV 缓存"), "PyTorch"),
-    Title("encoder_layer", Both("an encoder layer", "编码器层"), "PyTorch"),
-    Title("tiny_gpt", Both("a whole GPT that trains", "完整的、能训练的小 GPT"), "PyTorch"),
+    Title("by_hand", Message("attention by hand"), Message("a calculator")),
+    Title("scores", Message("dot products, and the angle"), "NumPy"),
+    Title("scaling", Message("why the scores are divided by √d"), "NumPy"),
+    Title("softmax", Message("softmax that doesn't overflow"), "NumPy"),
+    Title("weighted_sum", Message("the weighted sum: attention whole"), "NumPy"),
+    Title("projections", Message("queries, keys and values"), "NumPy"),
+    Title("causal_mask", Message("a mask that hides the future"), "NumPy"),
+    Title("padding_mask", Message("a mask that hides padding"), "NumPy"),
+    Title("both_masks", Message("both masks, and rows that see nothing"), "NumPy"),
+    Title("cross_attention", Message("cross-attention"), "NumPy"),
+    Title("split_heads", Message("many heads: splitting"), "PyTorch"),
+    Title("merge_heads", Message("many heads: merging"), "PyTorch"),
+    Title("sinusoidal", Message("sinusoidal positions"), "PyTorch"),
+    Title("rotary", Message("rotary positions"), "PyTorch"),
+    Title("grouped_heads", Message("grouped heads (GQA)"), "PyTorch"),
+    Title("kv_cache", Message("the KV cache"), "PyTorch"),
+    Title("encoder_layer", Message("an encoder layer"), "PyTorch"),
+    Title("tiny_gpt", Message("a whole GPT that trains"), "PyTorch"),
 )
 NAMES = tuple(title.name for title in COURSE)
 
@@ -80,9 +80,16 @@ def find(word: str) -> str:
     if plain.isdecimal():
         if 1 <= int(plain) <= len(NAMES):
             return NAMES[int(plain) - 1]
-        raise Problem("learn.number", number=int(plain), last=len(NAMES))
+        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=int(plain), last=len(NAMES))
     near = nearest(plain, NAMES)
-    raise Problem("learn.name.near" if near else "learn.name", word=word, names=all_of(NAMES), near=near)
+    raise Problem(
+        _("{word} is no exercise; did you mean {near}? There are {names}")
+        if near
+        else _("{word} is no exercise; there are {names}"),
+        word=word,
+        names=all_of(NAMES),
+        near=near,
+    )
 
 
 def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
@@ -92,7 +99,9 @@ def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
     text = HOLE.sub(r"\3" if solved else lambda hole: _hole(hole, lang), text)
     title = COURSE[number(name) - 1]
     head = say(
-        "learn.head.solved" if solved else "learn.head",
+        _("Exercise {number} of {last}: {title}. Uses {library}. This is a solution.")
+        if solved
+        else _("Exercise {number} of {last}: {title}. Uses {library}.\nRead, fill in, then:  qkv learn check {number}"),
         lang,
         number=number(name),
         last=len(COURSE),
@@ -103,10 +112,11 @@ def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
 
 
 def _hole(hole: re.Match[str], lang: str) -> str:
-    indent, instead, _ = hole.groups()
-    if instead:
-        return f"{indent}{instead}  # {say('learn.hole.numbers', lang)}\n"
-    return f"{indent}...  # {say('learn.hole', lang)}\n{indent}raise NotImplementedError\n"
+    indent, instead, _solution = hole.groups()
+    told = say("your numbers", lang) if instead else say("your code", lang)
+    return (
+        f"{indent}{instead}  # {told}\n" if instead else f"{indent}...  # {told}\n{indent}raise NotImplementedError\n"
+    )
 
 
 def _in_one_language(text: str, lang: str) -> str:
@@ -137,7 +147,7 @@ class Wrong:
 
     id: str
     code: dict[str, Any]
-    hint: Both
+    hint: Message
     shows: Callable[[Any, Any], dict[str, object]] = nothing  # (theirs, the right ones) → numbers that the hint names
 
 
@@ -158,8 +168,8 @@ class Lesson:
 
     questions: Sequence[Question]
     wrongs: Sequence[Wrong]
-    hints: Sequence[Both]  # weakest first
-    after: Both  # what one knows now
+    hints: Sequence[Message]  # weakest first
+    after: Message  # what one knows now
     doctor: Callable[[Any], tuple[Any, dict[str, Any]]] | None = (
         None  # answer → what qkv.check looks at, and its options
     )

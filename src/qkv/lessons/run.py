@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 from ..check.guard import WALL, limit, stopped
-from .grade import Grade, grade, line_of, told
+from ..words import Message
+from .grade import Grade, grade, line_of
 from .lesson import filename, load
 
 LONGEST = 90.0  # seconds that any lesson may compute
@@ -65,11 +66,22 @@ def _without_result(code: int, late: Path, path: Path, called: str) -> Grade:
     """The process ended before it had an answer: too slow (then it left word where it was), or killed."""
     seen = late.read_text(encoding="utf-8", errors="replace") if late.exists() else ""
     if not seen.startswith("Timeout") and not stopped(code):
-        return Grade("unknown", [told("learn.died", code=code)])
+        return Grade(
+            "unknown", [Message("the process that ran your code ended without an answer (exit code {code})", code=code)]
+        )
     if at := re.search(rf'File "{re.escape(called)}", line (\d+)', seen):
         shown = line_of(path.read_text(encoding="utf-8", errors="replace"), int(at[1]))
-        return Grade("unknown", [told("learn.slow", line=int(at[1]), shown=shown)])
-    return Grade("unknown", [told("learn.slow.nowhere")])
+        return Grade(
+            "unknown",
+            [
+                Message(
+                    "your code was still at line {line} when the time was up. A loop without end?\n    {shown}",
+                    line=int(at[1]),
+                    shown=shown,
+                )
+            ],
+        )
+    return Grade("unknown", [Message("your code wasn't done when the time was up. A loop without end?")])
 
 
 def _limit_memory() -> None:

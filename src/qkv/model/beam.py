@@ -59,9 +59,13 @@ def beam(
     True
     """
     if width < 1 or not 1 <= best <= width:
-        raise Problem("generation.beam", width=width, best=best)
+        raise Problem(
+            "width is {width} and best is {best}: give a width of 1 or more and ask for 1 to width texts",
+            width=width,
+            best=best,
+        )
     if most < 1:
-        raise Problem("generation.most", value=most)
+        raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=most)
     rows = as_rows("prompt", prompts, model.config.vocab)
     found: list[list[Found]] = [[] for _ in rows]
     if not rows:

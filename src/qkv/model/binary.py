@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Both, Problem, quoted
+from ..words import Message, Problem, quoted
 
 
-def broken(file: Path, why: str, why_zh: str) -> Problem:
+def broken(file: Path, why: Message) -> Problem:
     """The sentence for a file that can't be what it says it is."""
-    return Problem("model.file.broken", file=file, why=Both(why, why_zh))
+    return Problem("{file} can't be used: {why}", file=file, why=why)
 
 
 def mapped(file: Path) -> np.ndarray:
     """The bytes of a file, mapped into memory: read when looked at; what is written to them never reaches the file."""
     try:
         if file.stat().st_size == 0:
-            raise broken(file, "it is empty", "文件为空")
+            raise broken(file, Message("it is empty"))
         return np.memmap(file, dtype=np.uint8, mode="c")
     except OSError as error:
-        raise Problem("model.file.unreadable", file=file, error=quoted(error)) from None
+        raise Problem("{file} can't be read: {error}", file=file, error=quoted(error)) from None
 
 
 class Cursor:
@@ -40,9 +40,14 @@ class Cursor:
         if count * each > self.left:
             raise broken(
                 self.file,
-                f"byte {self.at} promises {count} × {each} bytes and only {self.left} follow: "
-                "it was cut short or damaged; get it again",
-                f"第 {self.at} 字节处声称后面有 {count} × {each} 字节，实际只剩 {self.left} 字节：文件不完整或已损坏，请重新获取",
+                Message(
+                    "byte {at} promises {count} × {each} bytes and only {left} follow: it was cut short or damaged; get "
+                    "it again",
+                    at=self.at,
+                    count=count,
+                    each=each,
+                    left=self.left,
+                ),
             )
 
     def take(self, count: int) -> memoryview:

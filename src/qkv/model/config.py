@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ..words import Problem, all_of, nearest, unknown
+from ..words import Problem, _, all_of, nearest, unknown
 
 MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -78,30 +78,68 @@ class Config:
             choose(name, getattr(self, name), among)
         self._check_kinds()
         if self.n_decoder_layer is not None and self.kind != "encoder-decoder":
-            raise Problem("model.config.sides", setting=f"n_decoder_layer={self.n_decoder_layer}", kind=self.kind)
+            raise Problem(
+                "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
+                setting=f"n_decoder_layer={self.n_decoder_layer}",
+                kind=self.kind,
+            )
         if self.sides != "shared" and self.kind != "encoder-decoder":
-            raise Problem("model.config.sides", setting=f"sides={self.sides!r}", kind=self.kind)
+            raise Problem(
+                "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
+                setting=f"sides={self.sides!r}",
+                kind=self.kind,
+            )
         if self.token_types and self.kind != "encoder":
-            raise Problem("model.config.types.kind", types=self.token_types, kind=self.kind)
+            raise Problem(
+                "token_types={types} belongs to an encoder: kind is {kind}, which has none; set 0",
+                types=self.token_types,
+                kind=self.kind,
+            )
         for name, on in (("head='none'", self.head == "none"), ("pooler=true", self.pooler)):
             if on and self.kind != "encoder":
-                raise Problem("model.config.encoder", setting=name, kind=self.kind)
+                raise Problem(
+                    "{setting} belongs to an encoder, which gives states: kind is {kind}, which needs a head; leave it "
+                    "out",
+                    setting=name,
+                    kind=self.kind,
+                )
         for name, on in (("head_bias", self.head_bias), ("output_scale", self.output_scale != 1.0)):
             if on and self.head != "linear":
-                raise Problem("model.config.head", name=name, head=self.head)
+                raise Problem(
+                    "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=self.head
+                )
         if self.head_width is None and self.width % self.n_head:
-            raise Problem("model.config.heads", width=self.width, heads=self.n_head)
+            raise Problem(
+                "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+                width=self.width,
+                heads=self.n_head,
+            )
         if self.n_kv_head is not None and self.n_head % self.n_kv_head:
-            raise Problem("model.config.groups", heads=self.n_head, groups=self.n_kv_head)
+            raise Problem(
+                "{heads} heads don't divide over n_kv_head={groups}: give a divisor",
+                heads=self.n_head,
+                groups=self.n_kv_head,
+            )
         if self.relative_buckets < 4:
-            raise Problem("model.config.few", buckets=self.relative_buckets)
+            raise Problem(
+                "relative_buckets is {buckets}: give 4 or more, a near and a far one for each direction",
+                buckets=self.relative_buckets,
+            )
         if self.position == "relative" and self.relative_distance <= self.relative_buckets // 2:
-            raise Problem("model.config.buckets", buckets=self.relative_buckets, distance=self.relative_distance)
+            raise Problem(
+                "relative_distance is {distance}, but half of the {buckets} buckets are one distance each: give more "
+                "than that",
+                buckets=self.relative_buckets,
+                distance=self.relative_distance,
+            )
         if self.mixer == "latent" and self.position not in ("rotary", "none", "learned", "sinusoidal"):
-            raise Problem("model.config.latent", position=self.position)
+            raise Problem(
+                "mixer 'latent' carries its own rotary key: position {position!r} can't be added to it",
+                position=self.position,
+            )
         for name in ("n_kv_head", "window", "qk_norm", "attention_scale"):
             if self.mixer == "latent" and getattr(self, name) is not None:
-                raise Problem("model.config.latent.none", name=name)
+                raise Problem("mixer 'latent' has no {name}: leave it out, or choose mixer 'attention'", name=name)
 
     def _check_kinds(self) -> None:
         """Values that come from a command line or a file may be anything."""
@@ -115,29 +153,37 @@ class Config:
 
         for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
             if not whole(value := getattr(self, name), 1):
-                raise Problem("model.config.whole", name=name, value=repr(value))
+                raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
         for name in ("n_layer", "n_decoder_layer"):  # each takes a moment to build, whatever its width
             if (value := getattr(self, name)) is not None and not value <= MOST_LAYERS:
-                raise Problem("model.config.layers", name=name, value=repr(value), most=MOST_LAYERS)
+                raise Problem(
+                    "{name} is {value}: {most} layers are the most that are built",
+                    name=name,
+                    value=repr(value),
+                    most=MOST_LAYERS,
+                )
         for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
             if (value := getattr(self, name)) is not None and not whole(value, 1):
-                raise Problem("model.config.whole", name=name, value=repr(value))
+                raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
         if self.window is not None and not whole(self.window, 0):
-            raise Problem("model.config.window", value=repr(self.window))
+            raise Problem("window is {value}: give a whole number, 0 or more, or none", value=repr(self.window))
         if not whole(self.token_types, 0):
-            raise Problem("model.config.types", value=repr(self.token_types))
+            raise Problem("token_types is {value}: give a whole number, 0 for none", value=repr(self.token_types))
         for name in ("norm_eps", "rotary_base", "embedding_scale", "output_scale", "attention_scale"):
             value = getattr(self, name)
             if not (number(value) and value > 0) and not (name == "attention_scale" and value is None):
-                raise Problem("model.config.number", name=name, value=repr(value))
+                raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
         if not number(self.dropout) or not 0 <= self.dropout < 1:
-            raise Problem("model.config.dropout", value=repr(self.dropout))
+            raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(self.dropout))
         for name in ("tied", "embedding_norm", "head_bias", "pooler"):
             if not isinstance(value := getattr(self, name), bool):
-                raise Problem("model.config.bool", name=name, value=repr(value))
+                raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
         scaling: Any = self.rotary_scaling
         if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
-            raise Problem("model.config.scaling", value=repr(scaling))
+            raise Problem(
+                'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
+                value=repr(scaling),
+            )
 
     @property
     def layers(self) -> tuple[int, int]:
@@ -163,7 +209,11 @@ class Config:
         for name in changes:
             if name not in known:
                 near = nearest(name, known)
-                key = "model.config.unknown.near" if near else "model.config.unknown"
+                key = (
+                    _("there is no setting {name!r}; did you mean {near!r}? All of them: {known}")
+                    if near
+                    else _("there is no setting {name!r}. All of them: {known}")
+                )
                 raise Problem(key, name=name, near=near, known=all_of(known))
         return replace(self, **changes)
 
@@ -175,7 +225,7 @@ class Config:
     def from_dict(cls, values: Any) -> "Config":
         """The other way; unknown names are refused."""
         if not isinstance(values, dict):
-            raise Problem("model.config.table", value=repr(values))
+            raise Problem("a model is described by names and values, not by {value}", value=repr(values))
         return cls().replace(**values)
 
     def set(self, assignments: list[str]) -> "Config":
@@ -188,7 +238,7 @@ class Config:
         for text in assignments:
             name, sign, value = text.partition("=")
             if not sign:
-                raise Problem("model.config.form", text=text)
+                raise Problem("{text!r} is no setting: write name=value, as in width=256", text=text)
             changes[name.strip()] = read_value(value.strip())
         return self.replace(**changes)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..files import read_json, reading
 from ..text.tokenizer import refuse_long
-from ..words import Both, Problem
+from ..words import Message, Problem, _
 from .binary import Cursor, broken, mapped
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
@@ -65,18 +65,33 @@ def read(folder: str | Path) -> tuple[dict[str, Any], Tensors]:
     """What config.json would say, and the tensors."""
     place = find(Path(folder))
     if place is None:
-        raise Problem("model.file.no_ctranslate2", folder=folder)
+        raise Problem("{folder} has no model.bin with a shared_vocabulary.json beside it", folder=folder)
     file = place / "model.bin"
     spec, held = header(file)
     if spec != "TransformerSpec":
-        raise Problem("model.file.spec", file=file, spec=spec[:80])
+        raise Problem(
+            "{file} has the layout {spec}: of CTranslate2's, qkv reads TransformerSpec, as OPUS-MT translators have it",
+            file=file,
+            spec=spec[:80],
+        )
     for name, wanted in MARIAN.items():
         if name in held and held.number(name) != wanted:
-            raise Problem("model.file.not_marian", file=file, name=name, value=held.number(name), wanted=wanted)
+            raise Problem(
+                "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
+                "not {wanted}",
+                file=file,
+                name=name,
+                value=held.number(name),
+                wanted=wanted,
+            )
     vocab, width = held.shape("decoder/embeddings/weight", 2)
     for name in ("decoder/projection/weight", "encoder/embeddings_0/weight"):
         if held.name(name) != held.name("decoder/embeddings/weight"):
-            raise Problem("model.file.untied", file=file, name=name)
+            raise Problem(
+                "{file} keeps {name} apart from the decoder's word vectors: qkv reads translators that share them",
+                file=file,
+                name=name,
+            )
     layers = {side: held.layers(side) for side in ("encoder", "decoder")}
     theirs: dict[str, Any] = dict(
         model_type="marian",
@@ -117,7 +132,7 @@ def _tensors(held: "Held", vocab: int, width: int, layers: dict[str, int]) -> Te
         """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
         rows, columns = held.shape(f"{ours}/weight", 2)
         if rows % len(names) or held.shape(f"{ours}/bias", 1) != (rows,):
-            raise broken(held.file, f"{ours} doesn't divide by {len(names)}", f"{ours} 不能分成 {len(names)} 份")
+            raise broken(held.file, Message("{ours} doesn't divide by {n}", ours=ours, n=len(names)))
         each = rows // len(names)
         for i, name in enumerate(names):
             cut = slice(i * each, (i + 1) * each)
@@ -145,7 +160,7 @@ def _tensors(held: "Held", vocab: int, width: int, layers: dict[str, int]) -> Te
 
     bias = held.shape("decoder/projection/bias", 1) if "decoder/projection/bias" in held else None
     if bias not in (None, (vocab,)):
-        raise broken(held.file, "its output bias doesn't fit its vocabulary", "输出偏置与词表大小不符")
+        raise broken(held.file, Message("its output bias doesn't fit its vocabulary"))
 
     def embedding() -> Tensor:
         made = torch.zeros(vocab + 1, width)
@@ -174,7 +189,14 @@ def _positions(held: "Held", width: int) -> int:
     if columns != width or not np.allclose(
         held.floats(name)[:some].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
     ):
-        raise Problem("model.file.not_marian", file=held.file, name=name, value="?", wanted="sin, cos")
+        raise Problem(
+            "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
+            "not {wanted}",
+            file=held.file,
+            name=name,
+            value="?",
+            wanted="sin, cos",
+        )
     return length
 
 
@@ -190,7 +212,7 @@ class Held:
         """The name under which a tensor is kept; refused if there is none."""
         name = self.aliases.get(name, name)
         if name not in self.pieces:
-            raise broken(self.file, f"it has no {name}", f"缺少 {name}")
+            raise broken(self.file, Message("it has no {name}", name=name))
         return name
 
     def __contains__(self, name: str) -> bool:
@@ -200,7 +222,7 @@ class Held:
         """The shape of a tensor, which must have so many dimensions."""
         shape = self.pieces[self.name(name)][0]
         if len(shape) != rank or 0 in shape:
-            raise broken(self.file, f"{name} is {shape}", f"{name} 的形状是 {shape}")
+            raise broken(self.file, Message("{name} is {shape}", name=name, shape=shape))
         return shape
 
     def stored(self, name: str, rows: slice = slice(None)) -> Tensor:
@@ -216,7 +238,7 @@ class Held:
         """A tensor of floats."""
         made = self.stored(name)
         if not made.is_floating_point():
-            raise broken(self.file, f"{name} is {made.dtype}", f"{name} 的类型是 {made.dtype}")
+            raise broken(self.file, Message("{name} is {dtype}", name=name, dtype=made.dtype))
         return made.float()
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -225,7 +247,7 @@ class Held:
             return default
         made = self.stored(name)
         if made.numel() != 1 or made.is_floating_point():
-            raise broken(self.file, f"{name} is no single integer", f"{name} 不是单个整数")
+            raise broken(self.file, Message("{name} is no single integer", name=name))
         return int(made.item())
 
     def matrix(self, name: str, rows: slice = slice(None)) -> Tensor:
@@ -237,17 +259,17 @@ class Held:
         scale = self.floats(f"{name}_scale")
         if made.dtype == torch.int8:  # one per row; 16 bits share a single one
             if scale.shape != (self.shape(name, 2)[0],):
-                raise broken(self.file, f"{name}_scale doesn't fit {name}", f"{name}_scale 与 {name} 不符")
+                raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
             scale = scale[rows, None]
         elif scale.numel() != 1:
-            raise broken(self.file, f"{name}_scale doesn't fit {name}", f"{name}_scale 与 {name} 不符")
+            raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
         return made.float().div_(scale)
 
     def layers(self, side: str) -> int:
         """How many layers a side has: they are numbered from 0."""
         found = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
         if not found or found != set(range(len(found))):
-            raise broken(self.file, f"the layers of its {side} are not whole", f"{side} 的层不完整")
+            raise broken(self.file, Message("the layers of its {side} are not whole", side=side))
         return len(found)
 
 
@@ -261,7 +283,11 @@ def header(file: Path) -> tuple[str, Held]:
 
     version = cursor.number("I")
     if not 2 <= version <= 6:
-        raise Problem("model.file.not_ctranslate2", file=file, version=version)
+        raise Problem(
+            "{file} is no model of CTranslate2 that qkv reads: it says version {version}, not 2 to 6",
+            file=file,
+            version=version,
+        )
     spec, _ = text(), cursor.number("I")
     held = Held(file, raw)
     count = cursor.number("I")
@@ -273,16 +299,13 @@ def header(file: Path) -> tuple[str, Held]:
         kind = cursor.number("B")
         kind = kind if version >= 4 else BY_SIZE.get(kind, -1)
         if kind not in TYPES or name in held.pieces or rank > 4 or 0 in shape:
-            raise broken(
-                file, f"{name[:80]} is of no known type, or there twice", f"{name[:80]} 的类型未知，或出现了两次"
-            )
+            raise broken(file, Message("{value} is of no known type, or there twice", value=name[:80]))
         size = TYPES[kind].itemsize
         length = cursor.number("I") * (1 if version >= 4 else size)
         if length != math.prod(shape) * size:
             raise broken(
                 file,
-                f"{name[:80]} is {shape} and has {length} bytes",
-                f"{name[:80]} 的形状是 {shape}，却有 {length} 字节",
+                Message("{value} is {shape} and has {length} bytes", value=name[:80], shape=shape, length=length),
             )
         begin = cursor.at
         cursor.take(length)
@@ -291,7 +314,7 @@ def header(file: Path) -> tuple[str, Held]:
         for _ in range(cursor.number("I")):
             alias, name = text(), text()
             if alias in held.pieces or name not in held.pieces:
-                raise broken(file, f"{alias[:80]} stands for nothing", f"{alias[:80]} 没有对应的张量")
+                raise broken(file, Message("{value} stands for nothing", value=alias[:80]))
             held.aliases[alias] = name
     return spec, held
 
@@ -299,9 +322,9 @@ def header(file: Path) -> tuple[str, Held]:
 def vocabulary(place: Path) -> list[str]:
     """The pieces in the order of the model's ids; its padding token, which the file leaves out, comes last."""
     file = place / "shared_vocabulary.json"
-    pieces = read_json(file, "model.file.json")
+    pieces = read_json(file, _("{file} can't be read: {error}"))
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise Problem("model.file.json", file=file, error=Both("it is no list of words", "内容不是词的列表"))
-    with reading(file, "model.file.json"):
+        raise Problem("{file} can't be read: {error}", file=file, error=Message("it is no list of words"))
+    with reading(file, _("{file} can't be read: {error}")):
         refuse_long(pieces)
     return [*pieces, "<pad>"]

@@ -15,12 +15,33 @@ from .. import grid
 from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.positions import Learned, Relative
-from ..words import say
+from ..words import _, say
 from .config import Config
 from .transformer import Transformer
 
 PARTS = ("embedding", "positions", "attention", "cross", "forward", "norms", "pooler", "head")
 FLOAT32 = 4  # bytes
+
+
+NAMES = {
+    "decoder": _("decoder"),
+    "encoder": _("encoder"),
+    "encoder-decoder": _("encoder-decoder"),
+    "parameters": _("parameters"),
+    "share": _("share"),
+    "memory": _("memory (float32)"),
+    "flops": _("FLOPs per token"),
+    "embedding": _("embedding"),
+    "positions": _("positions"),
+    "attention": _("attention"),
+    "cross": _("cross-attention"),
+    "forward": _("feed-forward"),
+    "norms": _("norms"),
+    "head": _("head"),
+    "head.tied": _("head (tied)"),
+    "total": _("total"),
+    "pooler": _("pooler"),
+}
 
 
 @dataclass
@@ -93,12 +114,12 @@ def describe(given: Transformer | Config, lang: str | None = None) -> str:
     model = _model(given)
     config, rows = model.config, parts(model)
     total = Part("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
-    table = [["", *(say(f"describe.{name}", lang) for name in ("parameters", "share", "memory", "flops"))]]
+    table = [["", *(say(NAMES[name], lang) for name in ("parameters", "share", "memory", "flops"))]]
     for row in [*rows, total]:
         name = "head.tied" if row.name == "head" and config.tied else row.name
         table.append(
             [
-                say(f"describe.{name}", lang),
+                say(NAMES[name], lang),
                 f"{row.parameters:,}",
                 f"{100 * row.parameters / total.parameters:.1f} %",
                 f"{_short(FLOAT32 * row.parameters)}B",
@@ -108,14 +129,40 @@ def describe(given: Transformer | Config, lang: str | None = None) -> str:
     heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
     encoder, decoder = config.layers
     layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
-    shape = dict(kind=say(f"describe.{config.kind}", lang), layers=layers, width=config.width, heads=heads)
-    lines = [say("describe.title", lang, **shape, vocab=f"{config.vocab:,}"), "", *_columns(table), ""]
-    both = ".both" if config.kind == "encoder-decoder" else ""
-    lines.append(say(f"describe.note{both}", lang, context=f"{config.context:,}"))
+    shape = dict(kind=say(NAMES[config.kind], lang), layers=layers, width=config.width, heads=heads)
+    lines = [
+        say(
+            "{kind}, {layers} layers, width {width}, {heads} heads, vocabulary {vocab}",
+            lang,
+            **shape,
+            vocab=f"{config.vocab:,}",
+        ),
+        "",
+        *_columns(table),
+        "",
+    ]
+    note = (
+        _(
+            "FLOPs: the matrix products of one source token read and one target token written, each seeing a context of {context}, a multiply and an add counted as 2."
+        )
+        if config.kind == "encoder-decoder"
+        else _(
+            "FLOPs: the matrix products of one token that sees a context of {context}, a multiply and an add counted as 2."
+        )
+    )
+    lines.append(say(note, lang, context=f"{config.context:,}"))
     if each := cache_bytes(model):
         held = config.context if config.window is None else min(config.context, config.window + 1)
         kept = dict(each=f"{each:,}", whole=f"{_short(each * held)}B", held=f"{held:,}")
-        lines.append(say("describe.cache" if config.window is None else "describe.cache.window", lang, **kept))
+        lines.append(
+            say(
+                _("KV cache: {each} bytes per token, {whole} at the full context.")
+                if config.window is None
+                else _("KV cache: {each} bytes per token, never more than {held} tokens: {whole}."),
+                lang,
+                **kept,
+            )
+        )
     return "\n".join(lines)
 
 

@@ -39,9 +39,13 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
     choose("to", to, ("hf",))
     folder = Path(folder)
     if tokenizer is not None and tokenizer.vocab > model.config.vocab:
-        raise Problem("model.family.tokenizer", tokens=tokenizer.vocab, vocab=model.config.vocab)
+        raise Problem(
+            "the tokenizer has {tokens} tokens and the model {vocab}: it is another model's",
+            tokens=tokenizer.vocab,
+            vocab=model.config.vocab,
+        )
     if any(isinstance(module, Int8Linear) for module in model.modules()):
-        raise Problem("model.family.int8")
+        raise Problem("this model's weights were rounded to 8 bits: export it before quantise()")
     config, tensors = to_theirs(model.config, weights_of(model))
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's
@@ -112,14 +116,18 @@ def _refuse_strangers(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise Problem("model.family.file", folder=folder)
+        raise Problem("{folder} is a file: name a new folder for the export", folder=folder)
     there = sorted(file.name for file in folder.iterdir())
     strange = [name for name in there if name not in (*FILES, HABITS)]
     if there and not strange and not _exported(folder / "config.json"):
         strange = there
     if strange:
         names = all_of([*strange[:3], *["…"] * (len(strange) > 3)])
-        raise Problem("model.family.taken", folder=folder, names=names)
+        raise Problem(
+            "{folder} holds {names}, which no export of qkv wrote: name a new folder, or empty this one",
+            folder=folder,
+            names=names,
+        )
 
 
 def _exported(config: Path) -> bool:

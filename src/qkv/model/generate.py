@@ -102,7 +102,7 @@ def grow(
         return
     most = _room(model, rows) if most is None else most
     if most < 1:
-        raise Problem("generation.most", value=most)
+        raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=most)
     seeds = [seed + i for i in range(len(rows))] if isinstance(seed, int) else list(seed)
     if len(seeds) != len(rows):
         raise ValueError(f"there are {len(rows)} prompts but {len(seeds)} seeds: give one number, or one per prompt")
@@ -116,7 +116,14 @@ def grow(
     room = model.config.context - max(map(len, rows))  # of new tokens that it reads
     for n in range(most):
         if room >= 0 and n == room + 1:
-            warnings.warn(Notice("generation.beyond", context=model.config.context), stacklevel=2)
+            warnings.warn(
+                Notice(
+                    "the text grew beyond the model's context of {context} tokens: what follows from there may make no "
+                    "sense",
+                    context=model.config.context,
+                ),
+                stacklevel=2,
+            )
         logits = sampling.penalised(reading.logits, seen)
         logits = logits if unsaid is None else logits.index_fill(1, unsaid, float("-inf"))
         if habits is not None:
@@ -206,7 +213,7 @@ def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
     ['one t', 'wo']
     """
     if any(not s for s in stop):
-        raise Problem("generation.stop")
+        raise Problem("a stop text is empty: every text would end before it began; leave it out")
     held = ""
     for piece in pieces:
         held += piece
@@ -237,7 +244,7 @@ def translate(
     By the tokenizer's habits; width and length penalty too are those, if none is given, else 1.
     """
     if tokenizer.eos is None:
-        raise Problem("generation.source.eos")
+        raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")
     sources = [source_ids(tokenizer, text) for text in texts]
     found = translate_ids(model, tokenizer, sources, width=width, most=most, length_penalty=length_penalty)
     return [tokenizer.decode(ids) for ids in found]
@@ -262,7 +269,7 @@ def translate_ids(
     from .beam import beam
 
     if tokenizer.start is None or not tokenizer.ends:
-        raise Problem("generation.target.ends")
+        raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
     if not sources:
         return []
     if model.config.position == "learned":
@@ -287,17 +294,24 @@ def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> lis
 def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text with [MASK] in it, as an encoder reads them."""
     if model.encoder is None or model.decoder is not None or model.config.head == "none":
-        raise Problem("generation.fill.kind")
+        raise Problem("this model doesn't fill in words: it needs an encoder trained on hidden words (qkv train mlm)")
     if tokenizer.mask is None:
-        raise Problem("generation.fill.mask")
+        raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
     ids = tokenizer.encode(text, special=True)
     if tokenizer.bos is not None and tokenizer.eos is not None:  # as a BERT reads: [CLS] text [SEP]
         ids = [*([] if ids[:1] == [tokenizer.bos] else [tokenizer.bos]), *ids]
         ids = [*ids, *([] if ids[-1] == tokenizer.eos else [tokenizer.eos])]
     if tokenizer.mask not in ids:
-        raise Problem("generation.fill.none", name=tokenizer.special["mask"])
+        raise Problem(
+            "the text has no {name}: write it where a word is to be guessed, as in 'the {name} sat'",
+            name=tokenizer.special["mask"],
+        )
     if model.config.position == "learned" and len(ids) > model.config.context:
-        raise Problem("generation.fill.long", longest=len(ids), context=model.config.context)
+        raise Problem(
+            "the text has {longest} tokens but this model learned {context} positions: shorten it",
+            longest=len(ids),
+            context=model.config.context,
+        )
     note_context(len(ids), model.config)
     return ids
 
@@ -305,7 +319,7 @@ def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]
 def guess(model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], k: int = 5) -> list[list[tuple[str, float]]]:
     """The same on tokens, those that `masked_ids` gives."""
     if k < 1:
-        raise Problem("generation.fill.top", value=k)
+        raise Problem("{value} guesses were asked for: give 1 or more", value=k)
     with quiet(model):
         given = torch.tensor([list(ids)], device=model.embedding.weight.device)
         logits = model(given)[0, given[0] == tokenizer.mask].float()  # (masks, V)
@@ -323,7 +337,7 @@ def _begin(tokenizer: Tokenizer, text: str) -> list[int]:
     ids = tokenizer.frame(tokenizer.encode(text)) if text else []
     start = tokenizer.bos if tokenizer.bos is not None else tokenizer.eos
     if not ids and start is None:
-        raise Problem("generation.empty")
+        raise Problem("the text is empty and the tokenizer has no token to begin with: give at least one character")
     return ids or [start]  # type: ignore[list-item]
 
 
@@ -331,7 +345,11 @@ def _room(model: Transformer, rows: list[list[int]]) -> int:
     longest = max(map(len, rows))
     room = model.config.context - longest + 1
     if room < 1:
-        raise Problem("generation.full", longest=longest, context=model.config.context)
+        raise Problem(
+            "the prompt has {longest} tokens and fills the context of {context}: shorten it",
+            longest=longest,
+            context=model.config.context,
+        )
     return room
 
 

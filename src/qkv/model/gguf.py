@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words import Problem, all_of
+from ..words import Message, Problem, all_of
 from .binary import Cursor, broken, mapped
 from .layouts import LAYOUTS, SILENT, Layout
 
@@ -64,7 +64,13 @@ class Tensors(Mapping[str, Tensor]):
         try:
             made = dequantise(raw, piece.type).reshape(piece.shape)
         except NotImplementedError:
-            raise Problem("model.file.quantised", file=self._file, name=name, type=piece.type) from None
+            raise Problem(
+                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
+                "quantisation",
+                file=self._file,
+                name=name,
+                type=piece.type,
+            ) from None
         return made.T if turned else made
 
     def __iter__(self) -> Iterator[str]:
@@ -82,7 +88,7 @@ def read(file: str | Path) -> Gguf:
     if told.architecture not in LAYOUTS:
         near = difflib.get_close_matches(told.architecture, LAYOUTS, n=1)
         raise Problem(
-            "model.file.architecture",
+            "{file} is a {name}, which qkv does not know in GGUF: it reads {known}; the nearest is {near}",
             file=file,
             name=told.architecture[:80],
             known=all_of(LAYOUTS),
@@ -101,8 +107,7 @@ def read(file: str | Path) -> Gguf:
         if n and piece.shape[0] % (2 * n):
             raise broken(
                 file,
-                f"{name} has {piece.shape[0]} rows for {n} heads",
-                f"{name} 有 {piece.shape[0]} 行，与 {n} 个头不符",
+                Message("{name} has {value} rows for {n} heads", name=name, value=piece.shape[0], n=n),
             )
         table[hf] = (piece, n, len(piece.shape) == 2 and re.search(layout.turned, hf) is not None)
     return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, settings))
@@ -113,7 +118,7 @@ def _vocabulary(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
     for key, value in settings.items():
         if key.startswith("tokenizer."):
             if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
-                raise broken(file, f"{key[:80]} has {len(value)} entries", f"{key[:80]} 有 {len(value)} 项")
+                raise broken(file, Message("{value} has {n} entries", value=key[:80], n=len(value)))
             found[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
     return found
 
@@ -123,10 +128,15 @@ def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
     raw = mapped(file)
     cursor = Cursor(file, raw)
     if bytes(cursor.take(min(4, cursor.left))) != b"GGUF":
-        raise Problem("model.file.not_gguf", file=file)
+        raise Problem("{file} is no GGUF file: it does not begin with GGUF", file=file)
     version = cursor.number("I")
     if version not in (2, 3):
-        raise Problem("model.file.gguf_version", file=file, version=version if version < 1 << 16 else "big-endian")
+        raise Problem(
+            "{file} is GGUF of version {version}: qkv reads 2 and 3, little-endian; convert the model again with "
+            "llama.cpp",
+            file=file,
+            version=version if version < 1 << 16 else "big-endian",
+        )
     n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
     cursor.need(n_tensors, 24 + 8)  # the least that one takes
     cursor.need(n_settings, 8 + 4 + 1)
@@ -134,7 +144,7 @@ def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
     for _ in range(n_settings):
         key = cursor.text(cursor.number("Q"))
         if key in settings:
-            raise broken(file, f"the setting {key[:80]!r} is there twice", f"设置项 {key[:80]!r} 出现了两次")
+            raise broken(file, Message("the setting {value!r} is there twice", value=key[:80]))
         settings[key] = _value(cursor, cursor.number("I"))
     return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
 
@@ -147,9 +157,7 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
         return cursor.text(cursor.number("Q"))
     if kind != LIST or depth > 1:
         at = cursor.at
-        raise broken(
-            cursor.file, f"byte {at}: no setting has the type {kind}", f"第 {at} 字节处：没有类型为 {kind} 的设置项"
-        )
+        raise broken(cursor.file, Message("byte {at}: no setting has the type {kind}", at=at, kind=kind))
     of, count = cursor.number("I"), cursor.number("Q")
     if of in NUMBERS:
         dtype = np.dtype(NUMBERS[of]).newbyteorder("<")
@@ -167,37 +175,52 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
     for _ in range(count):
         name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
         if not 1 <= rank <= 4:
-            raise broken(file, f"{name[:80]} has {rank} dimensions", f"{name[:80]} 有 {rank} 个维度")
+            raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=rank))
         shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
         told.append((name, shape, cursor.number("I"), cursor.number("Q")))
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
-        raise broken(file, f"general.alignment is {alignment!r}", f"general.alignment 为 {alignment!r}")
+        raise broken(file, Message("general.alignment is {alignment!r}", alignment=alignment))
     first = -(-cursor.at // alignment) * alignment
     pieces: dict[str, Piece] = {}
     for name, shape, kind, offset in told:
         try:
             block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
-            raise Problem("model.file.quantised", file=file, name=name[:80], type=kind) from None
+            raise Problem(
+                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
+                "quantisation",
+                file=file,
+                name=name[:80],
+                type=kind,
+            ) from None
         if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
             raise broken(
                 file,
-                f"{name[:80]} can't be {shape} of type {kind} at {offset}, or is there twice",
-                f"{name[:80]} 不可能是位于 {offset}、类型 {kind} 的 {shape}，或出现了两次",
+                Message(
+                    "{value} can't be {shape} of type {kind} at {offset}, or is there twice",
+                    value=name[:80],
+                    shape=shape,
+                    kind=kind,
+                    offset=offset,
+                ),
             )
         begin, length = first + offset, math.prod(shape) // block * size
         if begin + length > len(cursor.raw):
             raise broken(
                 file,
-                f"{name[:80]} {shape} ends at byte {begin + length} and the file at {len(cursor.raw)}: "
-                "it was cut short or damaged; get it again",
-                f"{name[:80]} {shape} 应到第 {begin + length} 字节为止，文件只有 {len(cursor.raw)} 字节：文件不完整或已损坏，请重新获取",
+                Message(
+                    "{value} {shape} ends at byte {value2} and the file at {n}: it was cut short or damaged; get it again",
+                    value=name[:80],
+                    shape=shape,
+                    value2=begin + length,
+                    n=len(cursor.raw),
+                ),
             )
         pieces[name] = Piece(shape, kind, begin, begin + length)
     end = first
     for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
         if piece.begin < end:
-            raise broken(file, f"{name[:80]} lies over another tensor", f"{name[:80]} 与另一个张量重叠")
+            raise broken(file, Message("{value} lies over another tensor", value=name[:80]))
         end = piece.end
     return pieces
 
@@ -220,9 +243,19 @@ class Told:
         if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
             value = value[0].item()
         if value is not None and not isinstance(value, bool | int | float | str):
-            raise Problem("model.file.setting", file=self.file, key=key, value=str(value)[:80])
+            raise Problem(
+                "{file} says {key} = {value}, with which qkv can't build the model",
+                file=self.file,
+                key=key,
+                value=str(value)[:80],
+            )
         if isinstance(value, float) and not math.isfinite(value):
-            raise Problem("model.file.setting", file=self.file, key=key, value=value)
+            raise Problem(
+                "{file} says {key} = {value}, with which qkv can't build the model",
+                file=self.file,
+                key=key,
+                value=value,
+            )
         return value
 
     def must(self, word: str) -> Any:
@@ -230,7 +263,10 @@ class Told:
         value = self.get(word)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Problem(
-                "model.file.setting", file=self.file, key=f"{self.architecture}.{word}", value=str(value)[:80]
+                "{file} says {key} = {value}, with which qkv can't build the model",
+                file=self.file,
+                key=f"{self.architecture}.{word}",
+                value=str(value)[:80],
             )
         return value
 
@@ -260,14 +296,20 @@ def _refuse_rest(told: Told, theirs: dict[str, Any]) -> None:
         same = any(math.isclose(value, v, rel_tol=1e-6) for v in usual)
         wide = word == "attention.sliding_window" and type(value) is int and value >= told.must("context_length")
         if not (off or wide or same):
-            raise Problem("model.file.setting.unknown", file=told.file, key=key[:80], value=str(value)[:80])
+            raise Problem(
+                "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute "
+                "something else",
+                file=told.file,
+                key=key[:80],
+                value=str(value)[:80],
+            )
 
 
 def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, Any]:
     """What config.json would say."""
     file, embedding = told.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
-        raise broken(file, "it has no token_embd.weight, the word vectors", "缺少词向量 token_embd.weight")
+        raise broken(file, Message("it has no token_embd.weight, the word vectors"))
     theirs: dict[str, Any] = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
     theirs |= {word: told.must(name) for name, word in layout.settings.items()}
     theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
@@ -275,7 +317,11 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
         token = told.settings.get(f"tokenizer.ggml.{name}_token_id")
         theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
     if told.get("expert_count"):
-        raise Problem("model.file.experts", file=file, count=told.get("expert_count"))
+        raise Problem(
+            "{file} is a mixture of {count} experts, which qkv has no layers for",
+            file=file,
+            count=told.get("expert_count"),
+        )
     if layout.model_type == "bert":
         types = pieces.get("token_types.weight")
         return theirs | {"type_vocab_size": types.shape[0] if types else 0}
@@ -284,14 +330,29 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
     heads = theirs["num_attention_heads"]
     theirs["num_key_value_heads"] = told.get("attention.head_count_kv") or heads
     if not all(type(n) is int and n > 0 for n in (heads, theirs["num_key_value_heads"], theirs["hidden_size"])):
-        raise Problem("model.file.setting", file=file, key=f"{told.architecture}.attention.head_count", value=heads)
+        raise Problem(
+            "{file} says {key} = {value}, with which qkv can't build the model",
+            file=file,
+            key=f"{told.architecture}.attention.head_count",
+            value=heads,
+        )
     theirs["head_dim"] = told.get("attention.key_length") or theirs["hidden_size"] // heads
     if type(theirs["head_dim"]) is not int:
         key = f"{told.architecture}.attention.key_length"
-        raise Problem("model.file.setting", file=file, key=key, value=theirs["head_dim"])
+        raise Problem(
+            "{file} says {key} = {value}, with which qkv can't build the model",
+            file=file,
+            key=key,
+            value=theirs["head_dim"],
+        )
     for word in ("attention.value_length", "rope.dimension_count"):
         if told.get(word, theirs["head_dim"]) != theirs["head_dim"]:
-            raise Problem("model.file.setting", file=file, key=f"{told.architecture}.{word}", value=told.get(word))
+            raise Problem(
+                "{file} says {key} = {value}, with which qkv can't build the model",
+                file=file,
+                key=f"{told.architecture}.{word}",
+                value=told.get(word),
+            )
     theirs |= _rotary(told, pieces, theirs["head_dim"])
     if layout.model_type == "llama":
         theirs |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
@@ -305,14 +366,19 @@ def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
     base, kind = told.get("rope.freq_base", 10000.0), told.get("rope.scaling.type", "linear")
     if not isinstance(base, int | float) or not base > 0:
         key = f"{told.architecture}.rope.freq_base"
-        raise Problem("model.file.setting", file=told.file, key=key, value=str(base)[:80])
+        raise Problem(
+            "{file} says {key} = {value}, with which qkv can't build the model",
+            file=told.file,
+            key=key,
+            value=str(base)[:80],
+        )
     base = float(base)
     theirs: dict[str, Any] = {"rope_type": "default"}
     factor, original = told.get("rope.scaling.factor"), told.get("rope.scaling.original_context_length")
     if "rope_freqs.weight" in pieces:
         piece = pieces["rope_freqs.weight"]
         if piece.type != 0 or piece.shape != (width // 2,):
-            raise broken(told.file, "its rope_freqs don't fit its heads", "rope_freqs 与注意力头的宽度不符")
+            raise broken(told.file, Message("its rope_freqs don't fit its heads"))
         divisors = told.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
         theirs = llama3_scaling(told.file, divisors, base)
     elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
@@ -324,7 +390,12 @@ def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
             if (value := told.get(f"rope.scaling.{name}")) is not None:
                 theirs[word] = value
     elif kind != "none" or any(name.startswith("rope_factors") for name in pieces):
-        raise Problem("model.file.setting", file=told.file, key=f"{told.architecture}.rope.scaling.type", value=kind)
+        raise Problem(
+            "{file} says {key} = {value}, with which qkv can't build the model",
+            file=told.file,
+            key=f"{told.architecture}.rope.scaling.type",
+            value=kind,
+        )
     if theirs["rope_type"] == "default":
         return {"rope_theta": base, "rope_scaling": None, "rope_parameters": {"rope_theta": base, **theirs}}
     return {"rope_theta": base, "rope_scaling": theirs, "rope_parameters": {"rope_theta": base, **theirs}}
@@ -361,7 +432,7 @@ def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> dict[str, A
                     "high_freq_factor": float(np.round(high, 3)),
                     "original_max_position_embeddings": int(original),
                 }
-    raise broken(file, "its rope_freqs are not LLaMA 3's scaling", "rope_freqs 不是 LLaMA 3 的缩放方式")
+    raise broken(file, Message("its rope_freqs are not LLaMA 3's scaling"))
 
 
 def _rename(name: str, layout: Layout) -> tuple[str | None, str]:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
-from ..words import Both, Notice, Problem
+from ..words import Message, Notice, Problem, _
 from .step import Step, fits
 from .transformer import Transformer
 
 Prompts = Sequence[Sequence[int]] | Tensor
-NAMES = {"prompt": Both("prompt", "提示"), "source": Both("source", "源文本")}
+NAMES = {"prompt": Message("prompt"), "source": Message("source")}
 
 
 class Reading:
@@ -53,7 +53,7 @@ class Reading:
         device = model.embedding.weight.device
         rows = as_rows("prompt", prompts, model.config.vocab)
         if model.decoder is None:
-            raise Problem("generation.encoder")
+            raise Problem("this model is an encoder, which reads but doesn't go on: use fill for its [MASK] tokens")
         check_context(model, rows, most)
         self.ids, self.lengths = pad(rows, device)  # (R, N), (R,)
         self.ragged = len({len(row) for row in rows}) > 1
@@ -64,7 +64,7 @@ class Reading:
             if model.encoder is not None:
                 self._read_source(source, source_lengths, len(rows))
             elif source is not None:
-                raise Problem("generation.source.extra")
+                raise Problem("this model is a decoder and reads no source: put that text into the prompt")
             self.cache = None
             if cache:
                 room = self.ids.shape[1] + most
@@ -77,7 +77,7 @@ class Reading:
 
     def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
         if source is None:
-            raise Problem("generation.source.none")
+            raise Problem("this model is an encoder-decoder: give source=, the tokens it should read first")
         given = as_rows("source", source, self.model.config.vocab)
         if lengths is not None:
             given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
@@ -154,10 +154,20 @@ def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
     rows = [[int(i) for i in row] for row in given]
     for number, row in enumerate(rows):
         if not row:
-            raise Problem("generation.row.empty", what=NAMES[what], number=number)
+            raise Problem(
+                "{what} {number} is empty: give at least one token, such as the tokenizer's bos",
+                what=NAMES[what],
+                number=number,
+            )
         if min(row) < 0 or max(row) >= vocab:
             wrong = next(i for i in row if not 0 <= i < vocab)
-            raise Problem("generation.row.token", what=NAMES[what], number=number, token=wrong, last=vocab - 1)
+            raise Problem(
+                "{what} {number} holds token {token}: this model knows 0 to {last}",
+                what=NAMES[what],
+                number=number,
+                token=wrong,
+                last=vocab - 1,
+            )
     return rows
 
 
@@ -181,9 +191,19 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
         return
     context, longest = model.config.context, max(map(len, rows), default=0)
     if longest + max(most - 1, 0) > context:
-        key = "generation.long" + ("" if not most else ".room" if longest <= context else ".most")
+        sentence = _("the {what} has {longest} tokens, but this model learned {context} positions: shorten the {what}")
+        if most:
+            sentence = (
+                _(
+                    "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what} or ask for {room} at most"
+                )
+                if longest <= context
+                else _(
+                    "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what}"
+                )
+            )
         room = context - longest + 1
-        raise Problem(key, what=NAMES[what], longest=longest, most=most, context=context, room=room)
+        raise Problem(sentence, what=NAMES[what], longest=longest, most=most, context=context, room=room)
 
 
 def note_context(tokens: int, config: Any) -> dict[str, int]:
@@ -194,5 +214,13 @@ def note_context(tokens: int, config: Any) -> dict[str, int]:
     context = getattr(config, "context", None) or getattr(config, "max_position_embeddings", None)
     if not isinstance(context, int) or tokens <= context:
         return {}
-    warnings.warn(Notice("trace.beyond", tokens=tokens, context=context), stacklevel=3)
+    warnings.warn(
+        Notice(
+            "the text has {tokens} tokens and the model's context is {context}: the numbers are what the model "
+            "computes, but it never learned texts that long",
+            tokens=tokens,
+            context=context,
+        ),
+        stacklevel=3,
+    )
     return {"context": context}

@@ -37,13 +37,23 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise Problem("generation.temperature", value=str(self.temperature))
+            raise Problem(
+                "temperature is {value}: give 0 (the likeliest token) or more; 1 is as learned",
+                value=str(self.temperature),
+            )
         if self.top_k is not None and self.top_k < 1:
-            raise Problem("generation.top_k", value=self.top_k)
+            raise Problem(
+                "top_k is {value}: give how many tokens may be drawn, 1 or more, or None for all", value=self.top_k
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise Problem("generation.top_p", value=str(self.top_p))
+            raise Problem(
+                "top_p is {value}: give a probability above 0 and up to 1, or None for all", value=str(self.top_p)
+            )
         if not self.repetition_penalty > 0:
-            raise Problem("generation.repetition", value=str(self.repetition_penalty))
+            raise Problem(
+                "repetition_penalty is {value}: give 1 for none, above 1 for fewer repeats",
+                value=str(self.repetition_penalty),
+            )
 
     @property
     def remembers(self) -> bool:
@@ -91,6 +101,6 @@ def draws(seeds: Sequence[int], most: int) -> Tensor:
     """
     for seed in seeds:
         if not -(2**63) <= seed < 2**64:
-            raise Problem("generation.seed", value=seed)
+            raise Problem("seed is {value}: give a whole number of at most 64 bits", value=seed)
     rows = [torch.rand(most, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     return torch.stack(rows) if rows else torch.zeros(0, most, dtype=torch.float64)

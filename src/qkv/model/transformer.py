@@ -16,6 +16,7 @@ from ..attention.cache import KVCache, WindowCache
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, At, Learned, Relative, Rotary, Sinusoidal
 from ..memory import need
+from ..words import _
 from .config import Config
 from .layers import HEADS, NORMS, Block
 
@@ -211,7 +212,15 @@ class Transformer(nn.Module):
         each = (config.rank or 0) + (config.rope_width or 0) if config.mixer == "latent" else 2 * heads * width
         kept = capacity if config.window is None else min(capacity, config.window + 1)
         size = batch * (kept + memory) * each * like["dtype"].itemsize * len(self.decoder)
-        need(size, "memory.cache", like["device"], tokens=f"{batch * (kept + memory):,}")
+        need(
+            size,
+            _(
+                "keys and values of {tokens} tokens take {size} and {free} of memory is free: ask for fewer new "
+                "tokens (--most), or fewer texts at once"
+            ),
+            like["device"],
+            tokens=f"{batch * (kept + memory):,}",
+        )
 
         def room(block: Any) -> Any:
             if isinstance(block.attention, LatentAttention):

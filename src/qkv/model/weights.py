@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .. import files, store, text
-from ..words import Both, Problem, all_of, nearest, quoted
+from ..words import Message, Problem, _, all_of, nearest, quoted
 from . import ctranslate2, gguf
 from .config import Config
 from .families import to_ours
@@ -72,17 +72,35 @@ def find(name: str | Path) -> Path:
     """Where a model lies: a folder or file as it is, or a name's place in the cache."""
     place, named = Path(name), str(name)
     if not named:  # else it would be the folder one stands in
-        raise Problem("model.file.unnamed")
+        raise Problem("the name of the model is empty: give a folder, a .gguf file or a name of `qkv models`")
     if place.is_dir():
         return place
     if place.is_file():
         if place.suffix != ".gguf":
-            raise Problem("model.file.lone", file=place, folder=place.parent)
+            raise Problem(
+                "{file} is neither a folder nor a .gguf file: give the folder that it lies in, {folder}, with its "
+                "config.json and tokenizer",
+                file=place,
+                folder=place.parent,
+            )
         return place
     names = [item.name for item in store.listing("model")]
     if named not in names and not named.startswith("hf:"):
         near = nearest(named, names)
-        raise Problem("model.file.none.near" if near else "model.file.none", name=named, names=all_of(names), near=near)
+        raise Problem(
+            _(
+                "there is no model {name}: did you mean {near}? (`qkv models` has {names}; it is no folder or .gguf "
+                "file either)"
+            )
+            if near
+            else _(
+                "there is no model {name}: no such folder or .gguf file, and no name of `qkv models` (there are "
+                "{names}; hf:owner/name is one of the Hugging Face hub)"
+            ),
+            name=named,
+            names=all_of(names),
+            near=near,
+        )
     cached = store.path(named)
     if cached is None:
         raise store.absent(named)
@@ -98,10 +116,12 @@ def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype
         model = empty(config)
     except Problem as problem:  # families know nothing of files
         raise (
-            problem if "file" in problem.values else Problem("model.file.says", file=source, problem=problem)
+            problem if "file" in problem.values else Problem("{file}: {problem}", file=source, problem=problem)
         ) from None
     except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
-        raise Problem("model.file.unfit", file=source, error=quoted(error)) from error
+        raise Problem(
+            "{file} describes no model that can be built: {error}", file=source, error=quoted(error)
+        ) from error
     assign(source, model, state, dtype)
     return model.eval()
 
@@ -128,11 +148,15 @@ def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: to
     """Make these tensors a model's weights as they are, without a copy where dtype and layout allow; empties `state`."""
     for name, meant in list(model.named_parameters()):
         if name not in state:
-            raise Problem("model.file.misses", file=source, name=name)
+            raise Problem("{file} is not whole: the weights of {name} are missing", file=source, name=name)
         tensor = state.pop(name).to(dtype).contiguous()
         if tensor.shape != meant.shape:
             raise Problem(
-                "model.file.shape", file=source, name=name, there=tuple(tensor.shape), here=tuple(meant.shape)
+                "{file} doesn't fit its own config: {name} is {there}, {here} is expected",
+                file=source,
+                name=name,
+                there=tuple(tensor.shape),
+                here=tuple(meant.shape),
             )
         owner, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor))
@@ -155,7 +179,13 @@ class Safetensors(Mapping[str, Tensor]):
             self._opened[file] = opened = _open(file)
             there = set(opened.keys())
             if missing := [name for name in names or () if name not in there]:
-                raise Problem("model.file.index.tensor", file=file, name=missing[0], count=len(missing))
+                raise Problem(
+                    "{file} lacks {name}, which the index says is there ({count} such): the files are of different "
+                    "versions; get them again",
+                    file=file,
+                    name=missing[0],
+                    count=len(missing),
+                )
             for name in names or opened.keys():
                 self._files[name] = file
                 self.shapes[name] = tuple(opened.get_slice(name).get_shape())
@@ -169,7 +199,11 @@ class Safetensors(Mapping[str, Tensor]):
             # Mapped through a handle of its own, its pages are given back as soon as it is converted.
             return _open(file).get_tensor(name).to(self._dtype)
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
+            raise Problem(
+                "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+                file=file,
+                error=quoted(error),
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -202,14 +236,25 @@ def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
         strange = ~tensor.isfinite()
         first = tuple(strange.nonzero()[0].tolist())
         here = dict(count=int(strange.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
-        raise Problem("model.file.infinite", file=source, name=name, **here)
+        raise Problem(
+            "{file}: {name} has {count} of its {all} weights that are no numbers (the first is {value}, at "
+            "{place}), so that all it says would be nonsense: the file was damaged, or training went wrong before "
+            "it was saved; get it again, or take an earlier one",
+            file=source,
+            name=name,
+            **here,
+        )
 
 
 def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
-        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
+        raise Problem(
+            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+            file=file,
+            error=quoted(error),
+        ) from None
 
 
 def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Safetensors:
@@ -221,14 +266,23 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
         raise _nothing(folder, {"model_type": ""})
     where = read_json(index).get("weight_map")
     if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
-        raise Problem("model.file.json", file=index, error=Both("it has no weight_map", "其中没有 weight_map"))
+        raise Problem("{file} can't be read: {error}", file=index, error=Message("it has no weight_map"))
     shards: dict[Path, list[str]] = {}
     for name, shard in where.items():
         if not shard.endswith(".safetensors") or not files.is_plain(shard):
-            raise Problem("model.file.index.path", file=index, shard=repr(shard)[:80])
+            raise Problem(
+                "{file} names the weight file {shard}: only .safetensors files beside it are read",
+                file=index,
+                shard=repr(shard)[:80],
+            )
         shards.setdefault(folder / shard, []).append(name)
     if missing := sorted(shard.name for shard in shards if not shard.is_file()):
-        raise Problem("model.file.shards", folder=folder, names=all_of(missing[:5]), count=len(missing))
+        raise Problem(
+            "{folder} is not whole: {count} of its weight files are missing ({names}); get them again",
+            folder=folder,
+            names=all_of(missing[:5]),
+            count=len(missing),
+        )
     return Safetensors(shards, dtype, keep)
 
 
@@ -256,27 +310,38 @@ def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenize
 
     pieces = next((f for p in (place, place.parent) if (f := p / "sentencepiece.model").is_file()), None)
     if pieces is None:
-        raise Problem("model.file.sentencepiece", folder=place)
+        raise Problem(
+            "{folder} has no sentencepiece.model beside model.bin: without it no text becomes tokens", folder=place
+        )
     return model, fitting(place, from_sentencepiece(pieces, ctranslate2.vocabulary(place)), model)
 
 
 def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
     """The tokenizer, if the model has a vector for each of its tokens."""
     if tokenizer.vocab > model.config.vocab:
-        raise Problem("model.file.vocab", file=source, tokens=tokenizer.vocab, vocab=model.config.vocab)
+        raise Problem(
+            "{file}: the tokenizer has {tokens} tokens and the model {vocab}: it is another model's",
+            file=source,
+            tokens=tokenizer.vocab,
+            vocab=model.config.vocab,
+        )
     return tokenizer
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON file that holds names and values."""
-    return files.read_table(file, "model.file.json")
+    return files.read_table(file, _("{file} can't be read: {error}"))
 
 
 def _refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
     if told := theirs.get("quantization_config"):
         method = told.get("quant_method", "") if isinstance(told, dict) else told
-        raise Problem("model.file.quantised.config", file=source, method=str(method)[:80])
+        raise Problem(
+            "{file} is quantised ({method}), which qkv does not read: take its unquantised version, or a GGUF",
+            file=source,
+            method=str(method)[:80],
+        )
     _refuse_larger(source, theirs, shapes, SIZES, LAYERS)
 
 
@@ -287,33 +352,68 @@ def _refuse_larger(
     for names, most in ((sizes, longest), (layers, len(shapes))):
         for name in names:
             if isinstance(told.get(name), int | float) and not told[name] <= most:
-                raise Problem("model.file.absurd", file=file, name=name, value=told[name], most=most)
+                raise Problem(
+                    "{file}: {name} is {value}, but its weights allow {most} at most: the config is another model's, or "
+                    "damaged",
+                    file=file,
+                    name=name,
+                    value=told[name],
+                    most=most,
+                )
 
 
 def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
     """Why a folder can't be loaded."""
     pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
     if pickled and not any(folder.glob("*.safetensors")):
-        return Problem("model.file.pickled", folder=folder, names=all_of(pickled[:3]))
+        return Problem(
+            "{folder} has its weights as {names} only, a pickled file, which can run any program when it is "
+            "opened: qkv never opens one. If you trust where it is from, convert it with transformers:  python -c "
+            '"from transformers import AutoModel; '
+            "AutoModel.from_pretrained('{folder}').save_pretrained('converted')\"  (AutoModelForCausalLM, "
+            "AutoModelForMaskedLM or AutoModelForSeq2SeqLM where it has such a head), and copy its tokenizer "
+            "files there",
+            folder=folder,
+            names=all_of(pickled[:3]),
+        )
     if len(several := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
-        return Problem("model.file.many", folder=folder, names=all_of(several[:5]))
+        return Problem(
+            "{folder} has several models: name one of {names} with its folder", folder=folder, names=all_of(several[:5])
+        )
     if "model_type" in config:
-        return Problem("model.file.unweighted", folder=folder)
+        return Problem(
+            "{folder} has no weights: there is neither model.safetensors nor model.safetensors.index.json",
+            folder=folder,
+        )
     if config:
-        return Problem("model.file.config", file=folder / "config.json")
-    return Problem("model.file.no_run", folder=folder, file=folder / "config.json")
+        return Problem(
+            "{file} says neither 'format', as a run of qkv does, nor 'model_type', as a Hugging Face model does: "
+            "it is of something else",
+            file=folder / "config.json",
+        )
+    return Problem(
+        "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
+        "see what can be had with `qkv models`",
+        folder=folder,
+        file=folder / "config.json",
+    )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The config.json of a run folder."""
     file = folder / "config.json"
     if not file.is_file():
-        raise Problem("model.file.no_run", folder=folder, file=file)
+        raise Problem(
+            "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
+            "see what can be had with `qkv models`",
+            folder=folder,
+            file=file,
+        )
     config = read_json(file)
     if "format" not in config:
-        raise Problem("model.file.json", file=file, error=Both("it has no 'format'", "其中没有 'format'"))
+        raise Problem("{file} can't be read: {error}", file=file, error=Message("it has no 'format'"))
     if not str(config["format"]).startswith("qkv run"):
-        raise Problem("model.file.format", file=file, format=repr(config["format"]))
+        raise Problem("{file} is {format}: this version reads 'qkv run 1'", file=file, format=repr(config["format"]))
     return config
 
 
@@ -322,7 +422,7 @@ def config_of(file: Path, record: dict[str, Any], place: Path | None) -> Config:
     try:
         config = Config.from_dict(record.get("model"))
     except Problem as problem:
-        raise Problem("model.file.says", file=file, problem=problem) from None
+        raise Problem("{file}: {problem}", file=file, problem=problem) from None
     if place is not None:
         shapes = Safetensors({place / "model.safetensors": None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
@@ -345,7 +445,9 @@ def _best(folder: Path) -> Path:
             continue
         found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
     if not found:
-        raise damaged or Problem("model.file.no_checkpoint", folder=folder)
+        raise damaged or Problem(
+            "{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`", folder=folder
+        )
     return min(found)[2]
 
 
@@ -378,28 +480,43 @@ def read_state(place: Path) -> dict[str, Any]:
     for name, right in fits.items():
         if (name in state or name in ("step", "files")) and not right(state.get(name)):
             shown = repr(state.get(name))[:80]
-            why = Both(f"{name!r} is {shown}, which training never writes", f"{name!r} 是 {shown}，训练不会这样写")
-            raise files.unfit(file, "model.file.json", why)
+            why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
+            raise files.unfit(file, _("{file} can't be read: {error}"), why)
     return state
 
 
 def _refuse_changed(folder: Path, place: Path, file: Path) -> None:
     """Refuse weights that are not those that training wrote: they would be used as if they were the run's."""
     if problem := changed(place, file.name, read_state(place)):
-        raise Problem("model.file.changed", problem=problem, place=place, folder=folder)
+        raise Problem(
+            "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
+            "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
+            problem=problem,
+            place=place,
+            folder=folder,
+        )
 
 
 def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
     """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
     file, known = place / name, state["files"].get(name)
     if known is None:
-        why = Both(f"it does not list {name}", f"其中没有列出 {name}")
-        return files.unfit(place / "state.json", "model.file.json", why)
+        why = Message("it does not list {name}", name=name)
+        return files.unfit(place / "state.json", _("{file} can't be read: {error}"), why)
     if not file.is_file():  # a device or a pipe is none, and has no end
-        return Problem("train.checkpoint.missing", file=file)
+        return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
     if (size := file.stat().st_size) != known["bytes"]:
-        return Problem("train.checkpoint.short", file=file, found=size, known=known["bytes"])
-    return Problem("train.checkpoint.changed", file=file) if fingerprint(file)["sha256"] != known["sha256"] else None
+        return Problem(
+            "{file} has {found} bytes, {known} were written: it was cut short",
+            file=file,
+            found=size,
+            known=known["bytes"],
+        )
+    return (
+        Problem("{file} is not what was written: its content changed", file=file)
+        if fingerprint(file)["sha256"] != known["sha256"]
+        else None
+    )
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
@@ -418,7 +535,11 @@ def load_weights(file: Path, model: nn.Module) -> None:
     try:
         saved = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
+        raise Problem(
+            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+            file=file,
+            error=quoted(error),
+        ) from None
     _refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -430,5 +551,11 @@ def _refuse_others(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Modu
     own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in sorted(own.keys() | saved.keys()):
         if saved.get(name) != own.get(name):
-            there, here = (shapes.get(name, Both("missing", "缺失")) for shapes in (saved, own))
-            raise Problem("model.file.other", file=file, name=name, there=there, here=here)
+            there, here = (shapes.get(name, Message("missing")) for shapes in (saved, own))
+            raise Problem(
+                "{file} is of another config: {name} is {there} there and {here} here",
+                file=file,
+                name=name,
+                there=there,
+                here=here,
+            )

@@ -39,9 +39,9 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], *, answer: bool
     with _lock:
         told = json.loads(_ask(request))
     if "refused" in told:
-        raise Problem("text.chat.template", why=told["refused"])
+        raise Problem("the model's chat template refuses: {why}", why=told["refused"])
     if "text" not in told:
-        raise Problem("text.chat.large")
+        raise Problem("the model's chat template makes more than memory and models hold, and was stopped")
     return told["text"]
 
 
@@ -63,10 +63,13 @@ class _Process:
                 env={**os.environ, **where},
             )
         except OSError as error:
-            raise Problem("text.chat.start", why=quoted(error)) from None
+            raise Problem("the process that runs chat templates can't be started: {why}", why=quoted(error)) from None
         if self.say(None, START) != "ready\n":
             self.end()
-            raise Problem("text.chat.start", why=f"exit code {self.process.returncode}")
+            raise Problem(
+                "the process that runs chat templates can't be started: {why}",
+                why=f"exit code {self.process.returncode}",
+            )
 
     def say(self, line: str | None, seconds: float) -> str:
         """Its answer to a line; "" if it died of it, which it is made to when it takes too long."""
@@ -114,7 +117,13 @@ def _ask(request: str) -> str:
     try:
         told = _process.say(request, SECONDS)
         if not told:
-            raise Problem("text.chat.long", seconds=SECONDS) if _process.late else Problem("text.chat.large")
+            raise (
+                Problem(
+                    "the model's chat template ran for more than {seconds} seconds and was stopped", seconds=SECONDS
+                )
+                if _process.late
+                else Problem("the model's chat template makes more than memory and models hold, and was stopped")
+            )
         return told
     finally:
         if not told:  # or interrupted, and then the next answer would be to this request
@@ -151,7 +160,7 @@ def guard(messages: Sequence[Mapping[str, Any]], names: Iterable[str]) -> tuple[
     written = json.dumps(messages, ensure_ascii=False, default=str)
     mark = next((mark for mark in MARKS if mark not in written), None)
     if mark is None:
-        raise Problem("text.chat.marks")
+        raise Problem("the chat uses every one of the 32 codes that Unicode keeps free of characters: leave one out")
     if not names:
         return list(messages), mark
     whole = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from ..words import Both, Problem, all_of, one_of
+from ..words import Message, Problem, all_of, one_of
 
 BLOCK = 1 << 20  # bytes read at a time: what keeps memory flat
 SUFFIXES = (".txt", ".text", ".md")
@@ -57,7 +57,10 @@ class Corpus:
         paths = [path for source in sources for path in _files(source)]
         documents = tuple(document for document in map(_look, paths) if document.size > document.start)
         if not documents:
-            raise Problem("text.corpus.empty", what=all_of(sources) if sources else Both("the corpus", "语料"))
+            raise Problem(
+                "{what} is empty: a corpus needs text to learn from, a few thousand characters at least",
+                what=all_of(sources) if sources else Message("the corpus"),
+            )
         return cls(documents)
 
     @property
@@ -91,7 +94,9 @@ class Corpus:
     def cut(self, validation: float = 0.1) -> Position:
         """Where validation begins: after (1 − validation) of the text, moved to the end of a document or of a line."""
         if not 0 <= validation < 1:
-            raise Problem("text.corpus.validation", validation=validation)
+            raise Problem(
+                "validation={validation} must be a share of the text, 0 (none) up to but below 1", validation=validation
+            )
         if validation == 0:
             return self.end
         wanted = self.size * (1 - validation)
@@ -146,7 +151,7 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[Block]:
             except UnicodeDecodeError as error:
                 raise _not_utf8(path, raw, start, error) from None
             if not used:
-                raise Problem("text.corpus.shorter", path=path)
+                raise Problem("{path} became shorter while it was read: leave it alone and start again", path=path)
             if not last:
                 text = text[: _last_safe(text)]
                 used = len(text.encode())
@@ -175,7 +180,7 @@ def _line_start(document: Document, at: int) -> int:
 
 def _files(source: str | Path) -> list[Path]:
     if not str(source):  # else it would be the folder one stands in
-        raise Problem("text.corpus.unnamed")
+        raise Problem("the name of the text is empty: give a file, a folder or a glob")
     path = Path(source).expanduser()
     if path.is_file():
         return [path]
@@ -184,14 +189,20 @@ def _files(source: str | Path) -> list[Path]:
         texts = [file for file in visible if file.suffix.lower() in SUFFIXES]
         if not texts:
             found = sorted({file.suffix or file.name for file in visible})
-            has = all_of(found) if found else Both("nothing", "没有文件")
-            raise Problem("text.corpus.folder", path=path, suffixes=all_of(SUFFIXES), found=has)
+            has = all_of(found) if found else Message("nothing")
+            raise Problem(
+                "the folder {path} has no {suffixes} files (it has {found}): for other files give a glob in quotes, "
+                'such as "{path}/**/*.py"',
+                path=path,
+                suffixes=all_of(SUFFIXES),
+                found=has,
+            )
         return texts
     if any(letter in str(source) for letter in "*?["):
         matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
         files = [match for match in matches if match.is_file()]
         if not files:
-            raise Problem("text.corpus.glob", source=source)
+            raise Problem("no file matches {source}: ** means any folders, * any name", source=source)
         return files
     raise _missing(path)
 
@@ -203,11 +214,15 @@ def _hidden(file: Path, folder: Path) -> bool:
 def _missing(path: Path) -> Problem:
     folder = path.parent
     if not folder.is_dir():
-        return Problem("text.corpus.missing.folder", path=path, folder=folder)
+        return Problem(
+            "there is no file or folder {path}: there is no folder {folder} either", path=path, folder=folder
+        )
     near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=3, cutoff=0.5)
     if near:
-        return Problem("text.corpus.missing.near", path=path, near=one_of(near))
-    return Problem("text.corpus.missing", path=path, folder=folder)
+        return Problem("there is no file or folder {path}: did you mean {near}?", path=path, near=one_of(near))
+    return Problem(
+        "there is no file or folder {path}: {folder} has nothing of a similar name", path=path, folder=folder
+    )
 
 
 def _look(path: Path) -> Document:
@@ -216,9 +231,15 @@ def _look(path: Path) -> Document:
     with path.open("rb") as file:
         head = file.read(8192)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise Problem("text.corpus.utf16", path=path, command=_convert(path, "UTF-16"))
+        raise Problem(
+            "{path} is UTF-16, not UTF-8: convert it with  {command}", path=path, command=_convert(path, "UTF-16")
+        )
     if b"\0" in head:
-        raise Problem("text.corpus.binary", path=path, at=head.index(0))
+        raise Problem(
+            "{path} is not text (byte {at} is zero, as in programs and pictures): give plain text files",
+            path=path,
+            at=head.index(0),
+        )
     return Document(path, len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0, size)
 
 
@@ -228,8 +249,17 @@ def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> 
     for encoding in ("GB18030", "BIG5"):
         # A sample may begin or end inside a character, so one wrong byte at either end proves nothing.
         if any(_reads(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
-            return Problem("text.corpus.encoding", **where, encoding=encoding, command=_convert(path, encoding))
-    return Problem("text.corpus.utf8", **where, command=_convert(path, "LATIN1"))
+            return Problem(
+                "{path} is not UTF-8: byte {at} is {byte}, but it reads as {encoding}: convert it with  {command}",
+                **where,
+                encoding=encoding,
+                command=_convert(path, encoding),
+            )
+    return Problem(
+        "{path} is not UTF-8: byte {at} is {byte}: if you know its encoding, convert it with  {command}",
+        **where,
+        command=_convert(path, "LATIN1"),
+    )
 
 
 def _reads(raw: bytes, encoding: str) -> bool:

@@ -133,7 +133,9 @@ def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") 
     (('一九三八年十一月十二日', '1938-11-12'), ('7th of May 1995', '1995-05-07'))
     """
     if target not in TARGETS:
-        raise Problem("text.dates", target=repr(target), targets=all_of(TARGETS))
+        raise Problem(
+            "dates are not translated to {target}: choose from {targets}", target=repr(target), targets=all_of(TARGETS)
+        )
     number = mix(seed, index)
     forms = FORMS if target == "iso" else (*FORMS, date.isoformat)
     number, form = divmod(number, len(forms))

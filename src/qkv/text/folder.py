@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer as Library
 
 from ..files import read_json, read_table, read_text, reading
-from ..words import Both, Notice, Problem, all_of
+from ..words import Message, Notice, Problem, _, all_of
 from . import foreign, habits
 from .sentencepiece import check_charsmap
 from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
@@ -30,7 +30,7 @@ def load(path: str | Path) -> Tokenizer:
     """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
-    with reading(file if file.is_file() else path, "text.tokenizer.damaged"):
+    with reading(file if file.is_file() else path, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
         return _load(path, file)
 
 
@@ -40,11 +40,11 @@ def _load(path: Path, file: Path) -> Tokenizer:
     if not file.is_file() and path.is_dir():
         made = _from_parts(folder, told)
         if made is None:
-            raise Problem("text.tokenizer.none", file=file)
+            raise Problem("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
         told.complete(made)
         return made
     if not file.is_file():
-        raise Problem("text.tokenizer.none", file=file)
+        raise Problem("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
     made = _from_json(file, told, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None)
     told.complete(made)
     return made
@@ -56,7 +56,13 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
     for name, i in added.items():  # the library counts on from the vocabulary, whatever the file says
         if library.token_to_id(name) != i:
-            raise Problem("text.added", file=file, name=name, i=i, got=library.token_to_id(name))
+            raise Problem(
+                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
+                file=file,
+                name=name,
+                i=i,
+                got=library.token_to_id(name),
+            )
     roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
     if not told.any_roles and not roles:
         roles = {role: name for role, name in foreign.NAMES.items() if name in added}
@@ -68,8 +74,8 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
 
 def _library(file: Path) -> tuple[Library, dict[str, Any]]:
     """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
-    with reading(file, "text.tokenizer.damaged"):
-        saved = read_table(file, "text.tokenizer.damaged")
+    with reading(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
+        saved = read_table(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})"))
         normalizer = saved.get("normalizer") or {}
         for step in (normalizer, *normalizer.get("normalizers", ())):
             if step.get("type") == "Precompiled":  # it believes the map unseen, and panics when it leads outside
@@ -83,7 +89,7 @@ def _library(file: Path) -> tuple[Library, dict[str, Any]]:
                 sides = [piece for side in ("single", "pair") for piece in step[side]]
                 named = {piece["SpecialToken"]["id"] for piece in sides if "SpecialToken" in piece}
                 if missing := named - step["special_tokens"].keys():
-                    raise Problem("text.frame", name=repr(min(missing)))
+                    raise Problem("{name}, which it puts around a text, is none of its tokens", name=repr(min(missing)))
         return Library.from_str(_text(file)), saved
 
 
@@ -114,7 +120,10 @@ def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
             blanks = told.get("extra_ids", 100) if t5 else 0
             if type(blanks) is not int or not 0 <= blanks <= MOST_BLANKS:
                 raise Problem(
-                    "text.extra", file=folder / "tokenizer_config.json", value=repr(blanks), most=f"{MOST_BLANKS:,}"
+                    "{file}: extra_ids is {value}, not a number from 0 to {most}",
+                    file=folder / "tokenizer_config.json",
+                    value=repr(blanks),
+                    most=f"{MOST_BLANKS:,}",
                 )
             made = foreign.from_sentencepiece(
                 folder / name,
@@ -142,7 +151,13 @@ def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
     foreign.add_tokens(library, (dict.fromkeys(known, True) | told.added()).items())
     for name, i in told.ids().items():
         if library.token_to_id(name) != i:
-            raise Problem("text.added", file=folder / "vocab.json", name=name, i=i, got=library.token_to_id(name))
+            raise Problem(
+                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
+                file=folder / "vocab.json",
+                name=name,
+                i=i,
+                got=library.token_to_id(name),
+            )
     roles = told.roles(library)
     if not roles:
         roles = {role: name for role, name in foreign.NAMES.items() if name in vocab}
@@ -244,7 +259,12 @@ class _Told:
             for key, value in getattr(self, told).items():
                 each = value if isinstance(value, list) else [value]
                 if key.endswith(("_token_id", "eos_token_ids")) and not all(i is None or type(i) is int for i in each):
-                    raise Problem("text.role", file=self.folder / name, name=key, value=repr(value)[:80])
+                    raise Problem(
+                        "{file}: {name} is {value}, not the id of a token",
+                        file=self.folder / name,
+                        name=key,
+                        value=repr(value)[:80],
+                    )
         for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
             if not self.any_roles and getattr(made, role) is None and (i := ids(first(f"{role}_token_id"))):
                 made.assign(role, i[0])
@@ -261,7 +281,14 @@ class _Told:
         if strange:
             file = "generation_config.json" if self.generation else "config.json"
             names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(strange.items()))
-            warnings.warn(Notice("text.habits", file=file, names=names), stacklevel=5)
+            warnings.warn(
+                Notice(
+                    "{file} says {names}, which qkv does not obey: texts may come out otherwise than its makers meant",
+                    file=file,
+                    names=names,
+                ),
+                stacklevel=5,
+            )
         made.template = self.template
 
     def _template(self, folder: Path) -> str | None:
@@ -285,17 +312,21 @@ def _read(file: Path) -> dict[str, Any]:
     """A JSON table, empty if there is no such file."""
     if not file.is_file():
         return {}
-    return read_table(file, "text.json")
+    return read_table(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
 
 
 def _in_order(file: Path) -> list[str]:
     """A vocabulary by place: a list as it is, a table of name -> id put in order."""
-    told = read_json(file, "text.json")
+    told = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
     if isinstance(told, list):
         return told
     if isinstance(told, dict) and sorted(i for i in told.values() if type(i) is int) == list(range(len(told))):
         return sorted(told, key=lambda name: told[name])
-    raise Problem("text.json", file=file, why=Both("the ids are not 0, 1, 2, …", "编号不是 0、1、2、…"))
+    raise Problem(
+        "{file} can't be read as it should: {why}. Fetch or copy it again",
+        file=file,
+        why=Message("the ids are not 0, 1, 2, …"),
+    )
 
 
 def _lines(file: Path) -> list[str]:
@@ -304,4 +335,4 @@ def _lines(file: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    return read_text(file, "text.json")
+    return read_text(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Library
 
 from ..files import reading
-from ..words import Problem, all_of
+from ..words import Problem, _, all_of
 from . import sentencepiece
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
 from .tokenizer import BPE, Tokenizer, byte_level, refuse_long
@@ -51,21 +51,26 @@ ENDS = (
 
 def from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
     """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
-    with reading(None, "text.vocabulary"):
+    with reading(None, _("the vocabulary is damaged ({why}): fetch or copy the model again")):
         return _from_gguf(vocabulary)
 
 
 def _from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
     kind = vocabulary.get("ggml.model")
     if kind not in GGUF:
-        raise Problem("text.gguf.model", model=kind, known=all_of(GGUF))
+        raise Problem("this GGUF has a tokenizer of kind {model}: {known} can be read", model=kind, known=all_of(GGUF))
     tokens = vocabulary.get("ggml.tokens")
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
-        raise Problem("text.gguf.tokens")
+        raise Problem("this GGUF has no list of tokens: it is damaged, or holds no language model")
     refuse_long(tokens)
     types = vocabulary.get("ggml.token_type") or [NORMAL] * len(tokens)
     if len(types) != len(tokens):
-        raise Problem("text.gguf.lengths", name="token_type", n=len(types), tokens=len(tokens))
+        raise Problem(
+            "this GGUF is damaged: {name} has {n} entries for {tokens} tokens",
+            name="token_type",
+            n=len(types),
+            tokens=len(tokens),
+        )
     roles = {}
     for role, keys in GGUF_ROLES.items():
         i = next((vocabulary[f"ggml.{key}"] for key in keys if f"ggml.{key}" in vocabulary), None)
@@ -108,7 +113,9 @@ def from_sentencepiece(
     `extra` are tokens added at the end (T5's blanks); `begin` and `end` frame a text with <s> and </s>.
     """
     pieces = sentencepiece.read(model_file)
-    with reading(Path(model_file), "text.sentencepiece"):
+    with reading(
+        Path(model_file), _("{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again")
+    ):
         return _from_model(pieces, model_file, vocabulary, extra, begin, end)
 
 
@@ -134,9 +141,17 @@ def _from_model(
 
 def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
     if missing := [name for name in ("</s>", "<unk>") if name not in vocabulary]:
-        raise Problem("text.vocabulary.missing", file=model_file, names=all_of(missing))
+        raise Problem(
+            "the vocabulary beside {file} has no {names}: it is not the one of this model",
+            file=model_file,
+            names=all_of(missing),
+        )
     if not all(isinstance(name, str) and name for name in vocabulary) or len(set(vocabulary)) != len(vocabulary):
-        raise Problem("text.vocabulary.twice", file=model_file)
+        raise Problem(
+            "the vocabulary beside {file} has a name twice, or one that is no text: it is damaged; fetch or copy "
+            "it again",
+            file=model_file,
+        )
     refuse_long(vocabulary)
     names = vocabulary if "<pad>" in vocabulary else [*vocabulary, "<pad>"]
     scores = {text: score for text, score, _ in pieces.pieces}
@@ -265,7 +280,12 @@ GGUF_ROLES = {
 def _gguf_bytes(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
     pre = vocabulary.get("ggml.pre") or ""
     if pre not in CUTS:
-        raise Problem("text.gguf.pre", pre=pre, known=all_of(name for name in CUTS if name))
+        raise Problem(
+            "this GGUF cuts its text in the way of {pre}, which is not known here: {known} are. Use the model's "
+            "folder with its tokenizer.json instead",
+            pre=pre,
+            known=all_of(name for name in CUTS if name),
+        )
     vocab = {token: i for i, token in enumerate(tokens)}
     return byte_pairs(vocab, vocabulary.get("ggml.merges") or [], CUTS[pre])
 
@@ -273,7 +293,12 @@ def _gguf_bytes(vocabulary: dict[str, Any], tokens: list[str], types: list[int])
 def _gguf_pieces(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
     scores = vocabulary.get("ggml.scores") or []
     if len(scores) != len(tokens):
-        raise Problem("text.gguf.lengths", name="scores", n=len(scores), tokens=len(tokens))
+        raise Problem(
+            "this GGUF is damaged: {name} has {n} entries for {tokens} tokens",
+            name="scores",
+            n=len(scores),
+            tokens=len(tokens),
+        )
     unigram = vocabulary["ggml.model"] == "t5"
     charsmap = bytes(vocabulary.get("ggml.precompiled_charsmap") or b"")
     return from_pieces(

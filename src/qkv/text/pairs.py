@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..words import Both, Problem
+from ..words import Listed, Message, Problem, _
 from .dice import dice
 from .tokenizer import Tokenizer
 
@@ -36,17 +36,17 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
     """
     path = Path(path)
     if not path.is_file():
-        raise Problem("text.pairs.none", path=path)
+        raise Problem("there is no file {path}: a pairs file has one pair per line, source TAB target", path=path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Problem("text.pairs.utf8", path=path, at=error.start) from None
+        raise Problem("{path} is not UTF-8 (byte {at}): save it as UTF-8 text", path=path, at=error.start) from None
     pairs = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             pairs.append(_pair(line.rstrip("\r"), columns, number, path))
     if not pairs:
-        raise Problem("text.pairs.empty", path=path)
+        raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
     return pairs
 
 
@@ -58,15 +58,27 @@ def as_tsv(pairs: Sequence[Text]) -> str:
 def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
     cells = [cell.strip() for cell in line.split("\t")]
     where = {"number": number, "path": path}
-    for name, column in zip((Both("source", "源文"), Both("target", "译文")), columns, strict=True):
+    for name, column in zip((Message("source"), Message("target")), columns, strict=True):
         if column >= len(cells):
             other = len(cells) == 1 and any(letter in line for letter in ",;|")
-            hint = Both("; it has no TAB, only other separators", "；它没有 TAB，只有别的分隔符") if other else ""
-            there = f"{len(cells)} {'is' if len(cells) == 1 else 'are'}", f"{len(cells)}"
-            shown = {"there": Both(*there), "line": repr(line[:40]), "hint": hint}
-            raise Problem("text.pairs.column", **where, name=name, column=column + 1, **shown)
+            hint = Message("; it has no TAB, only other separators") if other else ""
+            there = Message("1 is") if len(cells) == 1 else Message("{n} are", n=len(cells))
+            shown = {"there": there, "line": repr(line[:40]), "hint": hint}
+            raise Problem(
+                "line {number} of {path} has no {name} column: column {column} is wanted, {there} there "
+                "({line}){hint}; write source TAB target",
+                **where,
+                name=name,
+                column=column + 1,
+                **shown,
+            )
         if not cells[column]:
-            raise Problem("text.pairs.cell", **where, name=name, column=column + 1)
+            raise Problem(
+                "line {number} of {path} has an empty {name}: fill column {column} or remove the line",
+                **where,
+                name=name,
+                column=column + 1,
+            )
     return cells[columns[0]], cells[columns[1]]
 
 
@@ -89,7 +101,7 @@ class Pairs:
 
     def __init__(self, pairs: Sequence[Text], tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> None:
         if not pairs:
-            raise Problem("text.pairs.nothing")
+            raise Problem("there are no pairs to learn from: give at least one (source, target)")
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer or tokenizer
         pad_pairs([], [], self.tokenizer, self.target_tokenizer)  # refuses a tokenizer that lacks what pairs need
         self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
@@ -182,5 +194,9 @@ def special(tokenizer: Tokenizer, *roles: str) -> list[int]:
     ids = {role: getattr(tokenizer, role) for role in roles}
     missing = [role for role, i in ids.items() if i is None]
     if missing:
-        raise Problem("text.pairs.special", missing=Both(" and no ".join(missing), " 和 ".join(missing)))
+        raise Problem(
+            'the tokenizer has no {missing} token, which sentence pairs need: make it with special=("pad", "bos", '
+            '"eos", "unk")',
+            missing=Listed(missing, _(" and no ")),
+        )
     return list(ids.values())

@@ -46,11 +46,15 @@ def read(file: str | Path) -> Pieces:
     try:
         raw = file.read_bytes()
     except OSError as error:
-        raise Problem("text.file", file=file, why=quoted(error)) from None
+        raise Problem("{file} can't be read: {why}", file=file, why=quoted(error)) from None
     try:
         return parse(raw)
     except Problem as problem:
-        raise Problem("text.sentencepiece", file=file, why=problem) from None
+        raise Problem(
+            "{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again",
+            file=file,
+            why=problem,
+        ) from None
 
 
 def parse(raw: bytes) -> Pieces:
@@ -71,15 +75,15 @@ def parse(raw: bytes) -> Pieces:
             model.dummy_prefix = bool(_int(spec.get(3, 1)))
             model.remove_extra_whitespaces = bool(_int(spec.get(4, 1)))
     if model.kind not in ("unigram", "bpe"):
-        raise Problem("text.pieces.kind", kind=model.kind)
+        raise Problem("its kind is {kind}, not unigram or bpe", kind=model.kind)
     if model.suffix:
-        raise Problem("text.pieces.suffix")
+        raise Problem("it writes the space at the end of words, which is not supported")
     if not pieces:
-        raise Problem("text.pieces.none")
+        raise Problem("it has no pieces")
     model.pieces = pieces
     model.__post_init__()
     if len(model.names) != len(pieces):
-        raise Problem("text.pieces.twice")
+        raise Problem("it has a piece twice")
     return model
 
 
@@ -88,23 +92,23 @@ def check_charsmap(raw: bytes) -> bytes:
     if not raw:
         return raw
     if len(raw) < 4:
-        raise Problem("text.pieces.map.cut")
+        raise Problem("its map of characters is cut")
     (size,) = struct.unpack_from("<I", raw)
     if size % 4 or size > len(raw) - 4:
-        raise Problem("text.pieces.map.cut")
+        raise Problem("its map of characters is cut")
     units = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).astype(np.int64)
     texts = raw[4 + size :]
     _text(texts)
     if not size or not texts.endswith(b"\0"):
-        raise Problem("text.pieces.map.cut")
+        raise Problem("its map of characters is cut")
     leaf = units >> 31 == 1
     place = np.arange(len(units)) ^ ((units >> 10) << ((units & 0x200) >> 6))
     if ((place | 0xFF) >= len(units))[~leaf].any():
-        raise Problem("text.pieces.map.outside")
+        raise Problem("its map of characters leads outside itself")
     values = (units & 0x7FFFFFFF)[leaf]
     letters = np.frombuffer(texts, dtype=np.uint8)
     if (values >= len(letters)).any() or (letters[values] >> 6 == 2).any():
-        raise Problem("text.pieces.map.texts")
+        raise Problem("its map of characters leads outside its texts")
     return raw
 
 
@@ -155,7 +159,7 @@ def _piece(raw: bytes) -> tuple[str, float, int]:
     (score,) = struct.unpack("<f", number) if len(number) == 4 else (float("nan"),)
     kind = _int(spec.get(3, NORMAL))
     if not np.isfinite(score) or not NORMAL <= kind <= BYTE:
-        raise Problem("text.pieces.score")
+        raise Problem("a piece has no finite score or an unknown type")
     return _text(_bytes(spec.get(1, b""))), score, kind
 
 
@@ -173,9 +177,9 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise Problem("text.pieces.field", kind=wire)
+            raise Problem("there is no field of kind {kind}", kind=wire)
         if length > len(raw) - at:
-            raise Problem("text.pieces.cut")
+            raise Problem("it is cut, or not a SentencePiece model")
         yield number, raw[at : at + length]
         at += length
 
@@ -184,29 +188,29 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(raw):
-            raise Problem("text.pieces.cut")
+            raise Problem("it is cut, or not a SentencePiece model")
         byte = raw[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise Problem("text.pieces.number")
+    raise Problem("a number in it never ends")
 
 
 def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise Problem("text.pieces.utf8") from None
+        raise Problem("a text in it is no UTF-8") from None
 
 
 def _int(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise Problem("text.pieces.bytes")
+        raise Problem("bytes stand where a number should")
     return value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
-        raise Problem("text.pieces.numbers")
+        raise Problem("a number stands where bytes should")
     return value

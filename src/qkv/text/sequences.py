@@ -46,9 +46,11 @@ def sequence_pairs(task: str, seed: int, step: int, batch: int, length: int, voc
 
 def _random(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> np.ndarray:
     if task not in TASKS:
-        raise Problem("text.task", task=repr(task), tasks=all_of(TASKS))
+        raise Problem("there is no task {task}: choose from {tasks}", task=repr(task), tasks=all_of(TASKS))
     if vocab <= SYMBOLS:
-        raise Problem("text.symbols", vocab=vocab)
+        raise Problem(
+            "vocab={vocab} leaves no symbols: ids 0 to 2 are pad, bos and separator, so give 5 or more", vocab=vocab
+        )
     return dice(seed, step, stream=3).integers(SYMBOLS, vocab, size=(batch, length))
 
 

@@ -58,7 +58,10 @@ def prepare(
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise Problem("text.shards.full", folder=folder) from error
+            raise Problem(
+                "the disk of {folder} is full: what is written stays; free some space and prepare again to go on",
+                folder=folder,
+            ) from error
     return Tokens.open(folder)
 
 

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers.decoders import DecodeStream
 
 from ..files import reading
-from ..words import Problem, all_of
+from ..words import Problem, _, all_of
 from . import chat
 from .habits import Habits
 from .sentencepiece import Charsmap
@@ -109,7 +109,7 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, on all cores."""
         prepared = [self._prepared(text) for text in texts]
-        with reading(None, "text.encode"):
+        with reading(None, _("this tokenizer can't cut the text: {why}")):
             if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
                 return [self._numbered(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
             return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
@@ -133,10 +133,13 @@ class Tokenizer:
         alone: their names in a message are only text.
         """
         if self.template is None:
-            raise Problem("text.chat.none")
+            raise Problem(
+                "this model has no chat template among its files, so how a chat is written for it isn't known: "
+                "continue a text with  qkv generate"
+            )
         for message in messages:
             if not isinstance(message, Mapping) or "role" not in message:
-                raise Problem("text.chat.message", message=str(message)[:80])
+                raise Problem('a message is {{"role": …, "content": …}}, not {message}', message=str(message)[:80])
             for value in message.values():
                 if isinstance(value, str):
                     _refuse_surrogates(value)
@@ -216,7 +219,7 @@ class Tokenizer:
         return f"{type(self).__name__}(vocab={self.vocab}, special={list(self.special)})"
 
     def _encode(self, text: str) -> list[int]:
-        with reading(None, "text.encode"):
+        with reading(None, _("this tokenizer can't cut the text: {why}")):
             return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
 
     def _prepared(self, text: str) -> str:
@@ -228,14 +231,17 @@ class Tokenizer:
             return cut.ids
         ids = [self._lookup.get(name, self.unk) for name in cut.tokens]
         if None in ids:
-            raise Problem("text.unknown", piece=repr(cut.tokens[ids.index(None)]))
+            raise Problem(
+                "this tokenizer has no token for {piece}, and none for what it doesn't know",
+                piece=repr(cut.tokens[ids.index(None)]),
+            )
         return ids  # type: ignore[return-value]
 
     def _encode_special(self, text: str) -> list[int]:
         if self._own_cutter is not None:
             return self._split_special(text, self._encode)
         _refuse_surrogates(text)
-        with reading(None, "text.encode"):
+        with reading(None, _("this tokenizer can't cut the text: {why}")):
             return self._recognising.encode(text, add_special_tokens=False).ids
 
     def _split_special(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
@@ -257,20 +263,20 @@ class Tokenizer:
     def _around(self) -> tuple[list[int], list[int]]:
         """What the library's post-processor puts before and after a text."""
         for text in ("a", "1", ".", "的"):
-            with reading(None, "text.encode"):
+            with reading(None, _("this tokenizer can't cut the text: {why}")):
                 bare = self.library.encode(text, add_special_tokens=False).ids
                 framed = self.library.encode(text, add_special_tokens=True).ids
             for at in range(len(framed) - len(bare) + 1):
                 if bare and framed[at : at + len(bare)] == bare:
                     if max(framed) >= self.vocab:
-                        raise Problem("text.frame", name=max(framed))
+                        raise Problem("{name}, which it puts around a text, is none of its tokens", name=max(framed))
                     return framed[:at], framed[at + len(bare) :]
         return [], []
 
     def _bytes_of(self, i: int) -> bytes:
         name = self.library.id_to_token(i) if i >= 0 else None
         if name is None:
-            raise Problem("text.id", i=i, last=self.vocab - 1)
+            raise Problem("token id {i} does not exist: this tokenizer has ids 0 to {last}", i=i, last=self.vocab - 1)
         if name in self._added or name in self._named:
             return name.encode()
         return self._spelling(name)
@@ -343,7 +349,7 @@ class Characters(Tokenizer):
             seen.update(text)
         letters = sorted(seen)
         if not letters:
-            raise Problem("text.alphabet")
+            raise Problem("the alphabet is empty: give the text, or the characters, that the tokenizer should know")
         special = list(special)
         vocab = {letter: i for i, letter in enumerate(letters)}
         unk = {}
@@ -382,7 +388,12 @@ class Characters(Tokenizer):
     def _unknown(self, text: str) -> Problem:
         strangers = list(dict.fromkeys(letter for letter in text if letter not in self._table))
         shown = " ".join(f"{letter!r}" for letter in strangers[:8]) + (" …" if len(strangers) > 8 else "")
-        return Problem("text.characters", n=len(self._table), shown=shown)
+        return Problem(
+            "this tokenizer knows the {n} characters of the text it was made from, not {shown}: leave them out, "
+            "or train with the tokenizer bytes or bpe, which take any text",
+            n=len(self._table),
+            shown=shown,
+        )
 
 
 def byte_level(model: models.Model) -> Library:
@@ -398,7 +409,9 @@ def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
     chosen = {}
     for role in roles:
         if role not in SPECIAL:
-            raise Problem("text.special", role=repr(role), roles=all_of(SPECIAL))
+            raise Problem(
+                "there is no special token {role}: choose from {roles}", role=repr(role), roles=all_of(SPECIAL)
+            )
         chosen[role] = SPECIAL[role]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in chosen.values()])
     return chosen
@@ -408,14 +421,22 @@ def _refuse_unknown(library: Library, known: Mapping[str, int]) -> None:
     """Refuse a vocabulary that lacks its own token for what it doesn't know: some texts would work and others not."""
     name = getattr(library.model, "unk_token", None)
     if name is not None and name not in known:
-        raise Problem("text.unknown.token", name=repr(name))
+        raise Problem(
+            "its vocabulary lacks {name}, its own token for what it doesn't know: fetch or copy the model again",
+            name=repr(name),
+        )
 
 
 def refuse_long(names: Iterable[str]) -> None:
     """Refuse a vocabulary with a token that is too long for the library."""
     longest = max(names, key=len, default="")
     if len(longest) > LONGEST:
-        raise Problem("text.token.long", n=f"{len(longest):,}", most=f"{LONGEST:,}", begins=repr(longest[:20]))
+        raise Problem(
+            "a token of its vocabulary, {begins}…, has {n} characters and none may have more than {most}",
+            n=f"{len(longest):,}",
+            most=f"{LONGEST:,}",
+            begins=repr(longest[:20]),
+        )
 
 
 def _charsmap(library: Library) -> Callable[[str], str] | None:
@@ -499,7 +520,12 @@ def _refuse_surrogates(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Problem("text.half", code=f"U+{ord(text[error.start]):04X}", at=error.start) from None
+        raise Problem(
+            "the text holds half a character, {code}, at position {at}: it was cut or read in the wrong encoding; "
+            "read it as UTF-8",
+            code=f"U+{ord(text[error.start]):04X}",
+            at=error.start,
+        ) from None
 
 
 def _is_begun(raw: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..files import is_plain, read_json
-from ..words import Both, Problem
+from ..words import Message, Problem, _
 from .dice import dice
 
 FORMAT = "qkv tokens 1"
@@ -80,9 +80,11 @@ class Tokens:
         folder = Path(folder)
         index = read_index(folder)
         if index is None:
-            raise Problem("text.tokens.none", folder=folder)
+            raise Problem(
+                "{folder} has no index.json of prepared tokens: make it with `qkv data prepare`", folder=folder
+            )
         if not index["complete"]:
-            raise Problem("text.tokens.unfinished", folder=folder)
+            raise Problem("{folder} was not finished: prepare it again, it goes on where it stopped", folder=folder)
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
         for shard in index["shards"]:
             parts[shard["split"]].append(_map(folder / shard["file"], shard["tokens"], np.dtype(index["dtype"])))
@@ -123,8 +125,17 @@ class Tokens:
             raise ValueError(f"there is no split {split!r}: choose train or validation")
         shards = self.train if split == "train" else self.validation
         if len(shards) <= context:
-            name = Both(split, {"train": "训练", "validation": "验证"}[split])
-            key = "text.context" if len(shards) > 1 else "text.context.none"
+            name = Message(_("train") if split == "train" else _("validation"))
+            key = (
+                _(
+                    "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text, "
+                    "or a context of at most {most}"
+                )
+                if len(shards) > 1
+                else _(
+                    "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text"
+                )
+            )
             raise Problem(key, split=name, n=len(shards), context=context, least=context + 1, most=len(shards) - 1)
         return shards
 
@@ -134,9 +145,11 @@ def read_index(folder: Path) -> dict[str, Any] | None:
     file = folder / "index.json"
     if not file.is_file():
         return None
-    index = read_json(file, "text.json")
+    index = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
     if not isinstance(index, dict) or index.get("format") != FORMAT or not _is_index(index):
-        raise Problem("text.tokens.index", file=file, form=FORMAT)
+        raise Problem(
+            "{file} is not an index of {form}: choose another folder, or remove that file", file=file, form=FORMAT
+        )
     return index
 
 
@@ -164,5 +177,10 @@ def _is_index(index: dict[str, Any]) -> bool:
 def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
     size = file.stat().st_size if file.is_file() else 0
     if size != tokens * dtype.itemsize:
-        raise Problem("text.tokens.size", file=file, wanted=tokens * dtype.itemsize, size=size)
+        raise Problem(
+            "{file} should have {wanted} bytes and has {size}: remove the folder and prepare again",
+            file=file,
+            wanted=tokens * dtype.itemsize,
+            size=size,
+        )
     return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # nothing can't be mapped

@@ -68,9 +68,15 @@ def train_tokenizer(
         kind, chosen, why = choose(texts)
         vocab = (vocab or chosen) if kind == "bpe" else None
     if kind not in KINDS:
-        raise Problem("text.kind", kind=repr(kind), kinds=all_of(KINDS))
+        raise Problem(
+            "there is no tokenizer {kind}: choose from {kinds}, or auto", kind=repr(kind), kinds=all_of(KINDS)
+        )
     if vocab is not None and kind != "bpe":
-        raise Problem("text.vocab.kind", vocab=vocab, kind=kind)
+        raise Problem(
+            "vocab={vocab} is for bpe: the vocabulary of {kind} comes from the {kind} themselves",
+            vocab=vocab,
+            kind=kind,
+        )
     if kind == "bytes":
         return Bytes.make(special, why)
     if kind == "characters":
@@ -81,11 +87,16 @@ def train_tokenizer(
 def _train_bpe(texts: Iterable[str], vocab: int, special: list[str], why: str) -> BPE:
     least = 256 + len(special)
     if vocab < least:
-        raise Problem("text.vocab.small", vocab=vocab, special=len(special), least=least)
+        raise Problem(
+            "vocab={vocab} is too small for bpe: 256 bytes and {special} special tokens need {least}",
+            vocab=vocab,
+            special=len(special),
+            least=least,
+        )
     texts = iter(texts)
     first = next(texts, None)
     if first is None:
-        raise Problem("text.vocab.text")
+        raise Problem("there is no text to learn from: bpe counts which pieces are frequent in it")
     trainer = trainers.BpeTrainer(
         vocab_size=vocab - len(special),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),

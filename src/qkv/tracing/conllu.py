@@ -60,9 +60,9 @@ def read(path: str | Path) -> list[Sentence]:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise Problem("trace.conllu.missing", file=path, error=error.strerror or error) from None
+        raise Problem("{file} can't be read: {error}", file=path, error=error.strerror or error) from None
     except UnicodeDecodeError as error:
-        raise Problem("trace.conllu.utf8", file=path, place=error.start) from None
+        raise Problem("{file} is not UTF-8 text: byte {place} can't be read", file=path, place=error.start) from None
     return parse(text, str(path))
 
 
@@ -79,13 +79,18 @@ def parse(text: str, file: str = "") -> list[Sentence]:
         elif raw.strip():
             columns = raw.split("\t")
             if len(columns) != 10:
-                raise Problem("trace.conllu.columns", file=file, line=line, found=len(columns))
+                raise Problem(
+                    "{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs",
+                    file=file,
+                    line=line,
+                    found=len(columns),
+                )
             rows.append((line, columns))
         elif rows:
             found.append(_sentence(file, rows, comments))
             rows, comments = [], {}
     if not found:
-        raise Problem("trace.conllu.empty", file=file)
+        raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
     return found
 
 
@@ -93,9 +98,15 @@ def _sentence(file: str, rows: list[tuple[int, list[str]]], comments: dict[str, 
     words = [(line, row) for line, row in rows if "-" not in row[0] and "." not in row[0]]  # 8.1 is a word left unsaid
     for expected, (line, row) in enumerate(words, start=1):
         if row[0] != str(expected):
-            raise Problem("trace.conllu.number", file=file, line=line, found=row[0], expected=expected)
+            raise Problem(
+                "{file}, line {line}: the word is numbered {found}, but {expected} comes next",
+                file=file,
+                line=line,
+                found=row[0],
+                expected=expected,
+            )
     if not words:
-        raise Problem("trace.conllu.empty", file=file)
+        raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
     surface = _surface(file, rows, len(words))
     text, spans = _spans(file, surface, comments.get("text"), len(words))
     made = []
@@ -104,7 +115,9 @@ def _sentence(file: str, rows: list[tuple[int, list[str]]], comments: dict[str, 
         head = _number(file, line, "head", row[6], len(words), least=0)
         coref = _number(file, line, "Coref", more["Coref"], len(words), least=1) if "Coref" in more else 0
         if i + 1 in (head, coref):
-            raise Problem("trace.conllu.itself", file=file, line=line, form=row[1])
+            raise Problem(
+                "{file}, line {line}: {form} can't be its own head or antecedent", file=file, line=line, form=row[1]
+            )
         made.append(Word(row[1], *spans[i], head - 1, row[7].split(":")[0], coref - 1))
     return Sentence(text, tuple(made), comments.get("lang", ""))
 
@@ -127,7 +140,13 @@ def _surface(
                 found[-1][3].append((int(first) - 1, form))
             continue
         if not (first.isdecimal() and last.isdecimal() and covered < int(first) < int(last) <= count):
-            raise Problem("trace.conllu.range", file=file, line=line, found=number, last=count)
+            raise Problem(
+                "{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order",
+                file=file,
+                line=line,
+                found=number,
+                last=count,
+            )
         covered = int(last)
         found.append((line, form, spaced, []))
     return found
@@ -145,7 +164,13 @@ def _spans(
         while text[at : at + 1].isspace():
             at += 1
         if not form or text[at : at + len(form)] != form:
-            raise Problem("trace.conllu.form", file=file, line=line, form=form, rest=text[at : at + 20])
+            raise Problem(
+                "{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}",
+                file=file,
+                line=line,
+                form=form,
+                rest=text[at : at + 20],
+            )
         start, end = at, at + len(form)
         if "".join(word for _, word in inside) == form:  # don't is do and n't: each has its own letters
             for i, word in inside:
@@ -160,5 +185,13 @@ def _spans(
 
 def _number(file: str, line: int, what: str, value: str, last: int, least: int) -> int:
     if not (value.isascii() and value.isdecimal()) or len(value) > 9 or not least <= int(value) <= last:
-        raise Problem("trace.conllu.range.word", file=file, line=line, what=what, found=value, least=least, last=last)
+        raise Problem(
+            "{file}, line {line}: {what} is {found}, but it must be a number from {least} to {last}",
+            file=file,
+            line=line,
+            what=what,
+            found=value,
+            least=least,
+            last=last,
+        )
     return int(value)

@@ -27,7 +27,7 @@ from ..attention.rules import Dense
 from ..words import Notice, Problem
 from .huggingface import Heard
 from .inputs import entry, items, run, several
-from .registry import Inputs, _rule, attentions, configs_of, part_of
+from .registry import Inputs, Untraceable, _rule, attentions, configs_of, part_of
 
 FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
@@ -39,7 +39,11 @@ def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tens
     called = entry(model, inputs)
     taken = inspect.signature(getattr(called, "forward", called)).parameters.values()
     if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
-        raise Problem("trace.eager.none", model=type(model).__name__)
+        raise Untraceable(
+            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
+            "with an attention that keeps them (load it with attn_implementation='eager')",
+            model=type(model).__name__,
+        )
     heard = Heard(model, "input_ids" in inputs)
     for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
         heard.entered.clear()
@@ -62,7 +66,11 @@ def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tens
             heard.names.setdefault(part, []).append(name)
             layers[i] = None
     if not heard.calls:
-        raise Problem("trace.eager.none", model=type(model).__name__)
+        raise Untraceable(
+            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
+            "with an attention that keeps them (load it with attn_implementation='eager')",
+            model=type(model).__name__,
+        )
     return heard, logits
 
 
@@ -85,8 +93,19 @@ def _tell(model: Any, inputs: Inputs) -> None:
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
     told = dict(size=_amount(size), tokens=max(n or 0 for n, _ in _sizes(inputs, several(model)).values()))
     if size > there and model.device.type == "cpu":
-        raise Problem("trace.eager.memory", **told, there=_amount(there))
-    warnings.warn(Notice("trace.eager.size", **told), stacklevel=5)  # whoever called trace
+        raise Problem(
+            "the weights of all heads for {tokens} tokens are {size}, and this machine has {there}: shorten the text",
+            **told,
+            there=_amount(there),
+        )
+    warnings.warn(
+        Notice(
+            "the weights of all heads are kept whole, as the model gives them: {size} for {tokens} tokens, and "
+            "four times that for twice as many",
+            **told,
+        ),
+        stacklevel=5,
+    )  # whoever called trace
 
 
 def _amount(size: int) -> str:
@@ -161,8 +180,12 @@ def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Ca
     kind = type(model).__name__
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
     if len(shape) != 4 or any(size not in (None, found) for size, found in zip(wanted, shape[2:], strict=True)):
-        raise Problem(
-            "trace.eager.shape", model=kind, found=str(shape), wanted=f"(…, {wanted[0] or 'n'}, {wanted[1] or 'm'})"
+        raise Untraceable(
+            "{model} gives attention weights of the size {found} where {wanted} was expected, queries × keys: its "
+            "rows and columns aren't the tokens, so a map would be wrong",
+            model=kind,
+            found=str(shape),
+            wanted=f"(…, {wanted[0] or 'n'}, {wanted[1] or 'm'})",
         )
     near = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     weights = weights.float()
@@ -170,7 +193,13 @@ def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Ca
     off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that sees nothing gives nothing
     if not float(off.max()) <= near or least < 0:  # NaN is no share either
         low, high = float(total.min()), float(total.max())
-        raise Problem("trace.eager.rows", model=kind, low=f"{low:.3g}", high=f"{high:.3g}")
+        raise Untraceable(
+            "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the "
+            "shares of its tokens",
+            model=kind,
+            low=f"{low:.3g}",
+            high=f"{high:.3g}",
+        )
     batch, heads, n, m = shape
     rule = _rule((weights > 0).any(1, keepdim=True))
     nothing = weights.new_zeros(batch, heads, n, 0)

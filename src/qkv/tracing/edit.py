@@ -32,8 +32,8 @@ from ..words import Problem, all_of, unknown
 from . import inputs as feeding
 from . import registry
 from .recorder import ids_of
-from .tokens import read, show
-from .trace import PARTS, no_layer
+from .tokens import PARTS, read, show
+from .trace import no_layer
 
 Where = dict[tuple[str, int], list[int]]  # (part, layer) → heads
 
@@ -70,7 +70,9 @@ def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[N
         raise unknown("to", to, CHANGES)
     where = find(model, heads)
     if to == "self" and any(part == "cross" for part, _ in where):
-        raise Problem("trace.edit.self")
+        raise Problem(
+            "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'"
+        )
     change = CHANGES[to]
     with ExitStack() as stack:
         if change is not None:
@@ -109,16 +111,22 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
         *before, layer, head = ["", *str(name).strip().split(".")]
         before = [word for word in before if word]
         if len(before) > 1 or not all(word == "*" or (word.isascii() and word.isdigit()) for word in (layer, head)):
-            raise Problem("trace.edit.name", name=name)
+            raise Problem(
+                "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
+                name=name,
+            )
         part = before[0] if before else next(iter(there))
         if part not in there:
-            raise Problem("trace.edit.part", part=part, parts=all_of(there))
+            raise Problem("this model has no part {part}: it has {parts}", part=part, parts=all_of(there))
         for i in there[part] if layer == "*" else [int(layer)]:
             if i not in there[part]:
                 raise no_layer(i, tuple(there[part]))
             found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
     if not found:
-        raise Problem("trace.edit.name", name='""')
+        raise Problem(
+            "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
+            name='""',
+        )
     return {key: sorted(chosen) for key, chosen in found.items()}
 
 
@@ -126,7 +134,7 @@ def _heads(word: str, count: int) -> range | list[int]:
     if word == "*":
         return range(count)
     if int(word) >= count:
-        raise Problem("trace.head", head=word, last=count - 1)
+        raise Problem("there is no head {head}: this layer has 0 … {last}", head=word, last=count - 1)
     return [int(word)]
 
 
@@ -206,7 +214,7 @@ def without(
     `words` are the `most` likeliest before and the `most` likeliest after, with their probabilities in both.
     """
     if tokenizer is None:
-        raise Problem("trace.tokenizer")
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
     names = (heads,) if isinstance(heads, str) else tuple(heads)
     tell: Callable[..., Any] = _translation if _kind(model) == "encoder-decoder" else _expected
     before = tell(model, tokenizer, text, to)
@@ -247,7 +255,7 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
     from ..model.generate import generate
 
     if tokenizer.start is None or not tokenizer.ends:
-        raise Problem("generation.target.ends")
+        raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
     most = min(feeding.MOST, model.config.context) if model.config.position == "learned" else feeding.MOST
     rows = _sources(model, text, tokenizer)
     how = {name: getattr(tokenizer, name) for name in ("never", "habits") if hasattr(tokenizer, name)}
@@ -273,7 +281,10 @@ def _expected(model: Any, tokenizer: Any, text: str, to: str) -> Tensor:
     if _kind(model) == "encoder":
         hidden = _mask_id(tokenizer)
         if hidden not in row:
-            raise Problem("trace.without.mask", mask=read(tokenizer, [hidden]).pieces[0])
+            raise Problem(
+                "an encoder is asked about a hidden word: write {mask} in the text",
+                mask=read(tokenizer, [hidden]).pieces[0],
+            )
         at = row.index(hidden)
     else:
         # The tokenizer may end a text; what comes after its end is not the question.
@@ -285,7 +296,7 @@ def _expected(model: Any, tokenizer: Any, text: str, to: str) -> Tensor:
 def _mask_id(tokenizer: Any) -> int:
     found = getattr(tokenizer, "mask", getattr(tokenizer, "mask_token_id", None))
     if found is None:
-        raise Problem("generation.fill.mask")
+        raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
     return int(found)
 
 
@@ -314,7 +325,9 @@ def _runs(model: Any, given: Any, tokenizer: Any, target: Any = None) -> tuple[R
             with quiet(model):
                 logits = model(ids, *source, mask=rule, **more)
             if logits.shape[-1] != model.config.vocab or model.config.head == "none":
-                raise Problem("trace.without.head", model=type(model).__name__)
+                raise Problem(
+                    "{model} gives states, not words: load it with its language-model head", model=type(model).__name__
+                )
             return logits.float()
 
         return run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None]
@@ -331,7 +344,9 @@ def _runs(model: Any, given: Any, tokenizer: Any, target: Any = None) -> tuple[R
         with feeding.resting(model):
             logits = getattr(model(**inputs | {f"{side}input_ids": ids}), "logits", None)
         if logits is None or logits.ndim != 3 or logits.shape[-1] < model.config.get_text_config().vocab_size:
-            raise Problem("trace.without.head", model=type(model).__name__)
+            raise Problem(
+                "{model} gives states, not words: load it with its language-model head", model=type(model).__name__
+            )
         return logits.float()
 
     return hear, ids, torch.ones_like(ids) > 0 if real is None else real > 0
@@ -370,7 +385,11 @@ def importance(
     """
     batches = _batches(texts)
     if target is not None and len(target) != len(batches):
-        raise Problem("trace.targets", sources=len(batches), targets=len(target))
+        raise Problem(
+            "there are {sources} texts and {targets} targets: give one for each",
+            sources=len(batches),
+            targets=len(target),
+        )
     asked = [
         _question(model, batch, tokenizer, None if target is None else target[i]) for i, batch in enumerate(batches)
     ]
@@ -406,7 +425,7 @@ def _batches(texts: Any) -> list[Any]:
     if isinstance(texts, str) or (len(texts) and isinstance(texts[0], int)):
         return [texts]
     if not len(texts):
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     return list(texts)
 
 
@@ -433,7 +452,7 @@ def _loss(asked: list[tuple[Run, Tensor, Tensor]]) -> float:
         total += float(F.cross_entropy(run(ids).flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"))
         count += int((labels != -100).sum())
     if not count:
-        raise Problem("trace.importance.short")
+        raise Problem("these texts leave nothing to predict: give texts of two tokens or more (an encoder: four)")
     return total / count
 
 
@@ -447,9 +466,12 @@ def _remembered(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int]
             same = all(found[key] == header[key] for key in ("format", "heads", "to", "texts"))
             same = same and abs(found["loss"] - header["loss"]) <= 1e-4 * max(abs(header["loss"]), 1e-2)
         except (ValueError, KeyError, TypeError) as error:
-            raise Problem("trace.importance.file", file=path) from error
+            raise Problem("{file} is not a record of head importance: choose another file", file=path) from error
         if not same:
-            raise Problem("trace.importance.other", file=path)
+            raise Problem(
+                "{file} was made with another model, other texts or another edit: choose another file, or remove it",
+                file=path,
+            )
         for line in lines:
             try:
                 row = json.loads(line)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Both, Problem, quoted
+from ..words import Message, Problem, all_of, quoted
 from ..writing import save_tensors
 
 if TYPE_CHECKING:
@@ -97,74 +97,75 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     from safetensors import SafetensorError, safe_open
 
     if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise Problem("trace.file", file=path, error=Both("it is no regular file", "不是普通文件"))
+        raise Problem("{file} is not a readable trace: {error}", file=path, error=Message("it is no regular file"))
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("qkv", "{}"))
             found = header.get("format") if isinstance(header, dict) else None
             if found != FORMAT:
-                found = str(found)[:80] if found else Both("no trace", "未知格式")
-                raise Problem("trace.file.version", file=path, found=found, known=FORMAT)
+                found = str(found)[:80] if found else Message("no trace")
+                raise Problem("{file} is {found}; this version reads {known}", file=path, found=found, known=FORMAT)
             slices = {name: file.get_slice(name) for name in file.keys()}
             _check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
             arrays = {name: file.get_tensor(name) for name in slices}
     except Problem:
         raise
     except FileNotFoundError:
-        raise Problem("trace.file.missing", file=path) from None
+        raise Problem("there is no trace {file}", file=path) from None
     except (SafetensorError, OSError, *WRONG) as error:
         raise _unreadable(path, error) from None
     return header, arrays
 
 
 class _Wrong(ValueError):
-    """What is wrong with a header, in both languages."""
+    """What is wrong with a header."""
 
-    def __init__(self, english: str, chinese: str) -> None:
-        super().__init__(english, chinese)
-        self.both = Both(english, chinese)
-
-    def __str__(self) -> str:
-        return self.both.english
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def _unreadable(path: Path, error: BaseException) -> Problem:
-    return Problem("trace.file", file=path, error=error.both if isinstance(error, _Wrong) else quoted(error))
+    return Problem(
+        "{file} is not a readable trace: {error}",
+        file=path,
+        error=error.why if isinstance(error, _Wrong) else quoted(error),
+    )
 
 
 def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]]) -> None:
     """Does the header describe a trace that these tensors, (shape, dtype) by name, can hold?"""
 
-    def sure(right: object, english: str, chinese: str) -> None:
+    def sure(right: object, why: Message) -> None:
         if not right:
-            raise _Wrong(english, chinese)
+            raise _Wrong(why)
 
     for name, (_, dtype) in told.items():
-        sure(dtype in DTYPES, f"{name} holds {dtype}", f"{name} 的数值类型是 {dtype}")
+        sure(dtype in DTYPES, Message("{name} holds {dtype}", name=name, dtype=dtype))
     calls, tokens = header["calls"], header["tokens"]
     right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross"}
-    sure(right and isinstance(tokens, dict), "its calls aren't those of a model", "其中的 calls 不是模型的调用")
+    sure(right and isinstance(tokens, dict), Message("its calls aren't those of a model"))
     right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
-    sure(right, "model, text or more is missing", "缺少 model、text 或 more")
+    sure(right, Message("model, text or more is missing"))
     for part, one in calls.items():
         layers, each = one["layers"], one["each"]
         right = type(layers) is int and 0 < layers <= len(told) // 3
-        sure(right, f"{part} has {str(layers)[:20]} layers", f"{part} 有 {str(layers)[:20]} 层")
+        sure(right, Message("{part} has {value} layers", part=part, value=str(layers)[:20]))
         right = isinstance(each, list) and len(each) in (1, layers) and all(isinstance(e, dict) for e in each)
-        sure(right, f"{part} doesn't describe its {layers} layers", f"{part} 没有说明它的 {layers} 层")
+        sure(right, Message("{part} doesn't describe its {layers} layers", part=part, layers=layers))
         for e in each:
             numbers = [e["scale"], *([] if e["softcap"] is None else [e["softcap"]])]
             right = all(type(x) in (int, float) and math.isfinite(x) for x in numbers) and isinstance(e["mask"], list)
-            sure(right, f"{part} has a wrong scale or mask", f"{part} 的缩放或掩码有误")
+            sure(right, Message("{part} has a wrong scale or mask", part=part))
         numbers = one.get("numbers", list(range(layers)))
         right = isinstance(numbers, list) and len(numbers) == layers and all(type(i) is int for i in numbers)
         right = right and numbers[0] >= 0 and all(a < b for a, b in pairwise(numbers))
-        sure(right, f"{part} has wrong layer numbers", f"{part} 的层号有误")
+        sure(right, Message("{part} has wrong layer numbers", part=part))
         sizes = set()
         for i in numbers:
             name = f"{part}.{i}"
             missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
-            sure(not missing, f"{', '.join(missing)} missing", f"缺少 {'、'.join(missing)}")
+            sure(not missing, Message("{missing} missing", missing=all_of(missing)))
             q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
             right = all(len(shape) == 4 and min(shape[:3]) > 0 for shape in (q, k, v))
             bare = right and q[3] == v[3] == 0 and bool({f"{name}.bias", f"{name}.distances"} & told.keys())
@@ -172,7 +173,7 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
             right = right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
             right = right and q[0] == k[0] == v[0] and k[1] == v[1] and q[1] % k[1] == 0
             right = right and k[2] == v[2] and q[3] == k[3]
-            sure(right, f"{name} has q {q}, k {k}, v {v}", f"{name} 的形状是 q {q}、k {k}、v {v}")
+            sure(right, Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
             batch, heads, n, m = q[0], q[1], q[2], k[2]
             sizes.add((batch, n, m))
             for what, whole in {
@@ -187,32 +188,35 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
                 right = (
                     right and (what != "distances" or shape[1] == whole[1]) and (dtype == "BOOL") == (what == "mask")
                 )
-                sure(right, f"{name}.{what} is {shape}", f"{name}.{what} 的形状是 {shape}")
+                sure(right, Message("{name}.{what} is {shape}", name=name, what=what, shape=shape))
             shape, dtype = told.get(f"{name}.o", ((1, q[1] * v[3]), "F32"))
             right = len(shape) == 2 and shape[1] == q[1] * v[3] and dtype in FLOATS
-            sure(right, f"{name}.o is {shape}", f"{name}.o 的形状是 {shape}")
-        sure(len(sizes) == 1, f"layers of {part} differ in size", f"{part} 各层的大小不同")
+            sure(right, Message("{name}.o is {shape}", name=name, shape=shape))
+        sure(len(sizes) == 1, Message("layers of {part} differ in size", part=part))
         for which, length in (("queries", n), ("keys", m)):
             items = tokens[part].get(which, tokens[part]["queries"])
             right = isinstance(items, list) and len(items) == batch
-            sure(
-                right, f"{part} has {batch} texts but not their {which}", f"{part} 有 {batch} 条文本，{which} 与此不符"
-            )
+            sure(right, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
             for t in items:
                 right = all(isinstance(t[key], list) for key in ("pieces", "special", "ids", "whole"))
                 right = right and all(isinstance(piece, str) for piece in t["pieces"])
                 right = right and all(type(i) is int for i in t["ids"]) and all(type(s) is bool for s in t["special"])
-                sure(right, f"{part}: {which} are no tokens", f"{part}：{which} 不是词元")
+                sure(right, Message("{part}: {which} are no tokens", part=part, which=which))
                 count = len(t["pieces"])
                 right = count == length and len(t["special"]) in (0, length) and len(t["ids"]) <= length
                 sure(
                     right,
-                    f"{part} has {length} {which}, {count} tokens",
-                    f"{part} 的 {which} 有 {length} 个，词元有 {count} 个",
+                    Message(
+                        "{part} has {length} {which}, {count} tokens",
+                        part=part,
+                        length=length,
+                        which=which,
+                        count=count,
+                    ),
                 )
                 for text, first, end in t["whole"]:
                     right = isinstance(text, str) and type(first) is int and type(end) is int
-                    sure(right and 0 <= first < end <= length, f"{part}: wrong tokens", f"{part}：词元有误")
+                    sure(right and 0 <= first < end <= length, Message("{part}: wrong tokens", part=part))
 
 
 def load(path: Path) -> Trace:

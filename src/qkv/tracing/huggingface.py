@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.attend import Call
 from ..attention.rules import Band, Mask
-from ..words import Problem, all_of
+from ..words import Problem, _, all_of
 from .inputs import MOST, check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
 from .registry import (
     OTHER_SENSES,
     Inputs,
     Rules,
+    Untraceable,
     attentions,
     call_of,
     explained,
@@ -41,8 +42,8 @@ from .registry import (
     stacks,
     unheard,
 )
-from .tokens import CUT, END, Tokens
-from .trace import PARTS, Projection, Trace
+from .tokens import CUT, END, PARTS, Tokens
+from .trace import Projection, Trace
 
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 
@@ -112,7 +113,12 @@ def _readable(model: Any, inputs: Inputs) -> None:
     missing = [key for key in needed if key not in inputs]
     if foreign or missing:
         wanted = all_of(missing or [model.main_input_name])
-        raise Problem("trace.needs", model=type(model).__name__, given=all_of(inputs), wanted=wanted)
+        raise Problem(
+            "{model} was given {given} and needs {wanted}: give trace() a dict with what the model is called with",
+            model=type(model).__name__,
+            given=all_of(inputs),
+            wanted=wanted,
+        )
 
 
 def _by_chunks(model: Any, inputs: Inputs) -> bool:
@@ -211,7 +217,12 @@ class Heard:
             raise unheard(self.model, silent)
         twice = next((module for module, count in self.entered.items() if self.heard[module] > count), None)
         if twice is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
-            raise Problem("trace.other", model=type(twice).__name__)
+            raise Untraceable(
+                "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
+                "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
+                "trace(…, eager=True)",
+                model=type(twice).__name__,
+            )
         found = getattr(made, "logits", None)
         return made[0] if found is None else found
 
@@ -222,7 +233,7 @@ class Heard:
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
         listener = (self._hear, names, threading.get_ident())
         hooks = []
-        for _, module in attentions(self.model, all_senses=not self.text):
+        for _name, module in attentions(self.model, all_senses=not self.text):
             hooks.append(module.register_forward_pre_hook(lambda module, _: self.entered.update([module])))
             if (found := _projection(module, parents.get(id(module)))) is not None:
                 self.projections[id(module)] = found
@@ -246,7 +257,12 @@ class Heard:
         layers = self.calls.setdefault(part, [])
         call = call_of(module, q, k, v, mask, options, own, f"{part}.{len(layers)}", self.rules)
         if not explained(call, output):
-            raise Problem("trace.other", model=type(module).__name__)
+            raise Untraceable(
+                "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
+                "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
+                "trace(…, eager=True)",
+                model=type(module).__name__,
+            )
         layers.append(call)
         self.names.setdefault(part, []).append(name)
         self.heard[module] += 1
@@ -318,6 +334,17 @@ def _sides(
                 sizes = {"found": f"{found[0]} × {found[1]}", "wanted": f"{wanted[0]} × {wanted[1]}"}
                 if texts[0] != texts[1]:  # TimeSformer looks along time and along each picture
                     sizes = {key: f"{n} × {size}" for n, (key, size) in zip(texts, sizes.items(), strict=True)}
-                key = "trace.shape" if call.q.shape[3] else "trace.eager.shape"
-                raise Problem(key, model=type(model).__name__, name=call.name, **sizes)
+                key = (
+                    _(
+                        "{model} can't be traced: {name} is {found} where the text is {wanted} (queries × keys), so its rows "
+                        "and columns aren't these tokens; for the weights as the model gives them: --eager, or trace(…, "
+                        "eager=True)"
+                    )
+                    if call.q.shape[3]
+                    else _(
+                        "{model} gives attention weights of the size {found} where {wanted} was expected, queries × keys: its "
+                        "rows and columns aren't the tokens, so a map would be wrong"
+                    )
+                )
+                raise Untraceable(key, model=type(model).__name__, name=call.name, **sizes)
     return {part: sides[part][0] for part in calls}, {part: sides[part][1] for part in calls}

@@ -36,7 +36,14 @@ class Induction:
 
     def show(self, lang: str | None = None, most: int = 10) -> str:
         """The strongest heads, in one line each."""
-        title = say("trace.induction", lang, length=self.length, repeats=self.repeats, baseline=self.baseline)
+        title = say(
+            "Induction test, {length} random tokens {repeats} times over; a head that spreads its weight evenly "
+            "gets {baseline}:",
+            lang,
+            length=self.length,
+            repeats=self.repeats,
+            baseline=self.baseline,
+        )
         return "\n".join([title, *(f"  {f'{a}.{b}':>6}  {score:.2f}" for a, b, score in self.best(most))])
 
     def __str__(self) -> str:
@@ -61,7 +68,14 @@ def induction_test(
     ids = np.arange(vocab) if isinstance(vocab, int) else np.asarray(list(vocab))
     length = min(50, len(ids)) if length is None else length
     if not 2 <= length <= len(ids) or repeats < 2 or batch < 1:
-        raise Problem("trace.induction.size", length=length, vocab=len(ids), repeats=repeats, batch=batch)
+        raise Problem(
+            "a block of {length} different tokens out of {vocab}, {repeats} times, {batch} blocks: give a length "
+            "from 2 to {vocab}, at least 2 repeats and 1 block",
+            length=length,
+            vocab=len(ids),
+            repeats=repeats,
+            batch=batch,
+        )
     dice = np.random.default_rng(seed)
     blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
     told = trace(model, blocks, target=blocks if reads_and_writes(model) else None)

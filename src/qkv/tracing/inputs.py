@@ -49,7 +49,7 @@ def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
         made = dict(tokenizer(list(texts), padding=pads and len(texts) > 1))
         made = {key: made[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in made}
         if not all(made["input_ids"]):
-            raise Problem("problem.empty")
+            raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
         if not pads:
             return _rows(model, made["input_ids"])
         inputs = _as_given(model, made)
@@ -75,12 +75,16 @@ def _as_given(model: Any, given: Inputs) -> Inputs:
         return _rows(model, ids)
     main = "input_ids" if ids is not None else next((key for key in OTHERS if key in given), None)
     if main is None:
-        raise Problem("trace.inputs", keys=all_of(given) if given else "{}", others=one_of(OTHERS))
+        raise Problem(
+            "a dict for the model needs input_ids, or {others}; it has {keys}",
+            keys=all_of(given) if given else "{}",
+            others=one_of(OTHERS),
+        )
     made: Inputs = {
         key: value if isinstance(value, bool | str) else torch.as_tensor(value) for key, value in given.items()
     }
     if made[main].numel() == 0:
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in made.items()}
 
 
@@ -107,7 +111,11 @@ def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs
     texts: Any = [target] if isinstance(target, str) or isinstance(target[0], int) else list(target)
     rows = [_encoded(tokenizer, row) if isinstance(row, str) else list(row) for row in texts]
     if len(rows) != items(inputs):
-        raise Problem("trace.targets", sources=items(inputs), targets=len(rows))
+        raise Problem(
+            "there are {sources} texts and {targets} targets: give one for each",
+            sources=items(inputs),
+            targets=len(rows),
+        )
     roles = (_role(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
     start = next((i for i in roles if i is not None), 0)
     rows = [row if row[:1] == [start] else [start, *row] for row in rows]
@@ -117,7 +125,7 @@ def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs
 def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **options: Any) -> list[list[int]]:
     """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
     if not model.can_generate():
-        raise Problem("trace.target", model=type(model).__name__)
+        raise Problem("{model} can't say anything by itself: give target=", model=type(model).__name__)
     given = inputs
     if "input_ids" in inputs:
         given = {"attention_mask": torch.ones_like(inputs["input_ids"])} | inputs
@@ -146,7 +154,7 @@ def _until_the_end(model: Any, row: list[int], tokenizer: Any) -> list[int]:
 
 def _encoded(tokenizer: Any, text: str) -> list[int]:
     if tokenizer is None:
-        raise Problem("trace.tokenizer")
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
     if hasattr(tokenizer, "token_bytes"):
         return list(tokenizer.encode(text))
     return list(tokenizer(text_target=text)["input_ids"])
@@ -172,7 +180,11 @@ def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
                 before = getattr(module, "offset", 0) or (0 if module.padding_idx is None else module.padding_idx + 1)
                 rooms.append(module.num_embeddings - before)
     if rooms and ids.shape[1] > min(rooms):
-        raise Problem("trace.context", tokens=ids.shape[1], context=min(rooms))
+        raise Problem(
+            "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+            tokens=ids.shape[1],
+            context=min(rooms),
+        )
     return note_context(ids.shape[1], model.config.get_text_config())
 
 
@@ -224,7 +236,11 @@ def _telling(model: Any) -> Iterator[None]:
     except Problem:
         raise
     except Exception as error:
-        raise Problem("trace.run", model=type(model).__name__, error=quoted(error)) from error
+        raise Problem(
+            "{model} failed on this input: {error}; if it reads more than text, give trace() a dict with all of it",
+            model=type(model).__name__,
+            error=quoted(error),
+        ) from error
 
 
 def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:

@@ -143,9 +143,9 @@ class Head:
     def pooled(self, bins: int, pool: str = "mean") -> Tensor:
         """The whole map in at most bins × bins cells, each the mean, maximum or sum of the weights it covers."""
         if pool not in POOLS:
-            raise Problem("trace.pool", pool=pool, pools=", ".join(POOLS))
+            raise Problem("pool {pool} is not one of {pools}", pool=pool, pools=", ".join(POOLS))
         if bins < 1:
-            raise Problem("trace.bins", bins=bins)
+            raise Problem("bins is {bins}: give 1 or more", bins=bins)
         tall, wide = -(-self.n // bins), -(-self.m // bins)
         made = torch.zeros(-(-self.n // tall), -(-self.m // wide))
         if self.plain and self.n * self.m >= LARGE:
@@ -351,5 +351,5 @@ def _places(span: Span, size: int) -> range | list[int]:
     places = [int(i) for i in span]
     for i in places:
         if not -size <= i < size:
-            raise Problem("trace.place", place=i, last=size - 1)
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=i, last=size - 1)
     return [i % size for i in places]

@@ -25,10 +25,10 @@ from torch import Tensor
 from .. import grid
 from ..attention.attend import Call
 from ..attention.rules import Full
-from ..words import language, say, unknown
+from ..words import _, language, say, unknown
 from . import maps
 from .maps import weights
-from .tokens import Tokens
+from .tokens import PARTS, Tokens
 from .trace import Trace
 
 LOCAL = 3  # keys at most this far away are near
@@ -45,6 +45,28 @@ RARE = ("duplicate", "induction")  # only some queries can show them, and are ju
 PLAIN = ("previous", "next", "self", "first", "punctuation", "diagonal")
 WIDE = ("local", "columns", "monotone")
 KINDS = (*PLAIN[:-1], "local", "columns", *RARE, "diagonal", "monotone", "uniform")
+MEANING = _(
+    "A number is the mean weight on the keys that count (in brackets: of a head that spreads its weight evenly). "
+    "It says where a head looks on this text, not what it is for."
+)
+CALLED = {
+    "previous": _("previous token"),
+    "next": _("next token"),
+    "self": _("itself"),
+    "first": _("first token (sink)"),
+    "punctuation": _("punctuation, delimiters"),
+    "local": _("local"),
+    "columns": _("a few keys for all"),
+    "duplicate": _("same token before"),
+    "induction": _("induction"),
+    "diagonal": _("diagonal"),
+    "monotone": _("monotone alignment"),
+    "uniform": _("uniform"),
+    "mixed": _("mixed"),
+    "none": _("none of these"),
+}
+
+
 OF_SELF = ("previous", "next", "self", "first", "punctuation", "local", "columns", *RARE, "uniform")
 OF_CROSS = ("first", "punctuation", "columns", "diagonal", "monotone", "uniform")
 
@@ -134,7 +156,13 @@ class Patterns:
             f"{grid.left(label, margin)}  {count:>3}  {_fitting(told, most, room, count, lang)}".rstrip()
             for label, count, told in lines
         ]
-        return "\n".join([self._title(lang), *shown, say("trace.patterns.meaning", lang)])
+        return "\n".join(
+            [
+                self._title(lang),
+                *shown,
+                say(MEANING, lang),
+            ]
+        )
 
     def __str__(self) -> str:
         return self.show()
@@ -148,7 +176,10 @@ class Patterns:
     def _repr_html_(self) -> str:
         """How a notebook shows it: a row per kind."""
         lang = language()
-        titles = (say(f"trace.patterns.column.{name}", lang) for name in ("kind", "heads", "strongest"))
+        titles = (
+            say(title, lang)
+            for title in (_("looks at"), _("heads"), _("strongest: layer.head, score (of an even head)"))
+        )
         rows = [
             f"<tr><th scope=row style='text-align: left'>{escape(label)}</th><td>{count}</td>"
             f"<td style='text-align: left'>{escape(_fitting(told, 4, 10**6, count, lang))}</td></tr>"
@@ -158,17 +189,17 @@ class Patterns:
         return (
             f"<table><caption style='text-align: left'>{escape(self._title(lang))}</caption>"
             f"<thead><tr>{heading}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-            f"<p>{escape(say('trace.patterns.meaning', lang))}</p>"
+            f"<p>{escape(say(MEANING, lang))}</p>"
         )
 
     def _title(self, lang: str, named: bool = True) -> str:
-        part, tokens = say(f"trace.part.{self.part}", lang), len(self.tokens) - self.padding
-        title = say("trace.patterns", lang, part=part, heads=len(self.table), tokens=tokens)
+        part, tokens = say(PARTS[self.part], lang), len(self.tokens) - self.padding
+        title = say("{part}, {heads} heads on {tokens} tokens", lang, part=part, heads=len(self.table), tokens=tokens)
         return f"{self.model}: {title}" if self.model and named else title
 
     def _lines(self, lang: str) -> list[tuple[str, int, list[str]]]:
         """A kind's name, how many heads are called so, and what is said of each; of none, why the nearest isn't."""
-        label = {kind: say(f"trace.kind.{kind}", lang) for kind in (*self.kinds, "mixed", "none")}
+        label = {kind: say(CALLED[kind], lang) for kind in (*self.kinds, "mixed", "none")}
         lines = []
         for kind in self.kinds:
             rows = self.named(kind)
@@ -184,18 +215,22 @@ class Patterns:
         """The head with the highest score of a kind that no head is named for, and what stood in its way."""
         best = self.best(kind, 1)
         if not best:
-            return say("trace.patterns.untold", lang)
+            return say("this text can't show it", lang)
         row, score = best[0], best[0].scores[kind]
         told = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
         if score.count < FEW:
-            why = "few"
+            why = _("highest: {head}, on {count} tokens only")
         elif kind == "uniform" and score.value < EVEN:
-            why = "uneven"
+            why = _("highest: {head}, not even enough")
         elif kind != "uniform" and not score.lift >= CLEAR:
-            why = "faint"
+            why = _("highest: {head}, too near to an even head")
         else:  # a narrower kind says more: who looks at the token before also looks near
-            why = "close" if row.name == "none" else "elsewhere"
-        return say(f"trace.patterns.{why}", lang, **told)
+            why = (
+                _("highest: {head}, but another kind comes close")
+                if row.name == "none"
+                else _("highest: {head}, counted as “{kind}”")
+            )
+        return say(why, lang, **told)
 
     def _told(self, row: Row, kind: str, lang: str) -> str:
         score = row.scores[kind]
@@ -203,7 +238,7 @@ class Patterns:
             return f"{row.place} {score.value:.2f}"
         more = ""
         if kind == "local":
-            more = say("trace.patterns.distance", lang, distance=f"{row.distance:.1f}")
+            more = say(", mean distance {distance}", lang, distance=f"{row.distance:.1f}")
         elif kind == "columns":
             shown = self.tokens.shown
             more = " " + " ".join(f"{j}:{grid.clip(shown[j], 12)}" for j in row.keys)
@@ -219,7 +254,7 @@ def _fitting(told: list[str], most: int, room: int, count: int, lang: str) -> st
     for shown in range(min(most, len(told)), 0, -1):
         line = "  ".join(told[:shown])
         if shown < count:
-            line += "  " + say("trace.patterns.more", lang, n=count - shown)
+            line += "  " + say("and {n} more", lang, n=count - shown)
         if grid.width(line) <= room:
             break
     return line if told else ""

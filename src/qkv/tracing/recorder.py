@@ -59,7 +59,11 @@ def trace(
     rows = as_rows("source", rows, model.config.vocab)
     longest = max(map(len, rows))
     if model.config.position == "learned" and longest > model.config.context:
-        raise Problem("trace.context", tokens=longest, context=model.config.context)
+        raise Problem(
+            "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+            tokens=longest,
+            context=model.config.context,
+        )
     beyond = note_context(longest, model.config)
     found = _trace(model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
     return replace(found, more=found.more | beyond)
@@ -80,19 +84,19 @@ def ids_of(given: Any, tokenizer: Any) -> list[list[int]]:
         given = ids if real is None else _real(ids, _listed(real))
     items = list(_listed(given))
     if not items:
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     if isinstance(items[0], int):
         items = [items]
     if isinstance(items[0], str):
         if tokenizer is None:
-            raise Problem("trace.tokenizer")
+            raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
         if hasattr(tokenizer, "frame"):
             items = [tokenizer.frame(tokenizer.encode(text, special=True)) for text in items]
         else:  # one of transformers'
             items = [tokenizer(text)["input_ids"] for text in items]
     rows = [[int(i) for i in row] for row in items]
     if any(not row for row in rows):
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     return rows
 
 
@@ -221,14 +225,18 @@ def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | Non
 
     if target is None:
         if tokenizer is None:
-            raise Problem("trace.tokenizer")
+            raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
         found = translate_ids(model, tokenizer, rows, most=MOST)
     else:
         given = [target] if isinstance(target, str) else list(_listed(target))
         given = [given] if given and isinstance(given[0], int) else given
         found = [tokenizer.encode(text) if isinstance(text, str) else list(_listed(text)) for text in given]
         if len(found) != len(rows):
-            raise Problem("trace.targets", sources=len(rows), targets=len(found))
+            raise Problem(
+                "there are {sources} texts and {targets} targets: give one for each",
+                sources=len(rows),
+                targets=len(found),
+            )
     start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
     return [[*start, *ids] for ids in found]
 

@@ -26,7 +26,7 @@ from ..attention import masks
 from ..attention.attend import Call
 from ..attention.rules import Band
 from ..words import Problem, all_of, pip_install
-from .trace import PARTS
+from .tokens import PARTS
 
 HIDDEN = -1e4  # an additive mask of this or less hides
 CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
@@ -39,6 +39,10 @@ Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # masks that were r
 Stacks = dict[str, dict[int, tuple[str, nn.Module]]]  # part → a layer's number in the model → its name and module
 
 
+class Untraceable(Problem):
+    """A model whose attention can't be shown; the text has nothing to do with it."""
+
+
 def known(model: Any) -> Any:
     """The model of transformers itself, out of what may be wrapped around it."""
     model = getattr(model, "_orig_mod", model)  # torch.compile's
@@ -46,7 +50,7 @@ def known(model: Any) -> Any:
         model = model.get_base_model()
     library = sys.modules.get("transformers")
     if library is None or not isinstance(model, library.PreTrainedModel):
-        raise Problem("trace.model", kind=type(model).__name__)
+        raise Problem("a model of qkv or of transformers can be traced; this is a {kind}", kind=type(model).__name__)
     return model
 
 
@@ -54,8 +58,17 @@ def unheard(model: Any, classes: Sequence[str] = ()) -> Problem:
     """The problem of attention that asks nobody for its kernel, or of a model that has none."""
     names = sorted(set(classes) or {type(module).__name__ for _, module in attentions(model)})
     if not names:
-        return Problem("trace.none", model=type(model).__name__)
-    return Problem("trace.registry", model=type(model).__name__, classes=all_of(names))
+        return Untraceable(
+            "{model} can't be traced: none of its modules attends with weights, so there is nothing to see",
+            model=type(model).__name__,
+        )
+    return Untraceable(
+        "{model} can't be traced: the attention of {classes} doesn't ask transformers for its kernel, so "
+        "nobody can listen; for a short text there are the weights that the model gives itself, kept whole: "
+        "--eager, or trace(…, eager=True)",
+        model=type(model).__name__,
+        classes=all_of(names),
+    )
 
 
 def stacks(model: Any) -> Stacks:
@@ -74,10 +87,17 @@ def heads_of(model: Any) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)
     if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
-        raise Problem("trace.edit.shared", model=type(model).__name__)
+        raise Problem(
+            "the layers of {model} share one attention, so a head of one layer can't be edited by itself",
+            model=type(model).__name__,
+        )
     if not model._can_set_attn_implementation():
         classes = sorted({type(module).__name__ for _, module in attentions(model)} or {type(model).__name__})
-        raise Problem("trace.edit.unheard", model=type(model).__name__, classes=all_of(classes))
+        raise Problem(
+            "heads of {model} can't be edited: the attention of {classes} doesn't ask transformers for its kernel",
+            model=type(model).__name__,
+            classes=all_of(classes),
+        )
     return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
 
 
@@ -155,7 +175,7 @@ def hearing() -> Iterator[None]:
     library: Any = AttentionInterface
     if not hasattr(library, "get_interface"):
         raise Problem(
-            "trace.version",
+            "transformers {version} can't be listened to; install 5.1 or newer: {command}",
             version=sys.modules["transformers"].__version__,
             command=pip_install("-U transformers"),
         )
@@ -265,7 +285,12 @@ def call_of(
         if added is not None:
             bias = added if bias is None else bias + added
     else:
-        raise Problem("trace.mask", model=type(module).__name__, kind=own)
+        raise Problem(
+            "{model} runs its attention as {kind}, whose masks can't be read: call "
+            "model.set_attn_implementation('sdpa') first",
+            model=type(module).__name__,
+            kind=own,
+        )
     if bias is not None:
         if id(bias) not in rules:
             rules[id(bias)] = (bias, rule, bias if bool(bias.any()) else None)  # T5's cross-attention adds zeros

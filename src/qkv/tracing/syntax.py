@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from .. import grid
-from ..words import Problem, language, say, unknown
+from ..words import Problem, _, language, say, unknown
 from . import conllu, recorder
 from .conllu import Sentence
 from .maps import weights
@@ -121,32 +121,53 @@ class SyntaxTable:
     def show(self, lang: str | None = None, most: int = 4) -> str:
         """A line per relation and direction: the best fixed rule, and the heads above it."""
         lang = language(lang)
-        lines = [say("trace.syntax", lang, model=self.model or say("trace.syntax.model", lang), n=self.sentences)]
+        lines = [
+            say(
+                "{model}, {n} sentences: how often a head's largest weight goes to the right word, where that beats "
+                "the best fixed rule",
+                lang,
+                model=self.model or say("the model", lang),
+                n=self.sentences,
+            )
+        ]
         named = [self._named(relation, lang) for relation in self.relations]
         margin = max(map(grid.width, named), default=0)
         for name, relation in zip(named, self.relations, strict=True):
-            rule = (
-                say("trace.syntax.first", lang)
-                if relation.rule == "first"
-                else f"{int(relation.rule):+d}".replace("-", "−")
+            rule = say("first word", lang) if relation.rule == "first" else f"{int(relation.rule):+d}".replace("-", "−")
+            told = say(
+                "{n} words, best fixed rule ({rule}) {share};",
+                lang,
+                n=f"{relation.count:>3}",
+                rule=rule,
+                share=f"{relation.baseline:.2f}",
             )
-            told = say("trace.syntax.rule", lang, n=f"{relation.count:>3}", rule=rule, share=f"{relation.baseline:.2f}")
             rows = relation.above()
             heads = "  ".join(f"{a}.{b} {share:.2f}{'*' if p < SURE else ''}" for a, b, share, p in rows[:most])
             if len(rows) > most:
-                heads += "  " + say("trace.patterns.more", lang, n=len(rows) - most)
-            lines.append(f"{grid.left(name, margin)}  {told}  {heads or say('trace.syntax.none', lang)}")
+                heads += "  " + say("and {n} more", lang, n=len(rows) - most)
+            heads = heads or say("no head above it", lang)
+            lines.append(f"{grid.left(name, margin)}  {told}  {heads}")
         if self.unaligned:
-            lines.append(say("trace.syntax.unaligned", lang, n=self.unaligned))
-        return "\n".join([*lines, say("trace.syntax.meaning", lang, sure=SURE)])
+            lines.append(say("{n} words have no token of their own and were left out.", lang, n=self.unaligned))
+        return "\n".join(
+            [
+                *lines,
+                say(
+                    "+1 is the next word, −1 the one before. * = such a lead would come to one of all heads by luck with "
+                    "a chance below {sure}; without it, take the number for a hint.",
+                    lang,
+                    sure=SURE,
+                ),
+            ]
+        )
 
     def __str__(self) -> str:
         return self.show()
 
     def _named(self, relation: Relation, lang: str) -> str:
-        ways = ("trace.syntax.coref.head", "trace.syntax.coref.dependent")
+        ways = (_("pronoun → noun"), _("noun → pronoun"))
         if relation.name != "coref":
-            ways = ("trace.syntax.head", "trace.syntax.dependent")
+            ways = (_("word → its head"), _("head → the word"))
         way = say(ways[DIRECTIONS.index(relation.direction)], lang)
         return f"{relation.language + ' ' if relation.language else ''}{relation.name} {way}"
 
@@ -170,7 +191,7 @@ def syntax(
     """
     given = _given(sentences)
     if tokenizer is None:
-        raise Problem("trace.tokenizer")
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
     known = dict.fromkeys([w.relation for s in given for w in s.words if w.relation not in SKIPPED] + ["coref"])
     wanted = list(known) if relations is None else list(relations)
     for name in wanted:
@@ -311,7 +332,7 @@ def _given(sentences: Any) -> list[Sentence]:
         return conllu.read(sentences)
     found = list(sentences)
     if not found:
-        raise Problem("problem.empty")
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     return found
 
 

@@ -16,15 +16,20 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..screen import plain
-from ..words import Problem, unknown
+from ..words import Problem, _, unknown
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)
+PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention")}  # of a model
 BY = ("characters", "words", "tokens")  # what a row or column of a map stands for
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # Each of these is read by itself: 汉字, kana, fullwidth forms.
 CJK = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
+
+
+class NoSuchToken(Problem):
+    """A word that was asked for and isn't in the text."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +129,16 @@ class Tokens:
         if not places:
             labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.shown))
             near = difflib.get_close_matches(asked, labels, n=3, cutoff=0.5) or labels[:12]
-            raise Problem("trace.word.absent", word=word, near=", ".join(near))
+            raise NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=", ".join(near))
         if sign and which.isdigit() and 1 <= int(which) <= len(places):
             return places[int(which) - 1]
         if sign or len(places) > 1:
-            raise Problem("trace.word.twice", word=asked, n=len(places), places=", ".join(map(str, places)))
+            raise Problem(
+                "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
+                word=asked,
+                n=len(places),
+                places=", ".join(map(str, places)),
+            )
         return places[0]
 
 

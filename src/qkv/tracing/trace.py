@@ -32,14 +32,13 @@ from ..attention.attend import Call, attend
 from ..attention.steps import Steps, from_qkv
 from ..words import Problem, all_of
 from .maps import Head, Span, head_of
-from .tokens import Group, Tokens
+from .tokens import PARTS, Group, Tokens
 
 if TYPE_CHECKING:
     from .patterns import Patterns
     from .survey import Progress, Survey
 
 Floats = NDArray[np.float32]
-PARTS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ class Trace:
         call, batch = self.call(layer, part), self._item(part, batch)
         heads = call.q.shape[1]
         if not 0 <= head < heads:
-            raise Problem("trace.head", head=head, last=heads - 1)
+            raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=heads - 1)
         key = part, layer, batch, head
         if key not in self._heads:
             self._heads[key] = head_of(call, batch, head)
@@ -278,7 +277,11 @@ class Trace:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
         found = self.head(layer, head, part, batch)
         if found.bare:
-            raise Problem("trace.bare", model=self.model or "?")
+            raise Problem(
+                "this trace of {model} holds the weights alone (--eager): there are no q, k and v to show steps, "
+                "outputs or contributions from; maps, rows, links and patterns are all there",
+                model=self.model or "?",
+            )
         return found
 
     @property
@@ -292,7 +295,7 @@ class Trace:
         if isinstance(word, str):
             return tokens.find(word)
         if not -len(tokens) <= word < len(tokens):
-            raise Problem("trace.place", place=word, last=len(tokens) - 1)
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=word, last=len(tokens) - 1)
         return word % len(tokens)
 
     def save(self, path: str | Path, *, half: bool = False) -> None:
@@ -323,14 +326,19 @@ class Trace:
         """The columns of the output projection that are this head's: (C, D)."""
         name, width = f"{part}.{layer}", self.call(layer, part).v.shape[3]
         if name not in self.outputs:
-            raise Problem("trace.output", name=name)
+            raise Problem(
+                "this trace keeps no output projection of {name}: trace the model anew, or ask for weights alone",
+                name=name,
+            )
         return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().cpu().float()
 
     def _part(self, part: str | None) -> str:
         if part is None:
             return self.parts[0]
         if part not in self.calls:
-            raise Problem("trace.part", part=part, parts=", ".join(self.parts))
+            raise Problem(
+                "there is no part {part} in this trace: it has {parts}", part=part, parts=", ".join(self.parts)
+            )
         return part
 
     def _at(self, part: str, layer: int) -> int:
@@ -343,15 +351,17 @@ class Trace:
     def _item(self, part: str, batch: int) -> int:
         items = len(self.queries[part])
         if not 0 <= batch < items:
-            raise Problem("trace.item", item=batch, last=items - 1)
+            raise Problem("there is no item {item} in the batch: it has 0 … {last}", item=batch, last=items - 1)
         return batch
 
 
 def no_layer(layer: int, layers: tuple[int, ...]) -> Problem:
     """The problem of a layer that isn't there, or that has no attention: it names those that have."""
     if layers == tuple(range(len(layers))):
-        return Problem("trace.layer", layer=layer, last=len(layers) - 1)
-    return Problem("trace.layer.none", layer=layer, layers=all_of(layers))
+        return Problem("there is no layer {layer}: this model has 0 … {last}", layer=layer, last=len(layers) - 1)
+    return Problem(
+        "layer {layer} has no attention in this trace; these have: {layers}", layer=layer, layers=all_of(layers)
+    )
 
 
 def join(table: Floats, queries: Sequence[Group], keys: Sequence[Group]) -> Floats:

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..model.weights import changed, load_weights, read_state, weights_of
-from ..words import Problem, quoted
+from ..words import Problem, _, quoted
 from .optim import Muon
 
 FORMAT = "qkv checkpoint 1"
@@ -74,7 +74,19 @@ def explained(folder: Path, step: int) -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         kept = newest(folder)
-        raise Problem("train.disk" if kept else "train.disk.first", step=step, kept=kept) from error
+        raise Problem(
+            _(
+                "the disk is full: checkpoint {step} was not written, the last good checkpoint is {kept}; free some "
+                "space and resume"
+            )
+            if kept
+            else _(
+                "the disk is full: checkpoint {step} was not written, no checkpoint could be written yet; free some "
+                "space and resume"
+            ),
+            step=step,
+            kept=kept,
+        ) from error
 
 
 def newest(folder: Path) -> Path | None:
@@ -90,7 +102,12 @@ def check(place: Path) -> Problem | None:
     try:
         state = read_state(place)
         if state.get("format") != FORMAT:
-            return Problem("train.checkpoint.format", place=place, found=state.get("format"), known=FORMAT)
+            return Problem(
+                "{place} is {found!r}, this version reads {known!r}",
+                place=place,
+                found=state.get("format"),
+                known=FORMAT,
+            )
         needed = ["model.safetensors"] + ["optimizer.safetensors"] * (not (place / SHARDS).is_dir())
         for name in dict.fromkeys([*needed, *state["files"]]):
             if problem := changed(place, name, state):
@@ -98,7 +115,7 @@ def check(place: Path) -> Problem | None:
     except Problem as problem:
         return problem
     except OSError as error:
-        return Problem("train.checkpoint.unreadable", place=place, error=quoted(error))
+        return Problem("{place} can't be read: {error}", place=place, error=quoted(error))
     return None
 
 
@@ -154,7 +171,7 @@ def load_shards(place: Path, model: nn.Module, optimizers: list[torch.optim.Opti
             dcp.load(wanted, storage_reader=reader, no_dist=not together)
     except dcp.CheckpointException as error:
         reason = str(next(iter(error.failures.values()))[0])
-        raise Problem("train.checkpoint.config", place=place, error=reason) from error
+        raise Problem("{place} is of another config: {error}", place=place, error=reason) from error
 
 
 def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -174,7 +191,11 @@ def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Opt
     try:
         momenta = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise Problem("model.file.safetensors", file=file, error=quoted(error)) from None
+        raise Problem(
+            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+            file=file,
+            error=quoted(error),
+        ) from None
     for key, value in momenta.items():
         name, _, what = key.rpartition(":")
         parameter = named.get(name)
@@ -183,7 +204,10 @@ def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Opt
             or (what == "momentum") != isinstance(owner[id(parameter)], Muon)
             or value.shape not in (parameter.shape, torch.Size([]))  # a count of steps has no shape
         ):
-            raise Problem("train.checkpoint.optimizer", place=place)
+            raise Problem(
+                "{place} was written with another optimizer: put the one back that config.json had, or begin a new run",
+                place=place,
+            )
         owner[id(parameter)].state[parameter][what] = value.to(parameter.device, copy=True)
 
 

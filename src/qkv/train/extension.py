@@ -40,7 +40,14 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
     """Refuse by name what the run has otherwise and can't change."""
 
     def fixed(name: str, has: Any, wanted: Any) -> Problem:
-        return Problem("train.fixed", folder=folder, name=name, has=shown(has), asked=shown(wanted))
+        return Problem(
+            "{name} is {has} in {folder} and can't become {asked} while the run goes on: leave it out, or begin a "
+            "new run. What can change: --steps, --eval-every, --checkpoint-every",
+            folder=folder,
+            name=name,
+            has=shown(has),
+            asked=shown(wanted),
+        )
 
     known(asked.changes)
     if asked.task not in (None, record["task"]):
@@ -52,7 +59,13 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
             if record["data"]["kind"] != kind:
                 raise fixed(option, None, source)
             if _sha256(kind, source) != record["data"]["sha256"]:
-                raise Problem("train.changed", option=option, source=source, folder=folder)
+                raise Problem(
+                    "{source} is not the text that {folder} was begun with (its content changed): a run goes on with its "
+                    "own data; leave {option} out, or begin a new run",
+                    option=option,
+                    source=source,
+                    folder=folder,
+                )
     if asked.watch not in (None, record["watch"]):
         raise fixed("--watch", record["watch"], asked.watch)
     if asked.tokenizer not in (None, "auto", kind := text.load(folder).kind):
@@ -89,7 +102,13 @@ def extend(folder: Path, record: dict[str, Any], changes: dict[str, Any], done: 
     if "steps" in changes:
         now = replace(was, steps=changes["steps"])  # refuses what is no number of steps
         if now.steps < done:
-            raise Problem("train.steps.done", folder=folder, done=done, asked=now.steps)
+            raise Problem(
+                "{folder} has done {done} steps already, and {asked} were asked for: give --steps {done} or more, or "
+                "leave it out",
+                folder=folder,
+                done=done,
+                asked=now.steps,
+            )
         before = [plan for plan in was.before if plan[0] < done]
         if done and was.planned(done - 1) != now.steps:
             before.append((done, was.planned(done - 1)))

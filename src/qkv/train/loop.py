@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..attention.attend import NotFinite
 from ..model.transformer import Transformer
-from ..words import Problem
+from ..words import Problem, _
 from .checkpoint import newest
 from .optim import set_rate
 from .parallelize import World
@@ -184,15 +185,23 @@ def _finite(run: Path, step: int, settings: Settings) -> Iterator[None]:
     """Attention meets NaN before the loss does: say what it means for the run."""
     try:
         yield
-    except Problem as problem:
-        if problem.key != "attention.finite":
-            raise
+    except NotFinite as problem:
         raise _lost(run, step, math.nan, settings) from problem
 
 
 def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
     kept = newest(run / "checkpoints")
-    key = "train.lost.first" if kept is None else "train.lost"
+    key = (
+        _(
+            "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; there is no "
+            "checkpoint yet. Try a smaller --lr, or look for broken text in the data"
+        )
+        if kept is None
+        else _(
+            "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; the last good "
+            "checkpoint is {kept}. Try a smaller --lr, or look for broken text in the data"
+        )
+    )
     return Problem(key, loss=loss, step=step + 1, seed=settings.seed, batch=step, kept=kept)
 
 

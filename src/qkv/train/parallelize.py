@@ -25,7 +25,7 @@ from ..attention.positions import Relative
 from ..model.layers import Block
 from ..model.transformer import Transformer
 from ..model.weights import fingerprint, read_state
-from ..words import Both, Problem, unknown
+from ..words import Message, Problem, _, unknown
 from .checkpoint import (
     SHARDS,
     begin,
@@ -67,7 +67,15 @@ class World:
         shares = self.size * settings.accumulate
         if settings.batch % shares:
             raise Problem(
-                "train.shares" if settings.accumulate == 1 else "train.shares.accumulate",
+                _(
+                    "a batch of {batch} rows can't be shared evenly by {processes} processes: choose a multiple of "
+                    "{shares}, such as --batch {near}"
+                )
+                if settings.accumulate == 1
+                else _(
+                    "a batch of {batch} rows can't be shared evenly by {processes} processes × accumulate={accumulate}: "
+                    "choose a multiple of {shares}, such as --batch {near}"
+                ),
                 batch=settings.batch,
                 processes=self.size,
                 accumulate=settings.accumulate,
@@ -266,7 +274,11 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     launched = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if not launched and parallel is not None:
-        raise Problem("train.alone", parallel=parallel)
+        raise Problem(
+            "--parallel {parallel} shares the work between processes, and this one is alone: start them with "
+            "`torchrun --nproc-per-node 2 -m qkv train … --parallel {parallel}`, or leave --parallel out",
+            parallel=parallel,
+        )
     if not launched or (parallel is None and int(os.environ["WORLD_SIZE"]) == 1):
         return World(device)
     if device == "cuda":
@@ -282,13 +294,13 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
     return KINDS.get(parallel or "ddp", Ddp)(device)
 
 
-def described(parallel: str, processes: int) -> str | Both:
+def described(parallel: str, processes: int) -> str | Message:
     """A world in a word or two.
 
-    >>> described("one", 1).english, described("fsdp", 8)
+    >>> str(described("one", 1)), described("fsdp", 8)
     ('1 process', '8 × fsdp')
     """
-    return Both("1 process", "1 个进程") if parallel == "one" else f"{processes} × {parallel}"
+    return Message("1 process") if parallel == "one" else f"{processes} × {parallel}"
 
 
 def _leave() -> None:

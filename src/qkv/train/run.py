@@ -27,7 +27,7 @@ from ..memory import need, told
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..model.weights import config_of, empty, read_run, read_state
-from ..words import Both, Problem, all_of, say
+from ..words import Message, Problem, _, all_of, say
 from ..writing import aside
 from .checkpoint import check, newest
 from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
@@ -41,6 +41,40 @@ from .watch import Watch
 
 FORMAT = "qkv run 1"
 Progress = Callable[[int, int], None]
+
+
+USELESS = {
+    "--text": _("--text is {value}, but {task} learns from sentence pairs: give --pairs TSV, or nothing for dates"),
+    "--pairs": _("--pairs is {value}, but {task} learns from a text: give --text instead"),
+    "--tokenizer": _("--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs"),
+    "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
+}
+# What was chosen and why, as a run's config.json keeps it: the name of a reason, and what fills it.
+REASONS = {
+    "why.dates": _("data: no --pairs were given, so it learns to write dates of many forms as ISO dates"),
+    "why.asked": _("tokenizer: {kind}, as asked, {vocab} tokens"),
+    "why.characters": _("tokenizer: characters, {vocab} of them: the text is too short to learn whole words from"),
+    "why.bytes": _("tokenizer: bytes: there are so many different characters that most are rare"),
+    "why.bpe": _("tokenizer: bpe with {vocab} pieces: the text is long enough to learn words from"),
+    "why.cpu": _("device: CPU with {threads} threads; no GPU was found"),
+    "why.thread": _(
+        "device: CPU with one of {threads} threads: the model is so small that threads would wait for each other more than they work (OMP_NUM_THREADS sets another number); no GPU was found"
+    ),
+    "why.gpu": _("device: {name}"),
+    "why.float32": _("dtype: float32"),
+    "why.float64": _("dtype: float64, as asked"),
+    "why.bfloat16": _("dtype: bfloat16 for matrix products, as asked"),
+    "why.eager": _("not compiled: that takes half a minute before the first step; --set compile=true asks for it"),
+    "why.compiled": _("compiled, as asked: the first step takes half a minute"),
+    "why.processes": _("{n} processes share each batch ({kind})"),
+    "why.world": _(
+        "saved by {was}, goes on with {now}: the same batches, but sums round in another order and dropout falls elsewhere, so from here on it agrees to rounding, not bit for bit"
+    ),
+    "why.yields": _("{name}: {has}; the preset's {was} gives way to what was asked for"),
+    "why.steps": _("steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}"),
+    "why.now": _("{name}: {now} from here on, {was} before"),
+    "why.damaged": _("passed over a damaged checkpoint: {problem}"),
+}
 
 
 @dataclass
@@ -89,7 +123,7 @@ def start(
 ) -> Run:
     """Begin a run in a new folder: read the data, make the tokenizer, build the model."""
     if task not in TASKS:
-        raise Problem("train.task", task=task, tasks=all_of(TASKS))
+        raise Problem("there is no task {task!r}: choose from {tasks}", task=task, tasks=all_of(TASKS))
     for option, given, right in (
         ("--text", source, task != "translate"),
         ("--pairs", pairs, task == "translate"),
@@ -97,7 +131,7 @@ def start(
         ("vocab", (changes or {}).get("vocab"), False),
     ):
         if given is not None and not right:
-            raise Problem("train.useless." + option.strip("-"), value=given, task=task)
+            raise Problem(USELESS[option], value=given, task=task)
     config, settings, yielded = chosen(name, task, changes or {})
     world = world or World()
     world.check(settings)
@@ -107,7 +141,10 @@ def start(
 
     def found() -> None:
         if (folder / "config.json").exists():
-            raise Problem("train.exists", folder=folder)
+            raise Problem(
+                "{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out",
+                folder=folder,
+            )
         why: list[Reason] = [
             ("why.yields", {"name": word, "has": shown(getattr(config, word)), "was": was})
             for word, was in yielded.items()
@@ -184,18 +221,20 @@ def _read(folder: Path) -> dict[str, Any]:
     file, record = folder / "config.json", {**LATER, **read_run(folder)}
     for key, right in RECORD.items():
         if key not in record:
-            raise Problem("train.record", file=file, key=key)
+            raise Problem(
+                "{file} has no {key}: it was changed or cut short, so the run can't go on", file=file, key=key
+            )
         if not right(record[key]):
             shown = repr(record[key])[:80]
-            why = Both(f"{key!r} is {shown}, which no run has", f"{key!r} 是 {shown}，训练不会这样写")
-            raise Problem("model.file.json", file=file, error=why)
+            why = Message("{key!r} is {shown}, which no run has", key=key, shown=shown)
+            raise Problem("{file} can't be read: {error}", file=file, error=why)
     return record
 
 
 def _sayable(reasons: Any) -> bool:
     """Are these reasons of ours, with all that fills them?"""
     try:
-        return all(key.startswith("why.") and bool(say(key, **values)) for key, values in reasons)
+        return all(bool(say(REASONS[key], **values)) for key, values in reasons)
     except WRONG:
         return False
 
@@ -221,14 +260,31 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
     except RuntimeError as error:  # sizes beyond what 64 bits count
         raise told(error) or error from None
     moments = 1 if settings.optimizer == "muon" else 2
-    need(count * size * (2 + moments), "memory.model", world.device, weights=f"{count:,}")
+    need(
+        count * size * (2 + moments),
+        _(
+            "a model of {weights} weights takes at least {size} to train and {free} of memory is free: make "
+            "width, n_layer or hidden smaller"
+        ),
+        world.device,
+        weights=f"{count:,}",
+    )
     rows = -(-settings.batch // settings.accumulate // world.size)
     tokens = (
         2 if config.kind == "encoder-decoder" else config.context
     )  # sentences may be short, rows of a text are full
     size = 2 if settings.dtype == "bfloat16" else size
     token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
-    need(rows * tokens * token, "memory.batch", world.device, rows=f"{rows:,}", tokens=f"{tokens:,}")
+    need(
+        rows * tokens * token,
+        _(
+            "a batch of {rows} rows of {tokens} tokens takes at least {size} and {free} of memory is free: give a "
+            "smaller --batch or --context, or --set accumulate=N"
+        ),
+        world.device,
+        rows=f"{rows:,}",
+        tokens=f"{tokens:,}",
+    )
 
 
 def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
@@ -236,7 +292,14 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
     place = newest(folder / "checkpoints")
     damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
     if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
-        raise Problem("train.damaged", folder=folder, n=len(damaged), problem=check(damaged[-1]))
+        raise Problem(
+            "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. "
+            "Nothing was changed. To train it anew from step 0, move {folder}/checkpoints away and say  qkv train "
+            "--resume {folder}",
+            folder=folder,
+            n=len(damaged),
+            problem=check(damaged[-1]),
+        )
     return place, damaged
 
 
@@ -281,7 +344,11 @@ def _gather(
             return {"kind": "dates"}
         read = text.read_pairs(_named(pairs))
         if len(read) < 2:
-            raise Problem("train.pairs", pairs=pairs, n=len(read))
+            raise Problem(
+                "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
+                pairs=pairs,
+                n=len(read),
+            )
         both = [sentence for pair in read for sentence in pair]
         made = text.train_tokenizer(tokenizer, both, special=("pad", "bos", "eos", "unk"))
         made.save(folder)
@@ -290,7 +357,9 @@ def _gather(
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
         return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if source is None:
-        raise Problem("train.text", task=task)
+        raise Problem(
+            "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
+        )
     corpus = text.Corpus.of(_named(source))
     special = ("pad", "eos", "mask") if task == "mlm" else ("eos",)
     made = text.train_tokenizer(tokenizer, corpus, special=special)
@@ -328,7 +397,12 @@ def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: 
             learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
         longest = max(learned.longest, held.longest)
         if config.position == "learned" and longest > config.context:
-            raise Problem("train.pairs.long", n=longest, context=config.context)
+            raise Problem(
+                "a sentence of the pairs has {n} tokens but this model learns {context} positions: set --context {n}, "
+                "or leave long sentences out, or --set position=rotary, which has no limit",
+                n=longest,
+                context=config.context,
+            )
         return Translation(learned, held, spoken, examples)
     tokens = text.Tokens.open(folder / "tokens")
     if record["task"] == "mlm":
@@ -370,11 +444,17 @@ def _able(settings: Settings) -> None:
     if torch.cuda.is_available():
         return
     if settings.compile and compiler() is None:
-        raise Problem("train.compiler")
+        raise Problem(
+            "compile is true, and there is no C++ compiler here: install g++ or clang++ (CXX names another), or "
+            "leave compile=false, which trains the same"
+        )
     # Some CPUs say they can do bfloat16 and then kill the process: try it in another process first.
     trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
     if settings.dtype == "bfloat16" and subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode:
-        raise Problem("train.bfloat16")
+        raise Problem(
+            "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the "
+            "environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting"
+        )
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..model.config import CHOICES as WORDS
 from ..model.config import PRESETS, Config
-from ..words import Problem, all_of, nearest, unknown
+from ..words import Problem, _, all_of, nearest, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
 CHOICES = {"optimizer": ("muon", "adamw"), "dtype": ("float32", "bfloat16", "float64")}
@@ -42,23 +42,51 @@ class Settings:
                 raise Problem(key, name=name, value=str(getattr(self, name)), **more)
 
         for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
-            refuse("train.least", name, _whole(getattr(self, name), 1))
+            refuse(_("{name} is {value}: give 1 or more"), name, _whole(getattr(self, name), 1))
         for name in ("lr", "adam_lr", "weight_decay", "clip"):
-            refuse("train.number", name, _number(getattr(self, name)))
+            refuse(_("{name} is {value}: give a number, 0 or more"), name, _number(getattr(self, name)))
         for name, among in CHOICES.items():
             if getattr(self, name) not in among:
                 raise unknown(name, getattr(self, name), among)
         every = self.checkpoint_every
-        refuse("train.checkpoint_every", "checkpoint_every", every is None or _whole(every, 1))
-        refuse("train.seed", "seed", _whole(self.seed) and self.seed <= LAST_SEED, last=LAST_SEED)
-        refuse("train.whole", "warmup", _whole(self.warmup))
-        refuse("train.decay", "decay", _number(self.decay) and self.decay <= 1)
-        refuse("train.mask_share", "mask_share", _number(self.mask_share) and 0 < self.mask_share <= 1)
-        refuse("train.flag", "compile", isinstance(self.compile, bool))
-        refuse("train.before", "before", _plans(self.before))
+        refuse(
+            _("checkpoint_every is {value}: give 1 or more steps"),
+            "checkpoint_every",
+            every is None or _whole(every, 1),
+        )
+        refuse(
+            _("seed is {value}: give a whole number from 0 to {last}"),
+            "seed",
+            _whole(self.seed) and self.seed <= LAST_SEED,
+            last=LAST_SEED,
+        )
+        refuse(_("{name} is {value}: give a whole number, 0 or more"), "warmup", _whole(self.warmup))
+        refuse(
+            _("decay is {value}: give the share of the steps that the rate falls over, 0 to 1"),
+            "decay",
+            _number(self.decay) and self.decay <= 1,
+        )
+        refuse(
+            _("mask_share is {value}: give the share of words to hide, above 0 and up to 1"),
+            "mask_share",
+            _number(self.mask_share) and 0 < self.mask_share <= 1,
+        )
+        refuse(_("{name} is {value}: give true or false"), "compile", isinstance(self.compile, bool))
+        refuse(
+            _(
+                "before is {value}: give [[until, steps], …], as config.json keeps the earlier plans of a run that "
+                "was extended"
+            ),
+            "before",
+            _plans(self.before),
+        )
         object.__setattr__(self, "before", tuple((until, steps) for until, steps in self.before))  # JSON has lists
         if self.batch % self.accumulate:
-            raise Problem("train.accumulate", batch=self.batch, accumulate=self.accumulate)
+            raise Problem(
+                "a batch of {batch} rows doesn't divide into accumulate={accumulate} pieces",
+                batch=self.batch,
+                accumulate=self.accumulate,
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -113,7 +141,11 @@ def known(changes: dict[str, Any]) -> None:
     for name in changes:
         if name not in every:
             near = nearest(name, every)
-            key = "train.setting.near" if near else "train.setting"
+            key = (
+                _("there is no setting {name}; did you mean '{near}'? All: {words}")
+                if near
+                else _("there is no setting {name}. All: {words}")
+            )
             raise Problem(key, name=repr(name), near=near, words=all_of(every))
 
 
@@ -159,9 +191,16 @@ def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Setti
     {'qk_norm': 'rms'}
     """
     if changes.get("kind", TASKS[task]) != TASKS[task]:
-        raise Problem("train.kind", task=task, kind=changes["kind"], needed=TASKS[task])
+        raise Problem(
+            "kind is {kind}: {task} trains a model of kind {needed}; leave kind out, or choose another task",
+            task=task,
+            kind=changes["kind"],
+            needed=TASKS[task],
+        )
     if changes.get("head") == "none":
-        raise Problem("train.head", task=task)
+        raise Problem(
+            "head='none' gives states, not words, and {task} learns by the words it says: leave it out", task=task
+        )
     config, settings = preset(name, task)
     try:
         return *both_set(config, settings, changes), {}

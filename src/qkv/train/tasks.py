@@ -76,7 +76,7 @@ class HiddenWord:
         self.tokens, self.tokenizer, self.context, self.share = tokens, tokenizer, context, share
         tokens.batch(0, 0, 1, context)
         if tokenizer.mask is None:
-            raise Problem("train.mask")
+            raise Problem("the tokenizer has no [MASK] token: make it with special=('pad', 'mask', …)")
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
         x, _ = self.tokens.batch(seed, step, rows, self.context)

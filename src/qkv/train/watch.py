@@ -17,9 +17,14 @@ class Watch:
         self.run, self.sentence, self.tokenizer = run, sentence, tokenizer
         self.ids = tokenizer.encode(sentence, special=True)
         if not self.ids:
-            raise Problem("train.watch")
+            raise Problem("--watch needs a sentence with at least one token")
         if context is not None and len(self.ids) > context:
-            raise Problem("train.watch.long", n=len(self.ids), context=context)
+            raise Problem(
+                "the sentence of --watch has {n} tokens but this model learns {context} positions: shorten it, or set "
+                "--context",
+                n=len(self.ids),
+                context=context,
+            )
 
     def record(self, model: Transformer, step: int) -> None:
         """Run the sentence through the model, listening."""

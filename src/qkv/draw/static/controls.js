@@ -4,10 +4,13 @@ import { level, palette } from "./colour.js";
 import { choice, h } from "./dom.js";
 import { openHeadAt } from "./overview.js";
 import { state } from "./state.js";
-import { say } from "./strings.js";
+import { mark, say } from "./words.js";
 import { bytewise, partOf } from "./view.js";
 
 /** @import { By } from "./view.js" */
+
+/** @type {Record<By, string>} */
+const UNITS = { tokens: mark("Tokens"), characters: mark("Characters"), words: mark("Words") };
 
 /** Above the map: its layer and head, and what its rows and columns are. */
 export function picks() {
@@ -20,19 +23,19 @@ export function picks() {
       "h2",
       { class: "picks" },
       numbers(
-        "layer",
-        "layer.n",
+        mark("Layer"),
+        mark("Layer {n}"),
         part.layers.map(({ number }) => number),
         layer,
         (n) => openHeadAt(n, Math.min(state.now.head, part.layers[n].heads - 1)),
       ),
-      numbers("head.word", "head.n", Array.from({ length: part.layers[layer].heads }, (_, i) => i), head, (n) =>
+      numbers(mark("Head"), mark("Head {n}"), Array.from({ length: part.layers[layer].heads }, (_, i) => i), head, (n) =>
         openHeadAt(state.now.layer, n),
       ),
     ),
     choice(
-      say(lang, "unit"),
-      units.map((name) => [name, say(lang, `unit.${name}`)]),
+      say(lang, "Tokens or words"),
+      units.map((name) => [name, say(lang, UNITS[name])]),
       unit,
       (value) => state.set({ unit: units.find((name) => name === value) }),
     ),
@@ -70,21 +73,21 @@ export function reading(zoom) {
     h(
       "div",
       { class: "choice zoom" },
-      button("zoom.out", "−", 1 / 1.6),
-      button("zoom.in", "+", 1.6),
-      button("zoom.all", "⤢", 0),
+      button(mark("Zoom out"), "−", 1 / 1.6),
+      button(mark("Zoom in"), "+", 1.6),
+      button(mark("Show all"), "⤢", 0),
     ),
     choice(
-      say(lang, "scale"),
+      say(lang, "Colour scale"),
       [
-        ["root", say(lang, "scale.root")],
-        ["linear", say(lang, "scale.linear")],
+        ["root", say(lang, "√")],
+        ["linear", say(lang, "Linear")],
       ],
       scale,
       (value) => state.set({ scale: value === "root" ? "root" : "linear" }),
     ),
     h("span", { class: "ramp" }, "0", h("canvas", { width: 128, height: 1, "aria-hidden": true }), "1"),
-    h("span", { class: "hatched" }, h("i", {}), say(lang, "masked")),
+    h("span", { class: "hatched" }, h("i", {}), say(lang, "hidden by the mask")),
     h("span", { class: "pooling" }),
   ];
 }

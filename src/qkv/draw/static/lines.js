@@ -2,7 +2,7 @@
 
 import { choice, h, refill, svg, token, weight } from "./dom.js";
 import { state } from "./state.js";
-import { say } from "./strings.js";
+import { say } from "./words.js";
 import { unitAt, view } from "./view.js";
 
 /** @import { Row, Unit, View } from "./view.js" */
@@ -25,15 +25,15 @@ export class Lines extends HTMLElement {
   async render() {
     const mine = ++this.asked;
     const { lang, way, query, key } = state.now;
-    if (!this.firstChild) this.frame(h("p", { class: "help" }, say(lang, "busy")));
+    if (!this.firstChild) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const seen = await view();
     if (mine !== this.asked) return;
-    if (!seen.head) return this.frame(h("p", { class: "help" }, say(lang, "lines.pooled")));
+    if (!seen.head) return this.frame(h("p", { class: "help" }, say(lang, "This layer is here as an overview only.")));
     const from = way === "from";
     const near = from ? seen.queries : seen.keys,
       far = from ? seen.keys : seen.queries;
     const chosen = unitAt(near, from ? query : key);
-    if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "busy")));
+    if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
     if (row === null || mine !== this.asked) return;
     this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() }, seen.error);
@@ -43,16 +43,16 @@ export class Lines extends HTMLElement {
   frame(...content) {
     const { lang, way } = state.now;
     const ways = /** @type {[string, string][]} */ ([
-      ["from", say(lang, "lines.from")],
-      ["to", say(lang, "lines.to")],
+      ["from", say(lang, "looks at")],
+      ["to", say(lang, "is looked at by")],
     ]);
     refill(
       this,
       h(
         "div",
         { class: "bar" },
-        h("h2", {}, say(lang, "lines")),
-        choice(say(lang, "lines.way"), ways, way, (value) => state.set({ way: value === "to" ? "to" : "from" })),
+        h("h2", {}, say(lang, "One token")),
+        choice(say(lang, "Direction"), ways, way, (value) => state.set({ way: value === "to" ? "to" : "from" })),
       ),
       ...content,
     );
@@ -107,8 +107,8 @@ export class Lines extends HTMLElement {
       farSide.append(button);
     }
     const notes = [];
-    if (some) notes.push(h("p", { class: "help" }, say(lang, "lines.some", { n: places.length, all: far.length })));
-    if (!row.seen.some(Boolean)) notes.push(h("p", { class: "help" }, say(lang, "lines.none")));
+    if (some) notes.push(h("p", { class: "help" }, say(lang, "the {n} strongest of {all}, in the order of the text", { n: places.length, all: far.length })));
+    if (!row.seen.some(Boolean)) notes.push(h("p", { class: "help" }, say(lang, "Nothing may be looked at from here.")));
     const both = from ? [nearSide, picture, farSide] : [farSide, picture, nearSide];
     this.frame(...notes, h("div", { class: `columns ${way}` }, ...both));
   }

@@ -7,7 +7,7 @@ import "./map.js";
 import "./overview.js";
 import { state } from "./state.js";
 import "./steps.js";
-import { say, STRINGS } from "./strings.js";
+import { LANGUAGES, say } from "./words.js";
 import "./top.js";
 import { header, open, partOf } from "./view.js";
 
@@ -52,7 +52,7 @@ const api = {
 
 function dress() {
   document.documentElement.dataset.theme = state.now.theme;
-  document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : "en";
+  document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : state.now.lang;
 }
 
 async function start() {
@@ -61,7 +61,7 @@ async function start() {
   const spoken = header.lang ?? navigator.language;
   state.set({
     ...header.first,
-    lang: spoken.toLowerCase().startsWith("zh") ? "zh" : "en",
+    lang: LANGUAGES.find((name) => spoken.toLowerCase().startsWith(name)) ?? "en",
     theme: dark.matches ? "dark" : "light",
   });
 
@@ -73,7 +73,7 @@ async function start() {
     const { lang, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
     const live = document.getElementById("qkv-live");
-    if (live) live.textContent = say(lang, "chosen", { name: say(lang, "head", { layer, head }) });
+    if (live) live.textContent = say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) });
   });
   dark.addEventListener("change", () => state.set({ theme: dark.matches ? "dark" : "light" }));
 
@@ -94,7 +94,7 @@ async function start() {
     ),
     h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" }),
   );
-  Object.assign(window, { qkv: { header, state, strings: STRINGS, ...api } });
+  Object.assign(window, { qkv: { header, state, ...api } });
   document.documentElement.dataset.ready = "";
 }
 

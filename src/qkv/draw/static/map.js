@@ -6,7 +6,7 @@ import { exactly, filled, h, hole, refill, token } from "./dom.js";
 import { heat } from "./heat.js";
 import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
 import { state } from "./state.js";
-import { say } from "./strings.js";
+import { mark, say } from "./words.js";
 import { axes, partOf, unitAt, view } from "./view.js";
 
 /** @import { Way } from "./labels.js" */
@@ -59,8 +59,8 @@ export class MapElement extends HTMLElement {
         class: "stage",
         tabindex: 0,
         role: "application",
-        "aria-roledescription": say(lang, "map.role"),
-        "aria-label": say(lang, "map"),
+        "aria-roledescription": say(lang, "attention map"),
+        "aria-label": say(lang, "Attention map"),
         "aria-describedby": "qkv-map-help",
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
         onpointerdown: (/** @type {PointerEvent} */ event) => this.press(event),
@@ -77,11 +77,11 @@ export class MapElement extends HTMLElement {
     this.replaceChildren(
       h("div", { class: "bar title" }),
       h("p", { class: "note" }),
-      h("p", { class: "help" }, say(lang, "map.axes")),
+      h("p", { class: "help" }, say(lang, "Rows: who looks (queries). Columns: what is looked at (keys).")),
       this.stage,
       h("output", { class: "cell" }),
       h("div", { class: "bar legend" }),
-      h("p", { class: "help", id: "qkv-map-help" }, say(lang, "map.help")),
+      h("p", { class: "help", id: "qkv-map-help" }, say(lang, "Arrow keys move the crosshair, + and − zoom, 0 shows all. Drag to pan; pinch or Ctrl + wheel to zoom.")),
     );
     this.controls();
   }
@@ -97,7 +97,7 @@ export class MapElement extends HTMLElement {
     this.drawing++; // what is being drawn is of the head before
     const { lang, layer, part: name } = state.now;
     const part = partOf(name);
-    this.computing(say(lang, "busy"));
+    this.computing(say(lang, "computing…"));
     const loaded = await view();
     if (asked !== this.loading) return;
     const same = this.seen && this.seen.queries === loaded.queries && this.seen.keys === loaded.keys;
@@ -105,7 +105,7 @@ export class MapElement extends HTMLElement {
     this.hover = null;
     this.controls();
     const { tall, wide } = part.thumbs;
-    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, "map.overview", { tall, wide, layer: part.layers[layer].number }));
+    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, "This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].", { tall, wide, layer: part.layers[layer].number }));
     this.layout(!same);
     void this.draw();
     this.tell();
@@ -187,7 +187,7 @@ export class MapElement extends HTMLElement {
     ramp(this.querySelector(".ramp canvas"));
     this.crosshair();
     const pooled = this.querySelector(".pooling");
-    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, "map.pooled") : "";
+    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, "each pixel is the largest weight it covers") : "";
     const box = { left: plot.left * dots, top: plot.top * dots, width: plot.width * dots, height: plot.height * dots };
     const done = await heat(
       context,
@@ -197,7 +197,7 @@ export class MapElement extends HTMLElement {
       dots,
       (share) => {
         if (mine !== this.drawing) return false;
-        this.computing(say(state.now.lang, "busy.share", { share: Math.round(share * 100) }));
+        this.computing(say(state.now.lang, "computing… {share} %", { share: Math.round(share * 100) }));
         return true;
       },
     );
@@ -308,17 +308,17 @@ export class MapElement extends HTMLElement {
       key = seen.keys[c];
     const places = (/** @type {Unit} */ unit) =>
       unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`;
-    const names = filled(say(lang, "cell", { from: hole("from"), to: hole("to") }), {
+    const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {
       from: token(query.label),
       to: token(key.label),
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
       h("b", {}, open ? exactly(share, seen.error) : say(lang, "hidden")),
-      h("small", {}, say(lang, "cell.places", { i: places(query), j: places(key) })),
+      h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
     if (this.hover) return;
-    const said = say(lang, open ? "cell.said" : "cell.hidden", {
+    const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : mark("query {from} → key {to}: hidden by the mask"), {
       from: query.label,
       to: key.label,
       weight: exactly(share, seen.error),

@@ -3,8 +3,10 @@
 import { level, palette } from "./colour.js";
 import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
-import { say } from "./strings.js";
+import { mark, say } from "./words.js";
 import { errorOf, header, label, linking, partOf, thumb } from "./view.js";
+
+const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross") };
 
 export class Overview extends HTMLElement {
   /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
@@ -28,20 +30,20 @@ export class Overview extends HTMLElement {
   render() {
     const { lang, part: name, item } = state.now;
     const part = partOf(name);
-    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "overview")));
+    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "All heads")));
     if (header.parts.length > 1) {
-      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, one.name)]));
-      bar.append(choice(say(lang, "part"), choices, name, (value) => openPart(value)));
+      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, PARTS[one.name])]));
+      bar.append(choice(say(lang, "Part of the model"), choices, name, (value) => openPart(value)));
     }
     if (part.queries.length > 1) {
       const select = h("select", {
-        "aria-label": say(lang, "item"),
+        "aria-label": say(lang, "Text"),
         onchange: (/** @type {Event} */ event) => {
           state.set({ item: Number(/** @type {HTMLSelectElement} */ (event.target).value) });
         },
       });
       part.queries.forEach((_, i) =>
-        select.append(h("option", { value: i, selected: i === item }, say(lang, "item.n", { n: i + 1 }))),
+        select.append(h("option", { value: i, selected: i === item }, say(lang, "Text {n}", { n: i + 1 }))),
       );
       bar.append(select);
     }
@@ -49,14 +51,14 @@ export class Overview extends HTMLElement {
     const grid = h("div", {
       class: part.layers.every((layer) => layer.q) ? "grid" : "grid partly",
       role: "grid",
-      "aria-label": say(lang, "overview.grid"),
+      "aria-label": say(lang, "Heads: arrow keys move, Enter opens"),
       style: `--heads: ${heads}`,
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.move(event),
     });
     const numbers = h(
       "div",
       { class: "numbers", role: "row" },
-      h("span", { role: "columnheader", "aria-label": say(lang, "layer") }),
+      h("span", { role: "columnheader", "aria-label": say(lang, "Layer") }),
     );
     for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
     grid.append(numbers);
@@ -92,7 +94,7 @@ export class Overview extends HTMLElement {
     refill(
       this,
       bar,
-      h("p", { class: "help" }, say(lang, "overview.help")),
+      h("p", { class: "help" }, say(lang, "A row per layer, a column per head. Each picture is a whole map: queries down, keys across.")),
       h("div", { class: "links" }),
       h("p", { class: "told" }),
       h("div", { class: "scroll" }, grid),
@@ -106,10 +108,10 @@ export class Overview extends HTMLElement {
   words(layer, head) {
     const { lang, item } = state.now;
     const part = partOf(state.now.part);
-    const name = say(lang, "head", { layer: part.layers[layer].number, head });
+    const name = say(lang, "layer {layer}, head {head}", { layer: part.layers[layer].number, head });
     const link = part.links[item][layer][head];
-    if (!link) return filled(say(lang, "head.sink", { name }), {});
-    const sentence = say(lang, "head.link", { name, from: hole("from"), to: hole("to"), weight: weight(link[2]) });
+    if (!link) return filled(say(lang, "{name} · looks at the first token or at special ones", { name }), {});
+    const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: weight(link[2]) });
     return filled(sentence, { from: token(label("query", link[0])), to: token(label("key", link[1])) });
   }
 
@@ -180,14 +182,14 @@ export class Overview extends HTMLElement {
           ),
         );
       }
-      const title = filled(say(lang, "links", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
+      const title = filled(say(lang, "Heads that link {from} → {to}", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
       const some =
-        partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "links.part") : "";
+        partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "(of the whole layers)") : "";
       made.push(h("h3", {}, ...title, some), list);
     }
-    if (this.busy) made.push(h("p", { class: "help" }, say(lang, "links.busy")));
+    if (this.busy) made.push(h("p", { class: "help" }, say(lang, "Looking through the heads…")));
     else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((layer) => layer.q)) {
-      const asked = filled(say(lang, "links.find", { from: hole("from"), to: hole("to") }), nodes(query, key));
+      const asked = filled(say(lang, "Which heads link {from} → {to}?", { from: hole("from"), to: hole("to") }), nodes(query, key));
       made.push(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
     }
     refill(place, ...made);

@@ -13,7 +13,7 @@
  * @property {By} unit
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
- * @property {"en" | "zh"} lang
+ * @property {string} lang
  * @property {"light" | "dark"} theme
  */
 

@@ -2,7 +2,7 @@
 
 import { exactly, filled, h, hole, number, refill, token } from "./dom.js";
 import { state } from "./state.js";
-import { say } from "./strings.js";
+import { say } from "./words.js";
 import { axes, label, partOf, view } from "./view.js";
 
 /** @import { Head, Steps } from "./attention.js" */
@@ -28,13 +28,13 @@ export class StepsPanel extends HTMLElement {
     const mine = ++this.asked;
     const { lang, query, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
-    if (!this.firstChild) refill(this, h("h2", {}, say(lang, "steps")), h("p", { class: "help" }, say(lang, "busy")));
+    if (!this.firstChild) refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, say(lang, "computing…")));
     const { head: one } = await view();
     if (mine !== this.asked) return;
-    const name = say(lang, "head.short", { layer, head });
-    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "steps")), h("span", { class: "help" }, name));
-    if (!one) return refill(this, bar, h("p", { class: "help" }, say(lang, "steps.none")));
-    const row = filled(say(lang, "steps.row", { token: hole("token"), i: query }), {
+    const name = say(lang, "Layer {layer} · Head {head}", { layer, head });
+    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "How these weights come about")), h("span", { class: "help" }, name));
+    if (!one) return refill(this, bar, h("p", { class: "help" }, say(lang, "This layer is here as an overview only: there are no numbers to show.")));
+    const row = filled(say(lang, "Row of {token} (query {i})", { token: hole("token"), i: query }), {
       token: token(label("query", query)),
     });
     const steps = one.steps(query);
@@ -51,11 +51,11 @@ export class StepsPanel extends HTMLElement {
   /** @param {Head} one */
   formula({ layer, sink, width }) {
     const { lang } = state.now;
-    if (width === 0) return say(lang, "steps.bare");
-    const capped = layer.softcap === null ? "" : say(lang, "steps.capped", { cap: layer.softcap });
-    const more = capped + (layer.bias ? say(lang, "steps.biased") : "");
+    if (width === 0) return say(lang, "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.");
+    const capped = layer.softcap === null ? "" : say(lang, ", bent to ±{cap}", { cap: layer.softcap });
+    const more = capped + (layer.bias ? say(lang, ", plus a bias") : "");
     return (
-      say(lang, "steps.words", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, "steps.sinks"))
+      say(lang, "For every key: multiply q by k and add up (q·k), times {scale}{more}; hide what the mask hides; softmax makes shares that sum to 1; the output is every v times its share, added up.", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, " A sink takes a share of its own and gives nothing."))
     );
   }
 
@@ -68,11 +68,11 @@ export class StepsPanel extends HTMLElement {
     /** @type {[string, Float64Array, number][]} */
     const columns = [];
     if (one.width > 0) {
-      columns.push([say(lang, "column.dot"), steps.dots, errors.dot]);
-      columns.push([say(lang, "column.scaled", { scale: short(one.layer.scale) }), steps.scaled, scaled]);
-      if (steps.capped) columns.push([say(lang, "column.capped"), steps.capped, scaled]);
-      if (steps.biased) columns.push([say(lang, "column.biased"), steps.biased, scaled]);
-      columns.push([say(lang, "column.masked"), steps.masked, scaled]);
+      columns.push([say(lang, "q·k"), steps.dots, errors.dot]);
+      columns.push([say(lang, "× {scale}", { scale: short(one.layer.scale) }), steps.scaled, scaled]);
+      if (steps.capped) columns.push([say(lang, "capped"), steps.capped, scaled]);
+      if (steps.biased) columns.push([say(lang, "+ bias"), steps.biased, scaled]);
+      columns.push([say(lang, "masked"), steps.masked, scaled]);
     }
 
     const order = Array.from({ length: one.m }, (_, j) => j);
@@ -89,15 +89,15 @@ export class StepsPanel extends HTMLElement {
     const heading = h(
       "tr",
       {},
-      h("th", { scope: "col" }, say(lang, "column.key")),
+      h("th", { scope: "col" }, say(lang, "key")),
       ...columns.map(([name]) => h("th", { scope: "col" }, name)),
-      h("th", { scope: "col" }, say(lang, "column.weight")),
+      h("th", { scope: "col" }, say(lang, "weight")),
       v
         ? h(
             "th",
             { scope: "col", class: "values" },
-            say(lang, "column.value"),
-            h("small", {}, " " + say(lang, "steps.first", { n: Math.min(VALUES, valueWidth), all: valueWidth })),
+            say(lang, "v"),
+            h("small", {}, " " + say(lang, "first {n} of {all} numbers", { n: Math.min(VALUES, valueWidth), all: valueWidth })),
           )
         : null,
     );
@@ -152,9 +152,9 @@ export class StepsPanel extends HTMLElement {
     const foot = h(
       "tfoot",
       {},
-      rest > 0 ? line(say(lang, "steps.rest", { n: rest }), exactly(Math.max(total ? left : 0, 0), errors.weight), "rest") : null,
-      steps.sink === null ? null : line(say(lang, "steps.sink"), exactly(steps.sink, errors.weight), "sink"),
-      line(say(lang, "steps.sum"), total.toFixed(3), "sum"),
+      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(Math.max(total ? left : 0, 0), errors.weight), "rest") : null,
+      steps.sink === null ? null : line(say(lang, "sink"), exactly(steps.sink, errors.weight), "sink"),
+      line(say(lang, "sum"), total.toFixed(3), "sum"),
     );
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
   }
@@ -172,19 +172,19 @@ export class StepsPanel extends HTMLElement {
         h(
           "p",
           { class: "output" },
-          say(lang, "steps.output"),
+          say(lang, "output Σ weight · v"),
           " = ",
           h(
             "code",
             {},
             `[${Array.from(output.slice(0, some), (x) => number(x, error)).join(", ")}${some < output.length ? ", …" : ""}]`,
           ),
-          h("small", {}, " " + say(lang, "steps.first", { n: some, all: output.length })),
+          h("small", {}, " " + say(lang, "first {n} of {all} numbers", { n: some, all: output.length })),
         ),
       );
-    } else if (one.width > 0) notes.push(h("p", { class: "help" }, say(lang, "steps.nov")));
+    } else if (one.width > 0) notes.push(h("p", { class: "help" }, say(lang, "v doesn't fit into this page: the output isn't shown.")));
     if (!steps.masked.some((score) => score > -Infinity))
-      notes.push(h("p", { class: "help" }, say(lang, "steps.empty")));
+      notes.push(h("p", { class: "help" }, say(lang, "This query may look at nothing: its weights and its output are 0.")));
     if (one.m > FEW) {
       notes.push(
         h(
@@ -198,11 +198,11 @@ export class StepsPanel extends HTMLElement {
               void this.render();
             },
           },
-          this.all ? say(lang, "steps.few") : say(lang, "steps.all", { n: one.m }),
+          this.all ? say(lang, "Show the strongest only") : say(lang, "Show all {n} keys", { n: one.m }),
         ),
       );
       if (this.all && one.m > MANY)
-        notes.push(h("span", { class: "help" }, say(lang, "steps.some", { n: MANY, all: one.m })));
+        notes.push(h("span", { class: "help" }, say(lang, "the first {n} of {all} are shown", { n: MANY, all: one.m })));
     }
     return notes;
   }

@@ -2,7 +2,7 @@
 
 import { choice, filled, h, hole, refill } from "./dom.js";
 import { state } from "./state.js";
-import { LANGUAGES, say } from "./strings.js";
+import { LANGUAGES, say } from "./words.js";
 import { header, partOf } from "./view.js";
 
 export class Top extends HTMLElement {
@@ -19,11 +19,11 @@ export class Top extends HTMLElement {
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
     const counted =
       part.name === "cross"
-        ? say(lang, "tokens.both", { n: part.n, m: part.m })
-        : say(lang, "tokens", { n: Math.max(part.n, part.m) });
-    const facts = [counted, say(lang, "shape", { layers: part.layers.length, heads })];
-    facts.push(header.precision ? say(lang, "precision", header.precision) : say(lang, "precision.none"));
-    if (header.context) facts.push(say(lang, "beyond", { context: header.context }));
+        ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m })
+        : say(lang, "{n} tokens", { n: Math.max(part.n, part.m) });
+    const facts = [counted, say(lang, "{layers} layers × {heads} heads", { layers: part.layers.length, heads })];
+    facts.push(header.precision ? say(lang, "q and k are {dtype}: weights exact to about {error}", header.precision) : say(lang, "overview only: the text is too long for q and k to fit"));
+    if (header.context) facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: header.context }));
     const title = document.title;
     const heading = header.model && title !== header.model ? title : header.model || title;
     refill(
@@ -41,16 +41,16 @@ export class Top extends HTMLElement {
           "div",
           { class: "switches" },
           choice(
-            say(lang, "language"),
-            LANGUAGES.map((name) => [name, name === "zh" ? "中文" : "English"]),
+            say(lang, "Language"),
+            LANGUAGES.map((name) => [name, say(name, "English")]),
             lang,
-            (value) => state.set({ lang: value === "zh" ? "zh" : "en" }),
+            (value) => state.set({ lang: value }),
           ),
           choice(
-            say(lang, "theme"),
+            say(lang, "Light or dark"),
             [
-              ["light", say(lang, "light")],
-              ["dark", say(lang, "dark")],
+              ["light", say(lang, "Light")],
+              ["dark", say(lang, "Dark")],
             ],
             theme,
             (value) => state.set({ theme: value === "dark" ? "dark" : "light" }),
@@ -63,7 +63,7 @@ export class Top extends HTMLElement {
     const whole = part.layers.flatMap((layer) => (layer.q ? [layer.number] : []));
     if (whole.length && whole.length < part.layers.length) {
       const [, , rows, cols] = part.thumbs.stored.shape;
-      const sentence = say(lang, "carried", { whole: hole("whole"), rows, cols });
+      const sentence = say(lang, "Whole layers: {whole}. The others as an overview of {rows} × {cols} cells.", { whole: hole("whole"), rows, cols });
       this.append(h("p", { class: "facts carried" }, ...filled(sentence, { whole: h("b", {}, whole.join(", ")) })));
     }
   }

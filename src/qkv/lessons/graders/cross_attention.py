@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.steps import steps
-from ...words import Both
+from ...words import Message
 from ..exercises.cross_attention import attention
 from ..grade import calls, shapes
 from ..lesson import Lesson, Wrong
@@ -82,104 +82,87 @@ LESSON = Lesson(
         Wrong(
             "itself",
             {"cross_attention": itself},
-            Both(
-                "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and values come from memory.",
-                "x 在看自己：没有用到 memory。这样的翻译器从不读原文。键和值要来自 memory。",
+            Message(
+                "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
+                "values come from memory."
             ),
         ),
         Wrong(
             "memory only",
             {"cross_attention": memory_only},
-            Both(
-                "your output has a row per source word, {shape}: the queries come from memory too. They come from x, which gives {right}.",
-                "你的输出每个源词一行，{shape}：查询也取自 memory 了。查询应来自 x，得到 {right}。",
+            Message(
+                "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
+                "which gives {right}."
             ),
             shapes,
         ),
         Wrong(
             "roles swapped",
             {"cross_attention": roles_swapped},
-            Both(
-                "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q = x @ w_q.",
-                "两段文本的角色反了：memory 在问，x 在答，所以得到 {shape} 而不是 {right}。提问的是 x：q = x @ w_q。",
+            Message(
+                "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
+                "= x @ w_q."
             ),
             shapes,
         ),
         Wrong(
             "values from x",
             {"cross_attention": values_from_x},
-            Both(
-                "the keys come from memory but the values from x, so the weights of source words are put on target words; where the lengths differ it doesn't "
-                "even fit. Both from memory.",
-                "键来自 memory，值却来自 x：源词的权重加到了目标词上；长度不同时根本合不上。两者都应来自 memory。",
+            Message(
+                "the keys come from memory but the values from x, so the weights of source words are put on target "
+                "words; where the lengths differ it doesn't even fit. Both from memory."
             ),
         ),
         Wrong(
             "keys from x",
             {"cross_attention": keys_from_x},
-            Both(
-                "the values come from memory but the keys from x: the target finds itself and takes the source's words. Both from memory.",
-                "值来自 memory，键却来自 x：目标文本找到的是自己，拿的却是原文的词。两者都应来自 memory。",
+            Message(
+                "the values come from memory but the keys from x: the target finds itself and takes the source's "
+                "words. Both from memory."
             ),
         ),
         Wrong(
             "no mask",
             {"cross_attention": no_mask},
-            Both(
-                "the padding of the memory is attended to: `words` isn't used.",
-                "memory 里的填充也被看到了：没有用到 words。",
-            ),
+            Message("the padding of the memory is attended to: `words` isn't used."),
         ),
         Wrong(
             "inverted",
             {"cross_attention": inverted},
-            Both(
-                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or “== False”) out.",
-                "只看到了填充：words 对词已经是 True，而 True = 可以看。去掉 ~（或 == False）。",
+            Message(
+                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or "
+                "“== False”) out."
             ),
         ),
         Wrong(
             "on rows",
             {"cross_attention": on_rows},
-            Both(
-                "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :].",
-                "掩码遮的是行，也就是目标词。它属于键，即列：words[None, :]。",
+            Message(
+                "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :]."
             ),
         ),
         Wrong(
             "causal",
             {"cross_attention": causal},
-            Both(
-                "a causal mask has no place here: the whole source may be read from the first word on.",
-                "这里不该有因果掩码：从第一个词起就可以读整个原文。",
-            ),
+            Message("a causal mask has no place here: the whole source may be read from the first word on."),
         ),
         Wrong(
             "matrices swapped",
             {"cross_attention": matrices_swapped},
-            Both("w_q and w_k changed places.", "w_q 和 w_k 用反了。"),
+            Message("w_q and w_k changed places."),
         ),
         Wrong(
             "values by w_k",
             {"cross_attention": values_by_w_k},
-            Both("your values were made with w_k; they need w_v.", "你的值是用 w_k 算的，应使用 w_v。"),
+            Message("your values were made with w_k; they need w_v."),
         ),
     ],
     hints=[
-        Both(
-            "Who asks? The text being written, x. Who answers? The memory.", "谁在问？正在写的文本 x。谁在答？memory。"
-        ),
-        Both(
-            "words is (M,), a row of keys: words[None, :] is (1, M) and fits every query.",
-            "words 是 (M,)，对应一行键：words[None, :] 是 (1, M)，适用于每个查询。",
-        ),
-        Both(
-            "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
-            "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
-        ),
+        Message("Who asks? The text being written, x. Who answers? The memory."),
+        Message("words is (M,), a row of keys: words[None, :] is (1, M) and fits every query."),
+        Message("`attention(x @ w_q, memory @ w_k, …, words[None, :])`"),
     ],
-    after=Both(
-        "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator.",
-        "这种层的权重就是翻译里的词对齐。`qkv see` 可以在真实的翻译模型里看到它们。",
+    after=Message(
+        "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator."
     ),
 )

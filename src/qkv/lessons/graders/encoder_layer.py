@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.steps import Array, steps
-from ...words import Both
+from ...words import Message
 from ..exercises import encoder_layer as solved
 from ..grade import furthest
 from ..lesson import Lesson, Question, Wrong
@@ -173,147 +173,120 @@ LESSON = Lesson(
         Wrong(
             "post-norm",
             _wired(post_norm),
-            Both(
-                "you normalise after the sum, as the first Transformer did (post-norm). Here the norm stands before each part: x + attention(norm1(x)).",
-                "你在相加之后才归一化，与最早的 Transformer 相同（post-norm）。这里归一化放在每一部分之前：x + attention(norm1(x))。",
+            Message(
+                "you normalise after the sum, as the first Transformer did (post-norm). Here the norm stands before "
+                "each part: x + attention(norm1(x))."
             ),
         ),
         Wrong(
             "from normed",
             _wired(from_normed),
-            Both(
-                "the residual starts from the normalised x: x = norm1(x) overwrites the x that should go straight through. Keep x, and give norm1(x) to the "
-                "attention only.",
-                "残差是从归一化之后的 x 开始的：x = norm1(x) 覆盖了本该直通的 x。保留 x，只把 norm1(x) 交给注意力。",
+            Message(
+                "the residual starts from the normalised x: x = norm1(x) overwrites the x that should go straight "
+                "through. Keep x, and give norm1(x) to the attention only."
             ),
         ),
         Wrong(
             "second from normed",
             _wired(second_from_normed),
-            Both(
-                "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself.",
-                "第一行是对的。第二个残差是从 norm2(x) 开始的：前馈要加到 x 本身上。",
+            Message(
+                "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself."
             ),
         ),
         Wrong(
             "no residuals",
             _wired(no_residuals),
-            Both(
-                "both sums are missing: x + … in each line. Without them deep stacks hardly train.",
-                "两处相加都没有：每行都要 x + …。没有它，深的堆叠几乎训练不动。",
-            ),
+            Message("both sums are missing: x + … in each line. Without them deep stacks hardly train."),
         ),
         Wrong(
             "no first residual",
             _wired(no_first),
-            Both("the first sum is missing: x + attention(…).", "少了第一处相加：x + attention(…)。"),
+            Message("the first sum is missing: x + attention(…)."),
         ),
         Wrong(
             "no second residual",
             _wired(no_second),
-            Both("the second sum is missing: x + feed-forward(…).", "少了第二处相加：x + 前馈(…)。"),
+            Message("the second sum is missing: x + feed-forward(…)."),
         ),
         Wrong(
             "from input",
             _wired(from_input),
-            Both(
-                "the feed-forward is added to the layer's input, so what attention found is thrown away again. Add it to the x that the first line made.",
-                "前馈的结果加到了层的输入上，注意力找到的内容又丢掉了。应加到第一行得到的 x 上。",
+            Message(
+                "the feed-forward is added to the layer's input, so what attention found is thrown away again. Add it "
+                "to the x that the first line made."
             ),
         ),
         Wrong(
             "parallel",
             _wired(parallel),
-            Both(
-                "attention and feed-forward both read the input, side by side. Some models (GPT-J) do, but here the second reads what the first has made.",
-                "注意力和前馈都读了输入，成了并联。有的模型（GPT-J）这样做，但这里后者读前者的结果。",
+            Message(
+                "attention and feed-forward both read the input, side by side. Some models (GPT-J) do, but here the "
+                "second reads what the first has made."
             ),
         ),
         Wrong(
             "no norms",
             _wired(no_norms),
-            Both("neither norm is used ({got} instead of {want}).", "两个归一化都没有用（{got}，应为 {want}）。"),
+            Message("neither norm is used ({got} instead of {want})."),
             furthest,
         ),
         Wrong(
             "norm1 twice",
             _wired(norm1_twice),
-            Both(
-                "norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained.",
-                "norm1 用了两次，norm2 没用到：复制时的笔误，norm2 就永远得不到训练。",
-            ),
+            Message("norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained."),
         ),
         Wrong(
             "second unnormed",
             _wired(second_unnormed),
-            Both("the feed-forward gets x without norm2.", "前馈得到的是没有经过 norm2 的 x。"),
+            Message("the feed-forward gets x without norm2."),
         ),
         Wrong(
             "no relu",
             _wired(no_relu),
-            Both(
-                "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…))).",
-                "没有 relu，up 和 down 合起来只是一个矩阵，做不了更多。应是 down(relu(up(…)))。",
+            Message(
+                "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…)))."
             ),
         ),
         Wrong(
             "relu last",
             _wired(relu_last),
-            Both(
-                "relu stands behind down; it belongs between up and down.",
-                "relu 放在了 down 之后；应在 up 和 down 之间。",
-            ),
+            Message("relu stands behind down; it belongs between up and down."),
         ),
         Wrong(
             "gelu",
             _wired(gelu),
-            Both(
-                "you used gelu. Good models do; here relu is asked for, so that numbers can be compared.",
-                "你用了 gelu。很多好模型这样做；这里要求 relu，好比较数值。",
-            ),
+            Message("you used gelu. Good models do; here relu is asked for, so that numbers can be compared."),
         ),
         Wrong(
             "mask lost",
             _wired(mask_lost),
-            Both(
-                "right without a mask; with one, it never reaches the attention: self.attention(…, mask).",
-                "没有掩码时是对的；有掩码时没有传给注意力：self.attention(…, mask)。",
-            ),
+            Message("right without a mask; with one, it never reaches the attention: self.attention(…, mask)."),
         ),
         Wrong(
             "mask inverted",
             _wired(mask_inverted),
-            Both(
-                "the mask is turned round on its way: True = may attend, there as here.",
-                "掩码在传递时被取反了：那里和这里一样，True = 可以看。",
-            ),
+            Message("the mask is turned round on its way: True = may attend, there as here."),
         ),
         Wrong(
             "only attention",
             _wired(only_attention),
-            Both("the second half is missing: x + feed-forward(norm2(x)).", "少了后一半：x + 前馈(norm2(x))。"),
+            Message("the second half is missing: x + feed-forward(norm2(x))."),
         ),
         Wrong(
             "norm behind",
             _wired(norm_on_branch_end),
-            Both(
-                "the norms stand on the branch but behind each part: norm1(attention(x)). They go before: attention(norm1(x)).",
-                "归一化在支路上，但放在了每一部分之后：norm1(attention(x))。应放在之前：attention(norm1(x))。",
+            Message(
+                "the norms stand on the branch but behind each part: norm1(attention(x)). They go before: "
+                "attention(norm1(x))."
             ),
         ),
     ],
     hints=[
-        Both("Two lines, each of the form x = x + part(norm(x)).", "两行，每行都是 x = x + 部分(归一化(x)) 的形式。"),
-        Both("`x = x + self.attention(self.norm1(x), mask)`", "`x = x + self.attention(self.norm1(x), mask)`"),
-        Both(
-            "The feed-forward part is `self.down(torch.relu(self.up(…)))`.",
-            "前馈部分是 `self.down(torch.relu(self.up(…)))`。",
-        ),
+        Message("Two lines, each of the form x = x + part(norm(x))."),
+        Message("`x = x + self.attention(self.norm1(x), mask)`"),
+        Message("The feed-forward part is `self.down(torch.relu(self.up(…)))`."),
     ],
-    after=Both(
-        "Stack twelve of these and you have BERT. With a causal mask it is a GPT, which comes next.",
-        "叠十二层就是 BERT。加上因果掩码就是 GPT，也就是下一个练习。",
-    ),
+    after=Message("Stack twelve of these and you have BERT. With a causal mask it is a GPT, which comes next."),
     doctor=lambda answer: (answer.EncoderLayer(24, 4, 40), {"heads": 4}),
     seconds=30.0,  # of computing, the doctor's too
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.steps import from_qkv
-from ...words import Both
+from ...words import Message
 from ..exercises import grouped_heads as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Question, Wrong
@@ -107,140 +107,106 @@ LESSON = Lesson(
         Wrong(
             "tiled",
             {"spread": tiled},
-            Both(
-                "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours share: 0, 0, 0, 1, 1, 1. That is "
-                "repeat_interleave, not repeat.",
-                "形状对，配对错：整排的头被重复了，0, 1, 0, 1, …。应是相邻的共用：0, 0, 0, 1, 1, 1。用 repeat_interleave，不是 repeat。",
+            Message(
+                "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours "
+                "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat."
             ),
         ),
         Wrong(
             "first only",
             {"spread": first_only},
-            Both(
-                "every query head got key head 0; the others are never used.",
-                "所有查询头都用了键头 0，其余的没有用到。",
-            ),
+            Message("every query head got key head 0; the others are never used."),
         ),
         Wrong(
             "averaged",
             {"spread": averaged},
-            Both(
-                "the key heads were averaged. Each query head uses one of them, as it is.",
-                "对键头取了平均。每个查询头应原样用其中一个。",
-            ),
+            Message("the key heads were averaged. Each query head uses one of them, as it is."),
         ),
         Wrong(
             "on words",
             {"spread": on_words},
-            Both(
-                "you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}.",
-                "你得到 {shape}：重复的是词（dim=2）。应重复头，dim=1：{right}。",
-            ),
+            Message("you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}."),
             shapes,
         ),
         Wrong(
             "heads times",
             {"spread": heads_times},
-            Both(
-                "you have {shape}: each head is repeated n_head times. H // G times makes {right}.",
-                "你得到 {shape}：每个头重复了 n_head 次。重复 H // G 次才是 {right}。",
-            ),
+            Message("you have {shape}: each head is repeated n_head times. H // G times makes {right}."),
             shapes,
         ),
         Wrong(
             "unchanged",
             {"spread": unchanged},
-            Both("nothing was repeated: {shape}, and {right} is right.", "没有重复：{shape}，应为 {right}。"),
+            Message("nothing was repeated: {shape}, and {right} is right."),
             shapes,
         ),
         Wrong(
             "all tiled",
             _gqa(keys=tiled, values=tiled),
-            Both(
-                "in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread.",
-                "forward 里键和值是整排重复的（0, 1, 0, 1）。请用 spread。",
-            ),
+            Message("in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread."),
         ),
         Wrong(
             "values tiled",
             _gqa(values=tiled),
-            Both(
-                "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread for both.",
-                "键展开得对，值不对：它的头是 0, 1, 0, 1 的顺序。两者都用 spread。",
+            Message(
+                "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
+                "for both."
             ),
         ),
         Wrong(
             "all first",
             _gqa(keys=first_only, values=first_only),
-            Both("all query heads use the first key/value head.", "所有查询头都用了第一个键/值头。"),
+            Message("all query heads use the first key/value head."),
         ),
         Wrong(
             "by width",
             _gqa(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Both(
-                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
-                "缩放用了 √C（{got}，应为 {want}）。头的宽度是 D：√D。",
-            ),
+            Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
             furthest,
         ),
         Wrong(
             "unscaled",
             _gqa(scale=lambda x, q: 1.0),
-            Both("the scores aren't divided by √D.", "分数没有除以 √D。"),
+            Message("the scores aren't divided by √D."),
         ),
         Wrong(
             "mask ignored",
             _gqa(mask="ignored"),
-            Both("right without a mask; with one, nothing changes.", "没有掩码时是对的；有掩码时没有变化。"),
+            Message("right without a mask; with one, nothing changes."),
         ),
         Wrong(
             "mask inverted",
             _gqa(mask="inverted"),
-            Both(
-                "the mask is turned round: True = may attend, so fill where ~mask.",
-                "掩码用反了：True = 可以看，所以应填 ~mask 的地方。",
-            ),
+            Message("the mask is turned round: True = may attend, so fill where ~mask."),
         ),
         Wrong(
             "view merge",
             _gqa(merge="viewed"),
-            Both(
-                "the heads were merged without transpose(1, 2): words are mixed.",
-                "合并头时没有 transpose(1, 2)：不同的词混在了一起。",
-            ),
+            Message("the heads were merged without transpose(1, 2): words are mixed."),
         ),
         Wrong(
             "no output matrix",
             _gqa(out="left out"),
-            Both("self.out isn't used.", "没有用到 self.out。"),
+            Message("self.out isn't used."),
         ),
         Wrong(
             "over heads",
             _gqa(dim=1),
-            Both(
-                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
-                "softmax 沿头（dim=1）做了。应是 dim=-1，即键。",
-            ),
+            Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
         ),
     ],
     hints=[
-        Both(
-            "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry in place.",
-            "PyTorch 有两种重复：`x.repeat(…)` 复制整体，`x.repeat_interleave(n, dim=…)` 逐个原地重复。",
+        Message(
+            "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry "
+            "in place."
         ),
-        Both(
-            "Each head is repeated `n_head // x.shape[1]` times, along dim=1.",
-            "每个头沿 dim=1 重复 `n_head // x.shape[1]` 次。",
-        ),
-        Both(
-            "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread to n_head.",
-            "forward 与“合并各个头”一样，只是 k 和 v 先拆成 n_kv_head 个头，再 spread 到 n_head 个。",
+        Message("Each head is repeated `n_head // x.shape[1]` times, along dim=1."),
+        Message(
+            "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
+            "to n_head."
         ),
     ],
-    after=Both(
-        "With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller.",
-        "LLaMA 3 里 H = 32、G = 8，下一个练习的缓存就小到四分之一。",
-    ),
+    after=Message("With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller."),
     doctor=lambda answer: (answer.GroupedQueryAttention(24, 6, 2), {"heads": 6}),
     seconds=30.0,  # of computing, the doctor's too
 )

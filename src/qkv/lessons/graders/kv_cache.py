@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...attention import masks
 from ...attention.steps import from_qkv
-from ...words import Both
+from ...words import Message
 from ..exercises import kv_cache as solved
 from ..grade import Told, furthest
 from ..lesson import Lesson, Question, Wrong
@@ -30,7 +30,7 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
             if given is None:
                 return None
             if not isinstance(given, tuple) or len(given) != 2:
-                raise Told("learn.pair", what="(output, cache)")
+                raise Told("it has to return two things: {what}.", what="(output, cache)")
             output, cache = given
             parts.append(output)
         return torch.cat(parts, dim=1)
@@ -97,147 +97,119 @@ LESSON = Lesson(
         Wrong(
             "from 0",
             _variant(places="from 0"),
-            Both(
-                "all at once is right; in chunks, every chunk is turned as if it began at place 0. The new words stand behind the cache: "
-                "places past … past + N − 1, past = cache[0].shape[2].",
-                "一次算完是对的；分块时，每一块都从位置 0 开始转。新词排在缓存后面：位置是 past … past + N − 1，past = cache[0].shape[2]。",
+            Message(
+                "all at once is right; in chunks, every chunk is turned as if it began at place 0. The new words "
+                "stand behind the cache: places past … past + N − 1, past = cache[0].shape[2]."
             ),
         ),
         Wrong(
             "unturned",
             _variant(turn="none"),
-            Both("no positions: rotate q and k, both.", "没有用位置：q 和 k 都要 rotate。"),
+            Message("no positions: rotate q and k, both."),
         ),
         Wrong(
             "queries only",
             _variant(turn="queries"),
-            Both(
-                "only the queries are turned. The keys must be too, or the scores don't depend on the distance alone.",
-                "只转了查询。键也要转，否则分数不会只取决于距离。",
+            Message(
+                "only the queries are turned. The keys must be too, or the scores don't depend on the distance alone."
             ),
         ),
         Wrong(
             "values too",
             _variant(turn="values"),
-            Both(
-                "the values are turned too. Leave v as it is: only q and k are turned.",
-                "值也被转了。v 不要动：只转 q 和 k。",
-            ),
+            Message("the values are turned too. Leave v as it is: only q and k are turned."),
         ),
         Wrong(
             "turned again",
             _variant(turn="again"),
-            Both(
-                "the cached keys are turned again at every step: you rotate old and new together, and keep the result. Turn the new keys before they join the "
-                "cache (or keep unturned keys there).",
-                "缓存里的键每一步都被再转一次：你把新旧一起转，又把结果存了起来。应在新键进入缓存之前转它（或者缓存里存没有转过的键）。",
+            Message(
+                "the cached keys are turned again at every step: you rotate old and new together, and keep the "
+                "result. Turn the new keys before they join the cache (or keep unturned keys there)."
             ),
         ),
         Wrong(
             "forgotten",
             _variant(join="forgotten"),
-            Both(
-                "the first chunk is right; from the second on, the new words see only each other. Put the cached k and v before the new ones: torch.cat(…, dim=2).",
-                "第一块是对的；从第二块起，新词只看到彼此。要把缓存里的 k、v 放在新的前面：torch.cat(…, dim=2)。",
+            Message(
+                "the first chunk is right; from the second on, the new words see only each other. Put the cached k "
+                "and v before the new ones: torch.cat(…, dim=2)."
             ),
         ),
         Wrong(
             "front",
             _variant(join="front"),
-            Both(
-                "new keys are put before the old ones, so the mask hides the wrong words. Old first: torch.cat([cache[0], k], dim=2).",
-                "新的键放到了旧的前面，掩码就遮错了词。旧的在前：torch.cat([cache[0], k], dim=2)。",
+            Message(
+                "new keys are put before the old ones, so the mask hides the wrong words. Old first: "
+                "torch.cat([cache[0], k], dim=2)."
             ),
         ),
         Wrong(
             "keys only",
             _variant(join="keys"),
-            Both(
-                "only the keys are joined with the cache, the values aren't: there are more weights than values.",
-                "只把键接上了缓存，值没有接：权重比值多。",
-            ),
+            Message("only the keys are joined with the cache, the values aren't: there are more weights than values."),
         ),
         Wrong(
             "returns new",
             _variant(returns="new"),
-            Both(
-                "the cache you return holds only the newest words: after two chunks the first is forgotten. Return old and new together.",
-                "你返回的缓存里只有最新的词：两块之后就忘了最前面的。应返回旧的加新的。",
+            Message(
+                "the cache you return holds only the newest words: after two chunks the first is forgotten. Return "
+                "old and new together."
             ),
         ),
         Wrong(
             "corner",
             _variant(mask="corner"),
-            Both(
-                "your triangle starts in the upper left corner: with 4 words kept, the next one sees only key 0. Word past + i may see keys 0 … past + i. "
-                "(PyTorch's is_causal has this trap.)",
-                "三角形从左上角开始：已有 4 个词时，下一个词只看到键 0。第 past + i 个词可以看键 0 … past + i。（PyTorch 的 is_causal 就有这个坑。）",
+            Message(
+                "your triangle starts in the upper left corner: with 4 words kept, the next one sees only key 0. Word "
+                "past + i may see keys 0 … past + i. (PyTorch's is_causal has this trap.)"
             ),
         ),
         Wrong(
             "no mask",
             _variant(mask="none"),
-            Both(
-                "there is no causal mask: words see the future of their own chunk.",
-                "没有因果掩码：词能看到同一块里的后文。",
-            ),
+            Message("there is no causal mask: words see the future of their own chunk."),
         ),
         Wrong(
             "masked at first",
             _variant(mask="first"),
-            Both(
-                "one word at a time is right, several at once aren't: with a cache you leave the mask out, and the new words see each other's future.",
-                "一次一个词是对的，一次几个就不对：有缓存时你没有用掩码，新词能看到彼此的后文。",
+            Message(
+                "one word at a time is right, several at once aren't: with a cache you leave the mask out, and the "
+                "new words see each other's future."
             ),
         ),
         Wrong(
             "inverted",
             _variant(mask="inverted"),
-            Both(
-                "the mask is turned round: words see only what comes later (and the last sees nothing, NaN).",
-                "掩码用反了：词只看到后面的（最后一个什么都看不到，成了 NaN）。",
-            ),
+            Message("the mask is turned round: words see only what comes later (and the last sees nothing, NaN)."),
         ),
         Wrong(
             "by width",
             _variant(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Both(
-                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
-                "缩放用了 √C（{got}，应为 {want}）。头的宽度是 D：√D。",
-            ),
+            Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
             furthest,
         ),
         Wrong(
             "unscaled",
             _variant(scale=lambda x, q: 1.0),
-            Both(
-                "the scores aren't divided by √D ({got} instead of {want}).", "分数没有除以 √D（{got}，应为 {want}）。"
-            ),
+            Message("the scores aren't divided by √D ({got} instead of {want})."),
             furthest,
         ),
     ],
     hints=[
-        Both(
-            "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from this number.",
-            "存了几个词？`cache[0].shape[2]`，没有缓存就是 0。其他都由这个数决定。",
+        Message(
+            "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from "
+            "this number."
         ),
-        Both(
-            "`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask.",
-            "`places = torch.arange(past, past + x.shape[1])`，rotate 和掩码都用它。",
+        Message("`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask."),
+        Message(
+            "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend."
         ),
-        Both(
-            "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend.",
-            "掩码：`torch.arange(k.shape[2]) <= places[:, None]`，这时 k 已经接好，(N, M)，True = 可以看。",
-        ),
-        Both(
-            "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; return the joined (k, v).",
-            "顺序：转新的 q 和 k，把 k、v 接上缓存，掩码，softmax，@ v，合并，self.out；返回接好的 (k, v)。",
+        Message(
+            "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; "
+            "return the joined (k, v)."
         ),
     ],
-    after=Both(
-        "A step now costs one word instead of all of them; that is why chatbots answer at reading speed.",
-        "现在每一步只算一个词，而不是全部；聊天机器人因此能以阅读的速度回答。",
-    ),
+    after=Message("A step now costs one word instead of all of them; that is why chatbots answer at reading speed."),
     doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),
     seconds=30.0,  # of computing, the doctor's too
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.steps import steps
-from ...words import Both
+from ...words import Message
 from ..exercises import merge_heads as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Question, Wrong
@@ -118,189 +118,147 @@ LESSON = Lesson(
         Wrong(
             "unturned",
             {"merge": unturned},
-            Both(
-                "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of all heads of one word.",
-                "形状对，数不对：没有先 transpose(1, 2)，一行里是同一个头的几个词，而不是同一个词的各个头。",
+            Message(
+                "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of "
+                "all heads of one word."
             ),
         ),
         Wrong(
             "strided",
             {"merge": strided},
-            Both(
-                "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D numbers of head 0, then head 1.",
-                "各个头的数交错排列了（头 0、头 1、头 0……）。应并排放：先是头 0 的 D 个数，再是头 1 的。",
+            Message(
+                "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D "
+                "numbers of head 0, then head 1."
             ),
         ),
         Wrong(
             "averaged",
             {"merge": averaged},
-            Both(
-                "you averaged the heads, {shape}. They are put side by side: {right}.",
-                "你对各个头取了平均，{shape}。应并排放在一起：{right}。",
-            ),
+            Message("you averaged the heads, {shape}. They are put side by side: {right}."),
             shapes,
         ),
         Wrong(
             "summed",
             {"merge": summed},
-            Both(
-                "you added the heads up, {shape}. They are put side by side: {right}.",
-                "你把各个头加了起来，{shape}。应并排放在一起：{right}。",
-            ),
+            Message("you added the heads up, {shape}. They are put side by side: {right}."),
             shapes,
         ),
         Wrong(
             "only turned",
             {"merge": only_turned},
-            Both(
-                "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
-                "换轴是对的，{shape}，但最后两个轴还没合并：flatten(2) 之后是 {right}。",
-            ),
+            Message("turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}."),
             shapes,
         ),
         Wrong(
             "view",
             {"merge": viewed},
-            Both(
-                "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. reshape or flatten(2) copies them where needed "
-                "(so does .contiguous() before view).",
-                "差一点：transpose 之后数在内存里不是新的顺序，view 会拒绝。reshape 或 flatten(2) 会在需要时复制（view 之前加 .contiguous() 也行）。",
+            Message(
+                "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. "
+                "reshape or flatten(2) copies them where needed (so does .contiguous() before view)."
             ),
         ),
         Wrong(
             "no output matrix",
             _mha(out="left out"),
-            Both(
-                "self.out isn't used: the heads stay side by side and are never mixed. The last step is self.out(merged).",
-                "没有用到 self.out：各个头只是并排，没有混合。最后一步是 self.out(merged)。",
+            Message(
+                "self.out isn't used: the heads stay side by side and are never mixed. The last step is "
+                "self.out(merged)."
             ),
         ),
         Wrong(
             "by width",
             _mha(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Both(
-                "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, the width of a head.",
-                "你的数是用模型宽度 √C 缩放的结果（{got}，应为 {want}）。应除以头的宽度 √D。",
+            Message(
+                "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, "
+                "the width of a head."
             ),
             furthest,
         ),
         Wrong(
             "unscaled",
             _mha(scale=lambda x, q: 1.0),
-            Both(
-                "the scores aren't divided by √D ({got} instead of {want}).", "分数没有除以 √D（{got}，应为 {want}）。"
-            ),
+            Message("the scores aren't divided by √D ({got} instead of {want})."),
             furthest,
         ),
         Wrong(
             "inverse scale",
             _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
-            Both(
-                "you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5.",
-                "你除以了 D**-0.5，等于乘以 √D。要么 × D**-0.5，要么 / D**0.5。",
-            ),
+            Message("you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5."),
         ),
         Wrong(
             "over queries",
             _mha(dim=-2),
-            Both(
-                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
-                "softmax 沿查询（dim=-2）做了。应是 dim=-1，即键。",
-            ),
+            Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
         ),
         Wrong(
             "over heads",
             _mha(dim=1),
-            Both(
-                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
-                "softmax 沿头（dim=1）做了。应是 dim=-1，即键。",
-            ),
+            Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
         ),
         Wrong(
             "view split",
             _mha(split=_view),
-            Both(
-                "here the heads were cut by a reshape straight to (B, H, N, D). Use the given split.",
-                "这里的头是直接 reshape 成 (B, H, N, D) 切的。请用给出的 split。",
-            ),
+            Message("here the heads were cut by a reshape straight to (B, H, N, D). Use the given split."),
         ),
         Wrong(
             "view merge",
             _mha(merge=unturned),
-            Both(
-                "your merge is right, but forward puts the heads together without the transpose. Use merge.",
-                "你的 merge 是对的，但 forward 里合并时没有换轴。请用 merge。",
-            ),
+            Message("your merge is right, but forward puts the heads together without the transpose. Use merge."),
         ),
         Wrong(
             "one head",
             _mha(heads=1),
-            Both(
-                "your attention has one head as wide as the model: split by self.n_head.",
-                "你的注意力只有一个和模型一样宽的头：请按 self.n_head 拆分。",
-            ),
+            Message("your attention has one head as wide as the model: split by self.n_head."),
         ),
         Wrong(
             "keys for values",
             _mha(values="keys"),
-            Both("the weights are multiplied with k instead of v.", "权重乘的是 k，应是 v。"),
+            Message("the weights are multiplied with k instead of v."),
         ),
         Wrong(
             "mask ignored",
             _mha(mask="ignored"),
-            Both(
-                "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = scores.masked_fill(…).)",
-                "没有掩码时是对的；有掩码时你的数没有变化。（masked_fill 返回新的张量：scores = scores.masked_fill(…)。）",
+            Message(
+                "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = "
+                "scores.masked_fill(…).)"
             ),
         ),
         Wrong(
             "mask inverted",
             _mha(mask="inverted"),
-            Both(
-                "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs ~mask (or mask == 0).",
-                "没有掩码时是对的；有掩码时你遮住了可以看的。True = 可以看，所以 masked_fill 要用 ~mask（或 mask == 0）。",
+            Message(
+                "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs "
+                "~mask (or mask == 0)."
             ),
         ),
         Wrong(
             "mask zero",
             _mha(mask="zero"),
-            Both(
-                "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.",
-                "被遮的分数成了 0，而 e⁰ = 1 也是份额。请填 −inf。",
-            ),
+            Message("hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf."),
         ),
         Wrong(
             "mask added",
             _mha(mask="added"),
-            Both(
-                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden.",
-                "把 True/False 的掩码加到了分数上：只是给可以看的加了 1，什么也没遮住。",
+            Message(
+                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden."
             ),
         ),
         Wrong(
             "residual",
             _mha(residual=True),
-            Both(
-                "x is added at the end. That belongs to the layer around attention, not here.",
-                "最后加上了 x。那是外面的层做的事，不在这里。",
-            ),
+            Message("x is added at the end. That belongs to the layer around attention, not here."),
         ),
     ],
     hints=[
-        Both(
-            "merge undoes split: what came last there comes first here.",
-            "merge 与 split 相反：那里最后做的，这里先做。",
-        ),
-        Both("`heads.transpose(1, 2).flatten(2)`", "`heads.transpose(1, 2).flatten(2)`"),
-        Both(
-            "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, −inf) if there is a mask; softmax; @ v; "
-            "merge; self.out.",
-            "forward：q, k, v = split(self.q(x), self.n_head) 等；分数除以 √q.shape[-1]；有掩码则 masked_fill(~mask, −inf)；softmax；@ v；merge；self.out。",
+        Message("merge undoes split: what came last there comes first here."),
+        Message("`heads.transpose(1, 2).flatten(2)`"),
+        Message(
+            "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
+            "−inf) if there is a mask; softmax; @ v; merge; self.out."
         ),
     ],
-    after=Both(
-        "This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you meet.",
-        "真实代码里的 MultiHeadAttention 就是这个模块。遇到别人写的，可以用 `qkv check 文件.py` 检查。",
+    after=Message(
+        "This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you meet."
     ),
     doctor=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
     seconds=30.0,  # of computing, the doctor's too

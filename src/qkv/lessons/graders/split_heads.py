@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.steps import from_qkv
-from ...words import Both
+from ...words import Message
 from ..exercises import split_heads as solved
 from ..grade import calls, furthest, shapes, sums
 from ..lesson import Lesson, Wrong
@@ -119,157 +119,129 @@ LESSON = Lesson(
         Wrong(
             "view only",
             {"split": view_only},
-            Both(
-                "right shape, wrong numbers: a reshape straight to (B, H, N, D) cuts the sentence into H stretches, and a head sees numbers of different words as "
-                "one. Reshape to (B, N, H, D), then transpose(1, 2).",
-                "形状对，数不对：直接 reshape 成 (B, H, N, D) 是把句子切成了 H 段，一个头看到的是不同词的数拼在一起。先 reshape 成 (B, N, H, D)，再 transpose(1, 2)。",
+            Message(
+                "right shape, wrong numbers: a reshape straight to (B, H, N, D) cuts the sentence into H stretches, "
+                "and a head sees numbers of different words as one. Reshape to (B, N, H, D), then transpose(1, 2)."
             ),
         ),
         Wrong(
             "unturned",
             {"split": unturned},
-            Both(
-                "you have {shape}: cut rightly, but words are still in front of heads. transpose(1, 2) makes it {right}.",
-                "你得到 {shape}：切得对，但词还在头的前面。transpose(1, 2) 之后是 {right}。",
+            Message(
+                "you have {shape}: cut rightly, but words are still in front of heads. transpose(1, 2) makes it "
+                "{right}."
             ),
             shapes,
         ),
         Wrong(
             "strided",
             {"split": strided},
-            Both(
-                "each head got every H-th number (0, H, 2H, …). A head gets D neighbours: the sizes in the reshape are (…, H, D), not (…, D, H).",
-                "每个头拿的是每隔 H 个的数（0、H、2H……）。一个头应拿相邻的 D 个：reshape 的顺序是 (…, H, D)，不是 (…, D, H)。",
+            Message(
+                "each head got every H-th number (0, H, 2H, …). A head gets D neighbours: the sizes in the reshape "
+                "are (…, H, D), not (…, D, H)."
             ),
         ),
         Wrong(
             "turned wrong",
             {"split": turned_wrong},
-            Both(
-                "you have {shape}; {right} is right: words and head width changed places. Only the axes 1 and 2 swap.",
-                "你得到 {shape}，应为 {right}：词和头宽换了位置。只交换轴 1 和轴 2。",
+            Message(
+                "you have {shape}; {right} is right: words and head width changed places. Only the axes 1 and 2 swap."
             ),
             shapes,
         ),
         Wrong(
             "heads first",
             {"split": heads_first},
-            Both(
-                "you have {shape}: the heads stand before the batch. The batch stays in front: {right}.",
-                "你得到 {shape}：头放到了批次前面。批次要留在最前：{right}。",
-            ),
+            Message("you have {shape}: the heads stand before the batch. The batch stays in front: {right}."),
             shapes,
         ),
         Wrong(
             "width is heads",
             {"split": width_is_heads},
-            Both(
-                "you have {shape}: n_head is how many heads there are, not how wide one is. Its width is C // n_head; {right} is right.",
-                "你得到 {shape}：n_head 是头的个数，不是头的宽度。宽度是 C // n_head；应为 {right}。",
+            Message(
+                "you have {shape}: n_head is how many heads there are, not how wide one is. Its width is C // n_head; "
+                "{right} is right."
             ),
             shapes,
         ),
         Wrong(
             "joined",
             {"split": joined},
-            Both(
-                "you have {shape}: batch and heads became one axis. Keep them apart: {right}.",
-                "你得到 {shape}：批次和头合成了一个轴。请分开：{right}。",
-            ),
+            Message("you have {shape}: batch and heads became one axis. Keep them apart: {right}."),
             shapes,
         ),
         Wrong(
             "by width",
             {"head_weights": by_width},
-            Both(
-                "you divide by √C, the width of the model ({got} instead of {want}): one of the commonest mistakes in published code. After the split, d is the head's width, "
-                "q.shape[-1] of the split q.",
-                "你除以了模型宽度的 √C（{got}，应为 {want}）：这是公开代码里最常见的错误之一。拆分之后 d 是头的宽度，即拆分后 q 的 q.shape[-1]。",
+            Message(
+                "you divide by √C, the width of the model ({got} instead of {want}): one of the commonest mistakes in "
+                "published code. After the split, d is the head's width, q.shape[-1] of the split q."
             ),
             furthest,
         ),
         Wrong(
             "by heads",
             {"head_weights": by_heads},
-            Both(
-                "you divide by the root of the number of heads. It is the head's width: √D.",
-                "你除以了头数的平方根。应是头的宽度：√D。",
-            ),
+            Message("you divide by the root of the number of heads. It is the head's width: √D."),
         ),
         Wrong(
             "unscaled",
             {"head_weights": unscaled},
-            Both("the scores aren't scaled: divide by √D.", "分数没有缩放：除以 √D。"),
+            Message("the scores aren't scaled: divide by √D."),
         ),
         Wrong(
             "over heads",
             {"head_weights": over_heads},
-            Both(
-                "a row of yours adds up to {sum}: the softmax runs over the heads (dim=1), which then share one 1 between them. dim=-1, the keys.",
-                "你的一行加起来是 {sum}：softmax 沿头的方向（dim=1）做了，各个头共分一个 1。应是 dim=-1，即键。",
+            Message(
+                "a row of yours adds up to {sum}: the softmax runs over the heads (dim=1), which then share one 1 "
+                "between them. dim=-1, the keys."
             ),
             sums,
         ),
         Wrong(
             "over queries",
             {"head_weights": over_queries},
-            Both(
-                "a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys.",
-                "你的一行加起来是 {sum}：softmax 沿查询（dim=-2）做了。应是 dim=-1，即键。",
-            ),
+            Message("a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys."),
             sums,
         ),
         Wrong(
             "no softmax",
             {"head_weights": no_softmax},
-            Both(
-                "these are the scores, {got} for instance; the softmax is missing.",
-                "这是分数（例如 {got}），少了 softmax。",
-            ),
+            Message("these are the scores, {got} for instance; the softmax is missing."),
             furthest,
         ),
         Wrong(
             "one head",
             {"head_weights": one_head},
-            Both(
-                "all heads have the same weights: they were computed from the whole width and copied. Split q and k first.",
-                "所有头的权重都一样：是用整个宽度算好再复制的。要先拆分 q 和 k。",
+            Message(
+                "all heads have the same weights: they were computed from the whole width and copied. Split q and k "
+                "first."
             ),
         ),
         Wrong(
             "unsplit",
             {"head_weights": unsplit},
-            Both(
-                "you have {shape}, one head: q and k were not split. {right} is right.",
-                "你得到 {shape}，只有一个头：q 和 k 没有拆分。应为 {right}。",
-            ),
+            Message("you have {shape}, one head: q and k were not split. {right} is right."),
             shapes,
         ),
         Wrong(
             "viewed",
             {"head_weights": viewed},
-            Both(
-                "here heads were cut by a reshape straight to (B, H, N, D). Use your split.",
-                "这里的头是直接 reshape 成 (B, H, N, D) 切的。请用你写的 split。",
-            ),
+            Message("here heads were cut by a reshape straight to (B, H, N, D). Use your split."),
         ),
     ],
     hints=[
-        Both(
-            "Take the shape apart: `batch, n, width = x.shape`. A head's width is `width // n_head`.",
-            "先取出形状：`batch, n, width = x.shape`。头的宽度是 `width // n_head`。",
+        Message("Take the shape apart: `batch, n, width = x.shape`. A head's width is `width // n_head`."),
+        Message(
+            "First `.reshape(batch, n, n_head, width // n_head)`, which leaves every word together; then "
+            "`.transpose(1, 2)`."
         ),
-        Both(
-            "First `.reshape(batch, n, n_head, width // n_head)`, which leaves every word together; then `.transpose(1, 2)`.",
-            "先 `.reshape(batch, n, n_head, width // n_head)`，每个词仍在一起；再 `.transpose(1, 2)`。",
-        ),
-        Both(
-            "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], softmax over dim=-1.",
-            "head_weights：两个都拆分，`q @ k.transpose(-1, -2)`，除以拆分后 q.shape[-1] 的平方根，softmax 用 dim=-1。",
+        Message(
+            "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], "
+            "softmax over dim=-1."
         ),
     ],
-    after=Both(
-        "Each head now looks for something of its own. `qkv see` shows what the heads of a real model look for.",
-        "现在每个头都可以找自己的东西。`qkv see` 能看到真实模型的各个头在找什么。",
+    after=Message(
+        "Each head now looks for something of its own. `qkv see` shows what the heads of a real model look for."
     ),
 )

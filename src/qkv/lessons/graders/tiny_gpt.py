@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...attention import masks
-from ...words import Both
+from ...words import Message
 from ..exercises import tiny_gpt as solved
-from ..grade import NOTES, Told, furthest, told
+from ..grade import NOTES, Told, furthest
 from ..lesson import Lesson, Question, Wrong
 from ..weights import drawn, filled, matrix
 from .encoder_layer import attention, layer_norm, linear
@@ -133,7 +133,13 @@ def _learns(answer: Any) -> Any:
     model, losses = answer.train(STEPS)
     took, last = time.monotonic() - begun, float(np.mean(losses[-10:]))
     if not last < BAR:
-        raise Told("learn.gpt.high", steps=STEPS, first=float(losses[0]), last=last, bar=BAR)
+        raise Told(
+            "after {steps} steps the loss is {last} (it began at {first}); it should be below {bar}.",
+            steps=STEPS,
+            first=float(losses[0]),
+            last=last,
+            bar=BAR,
+        )
     model = model.eval()
     one = answer.TEXT[None, :24].clone()
     other = one.clone()
@@ -141,9 +147,19 @@ def _learns(answer: Any) -> Any:
     with torch.no_grad():
         moved = float((model(one)[:, :12] - model(other)[:, :12]).abs().max())
     if moved > 1e-4:
-        raise Told("learn.gpt.leak", moved=moved)
+        raise Told("later characters change what the model says earlier (by {moved}): the future leaks.", moved=moved)
     says = answer.write(model, "How", 24).replace("\n", " ⏎ ")
-    NOTES.append(told("learn.gpt.learned", steps=STEPS, seconds=took, first=float(losses[0]), last=last, says=says))
+    NOTES.append(
+        Message(
+            "It learns: loss {first} → {last} in {steps} steps, {seconds} s; nothing leaks from the future. It "
+            "writes: {says}",
+            steps=STEPS,
+            seconds=took,
+            first=float(losses[0]),
+            last=last,
+            says=says,
+        )
+    )
     return 0.0
 
 
@@ -267,10 +283,10 @@ def twice(model: Any, optimizer: Any, ids: Tensor) -> float:
     return value
 
 
-NOT_LEARNING = Both(
-    "the model doesn't change: its loss for the same characters is {got} the second time as well. There is either no backward(), no step(), or the gradients are cleared "
-    "between the two. Order: zero_grad, loss, backward, step.",
-    "模型没有变化：同样的字符，第二次的损失还是 {got}。要么没有 backward()，要么没有 step()，要么梯度在两者之间被清掉了。顺序是：zero_grad、损失、backward、step。",
+NOT_LEARNING = Message(
+    "the model doesn't change: its loss for the same characters is {got} the second time as well. There "
+    "is either no backward(), no step(), or the gradients are cleared between the two. Order: zero_grad, "
+    "loss, backward, step."
 )
 
 LESSON = Lesson(
@@ -285,179 +301,143 @@ LESSON = Lesson(
         Wrong(
             "no mask",
             _attention(mask="none"),
-            Both(
-                "there is no causal mask: every place sees the character it has to guess. In training the loss would fall to nothing, and in writing it would fail.",
-                "没有因果掩码：每个位置都看得到要猜的字符。训练时损失会降到几乎为 0，写的时候却什么都不会。",
+            Message(
+                "there is no causal mask: every place sees the character it has to guess. In training the loss would "
+                "fall to nothing, and in writing it would fail."
             ),
         ),
         Wrong(
             "future",
             _attention(mask="future"),
-            Both(
-                "the triangle points the other way: places see only the future.", "三角形方向反了：每个位置只看到后文。"
-            ),
+            Message("the triangle points the other way: places see only the future."),
         ),
         Wrong(
             "without itself",
             _attention(diagonal=-1),
-            Both(
-                "the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN.",
-                "对角线被遮住了：每个位置看不到自己，第一个什么都看不到，成了 NaN。",
-            ),
+            Message("the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN."),
         ),
         Wrong(
             "one further",
             _attention(diagonal=1),
-            Both(
-                "each place also sees the next character, the one it has to guess.",
-                "每个位置还能看到下一个字符，正是它要猜的。",
-            ),
+            Message("each place also sees the next character, the one it has to guess."),
         ),
         Wrong(
             "mask zero",
             _attention(mask="zero"),
-            Both(
-                "hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf.",
-                "被遮的分数成了 0，而 e⁰ = 1 也是份额：后文漏出来了。应填 −inf。",
-            ),
+            Message("hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf."),
         ),
         Wrong(
             "by width",
             _attention(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Both(
-                "the scale is √C ({got} instead of {want}); a head is D wide: √D.",
-                "缩放用了 √C（{got}，应为 {want}）；头的宽度是 D：√D。",
-            ),
+            Message("the scale is √C ({got} instead of {want}); a head is D wide: √D."),
             furthest,
         ),
         Wrong(
             "unscaled",
             _attention(scale=lambda x, q: 1.0),
-            Both("the scores aren't divided by √D.", "分数没有除以 √D。"),
+            Message("the scores aren't divided by √D."),
         ),
         Wrong(
             "one head",
             _attention(heads=1),
-            Both("there is only one head: split by self.n_head.", "只有一个头：请按 self.n_head 拆分。"),
+            Message("there is only one head: split by self.n_head."),
         ),
-        Wrong("no output matrix", _attention(out="none"), Both("self.out isn't used.", "没有用到 self.out。")),
+        Wrong("no output matrix", _attention(out="none"), Message("self.out isn't used.")),
         Wrong(
             "over queries",
             _attention(dim=-2),
-            Both(
-                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
-                "softmax 沿查询（dim=-2）做了。应是 dim=-1，即键。",
-            ),
+            Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
         ),
         Wrong(
             "no places",
             _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids))))),
-            Both(
-                "the place vectors aren't added: self.places(torch.arange(N)).",
-                "没有加位置向量：self.places(torch.arange(N))。",
-            ),
+            Message("the place vectors aren't added: self.places(torch.arange(N))."),
         ),
         Wrong(
             "places of ids",
             _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids) + s.places(ids % s.context))))),
-            Both(
-                "the place vectors were looked up by character. Places are 0, 1, 2, …: torch.arange(ids.shape[1]).",
-                "位置向量是按字符查的。位置应是 0、1、2……：torch.arange(ids.shape[1])。",
+            Message(
+                "the place vectors were looked up by character. Places are 0, 1, 2, …: torch.arange(ids.shape[1])."
             ),
         ),
         Wrong(
             "no last norm",
             _forward(lambda s, ids: s.head(_blocks(s, s.tokens(ids) + _places(s, ids)))),
-            Both("the last norm is missing: self.head(self.norm(x)).", "少了最后的归一化：self.head(self.norm(x))。"),
+            Message("the last norm is missing: self.head(self.norm(x))."),
         ),
         Wrong(
             "softmax",
             _forward(lambda s, ids: torch.softmax(s.head(s.norm(_blocks(s, s.tokens(ids) + _places(s, ids)))), -1)),
-            Both(
-                "you return probabilities. Logits are asked for; the cross-entropy takes the softmax itself.",
-                "你返回了概率。这里要 logits，交叉熵自己会做 softmax。",
-            ),
+            Message("you return probabilities. Logits are asked for; the cross-entropy takes the softmax itself."),
         ),
         Wrong(
             "no blocks",
             _forward(lambda s, ids: s.head(s.norm(s.tokens(ids) + _places(s, ids)))),
-            Both(
-                "x never goes through the blocks: for block in self.blocks: x = block(x).",
-                "x 没有经过 Block：for block in self.blocks: x = block(x)。",
-            ),
+            Message("x never goes through the blocks: for block in self.blocks: x = block(x)."),
         ),
         Wrong(
             "from start",
             _forward(from_start),
-            Both(
-                "every block gets the same x, and only the last one counts: keep each result, x = block(x).",
-                "每个 Block 拿到的是同一个 x，只有最后一个算数：要接住结果，x = block(x)。",
-            ),
+            Message("every block gets the same x, and only the last one counts: keep each result, x = block(x)."),
         ),
         Wrong(
             "same block",
             _forward(same_block),
-            Both("the first block is used every time.", "每次用的都是第一个 Block。"),
+            Message("the first block is used every time."),
         ),
         Wrong(
             "unshifted",
             {"loss": unshifted},
-            Both(
-                "the targets aren't shifted: you ask for the character that is already there ({got} instead of {want}). logits[:, :-1] against ids[:, 1:].",
-                "目标没有错开：你要模型猜的是已经在那里的字符（{got}，应为 {want}）。应是 logits[:, :-1] 对 ids[:, 1:]。",
+            Message(
+                "the targets aren't shifted: you ask for the character that is already there ({got} instead of "
+                "{want}). logits[:, :-1] against ids[:, 1:]."
             ),
             furthest,
         ),
         Wrong(
             "backwards",
             {"loss": backwards},
-            Both(
-                "you ask for the character before: shifted the wrong way. logits[:, :-1] against ids[:, 1:].",
-                "你要猜的是前一个字符：错开的方向反了。应是 logits[:, :-1] 对 ids[:, 1:]。",
-            ),
+            Message("you ask for the character before: shifted the wrong way. logits[:, :-1] against ids[:, 1:]."),
         ),
         Wrong(
             "softmaxed",
             {"loss": softmaxed},
-            Both(
-                "a softmax stands before the cross-entropy, which takes one itself: {got} instead of {want}, and it would hardly learn. Give it the logits.",
-                "交叉熵前面多做了一次 softmax：{got}，应为 {want}，而且几乎学不动。请直接给 logits。",
+            Message(
+                "a softmax stands before the cross-entropy, which takes one itself: {got} instead of {want}, and it "
+                "would hardly learn. Give it the logits."
             ),
             furthest,
         ),
         Wrong(
             "summed",
             {"loss": summed},
-            Both("this is the sum over all places; the mean is asked for.", "这是所有位置的总和；要的是平均。"),
+            Message("this is the sum over all places; the mean is asked for."),
         ),
         Wrong(
             "rolled",
             {"loss": rolled},
-            Both(
-                "ids.roll moves the first character to the end, so the last place is asked for the beginning of the text. Leave the last place out: [:, :-1].",
-                "ids.roll 把第一个字符移到了末尾，最后一个位置就要去猜文本的开头。请去掉最后一个位置：[:, :-1]。",
+            Message(
+                "ids.roll moves the first character to the end, so the last place is asked for the beginning of the "
+                "text. Leave the last place out: [:, :-1]."
             ),
         ),
         Wrong(
             "unflattened",
             {"loss": unflattened},
-            Both(
-                "cross_entropy takes one row of scores per guess, (B·(N−1), V), and as many targets: .flatten(0, 1) the logits and .flatten() the targets.",
-                "cross_entropy 要求每次猜测一行分数，(B·(N−1), V)，以及同样多的目标：logits 用 .flatten(0, 1)，目标用 .flatten()。",
+            Message(
+                "cross_entropy takes one row of scores per guess, (B·(N−1), V), and as many targets: .flatten(0, 1) "
+                "the logits and .flatten() the targets."
             ),
         ),
         Wrong(
             "last only",
             {"loss": last_only},
-            Both("only the last character is asked for. Every place counts.", "只问了最后一个字符。每个位置都要算。"),
+            Message("only the last character is asked for. Every place counts."),
         ),
         Wrong(
             "no zero_grad",
             {"train_step": no_zero},
-            Both(
-                "old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first.",
-                "旧的梯度从不清掉，一步步累积：先 optimizer.zero_grad()。",
-            ),
+            Message("old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first."),
         ),
         Wrong(
             "not learning",
@@ -468,42 +448,35 @@ LESSON = Lesson(
         Wrong(
             "step first",
             {"train_step": step_first},
-            Both(
-                "step() comes before backward(), so each step uses the gradients of the batch before. Order: zero_grad, loss, backward, step.",
-                "step() 在 backward() 之前，每一步用的是上一批的梯度。顺序是：zero_grad、损失、backward、step。",
+            Message(
+                "step() comes before backward(), so each step uses the gradients of the batch before. Order: "
+                "zero_grad, loss, backward, step."
             ),
         ),
         Wrong(
             "loss after",
             {"train_step": loss_after},
-            Both(
-                "the step is right, but you give the loss after it; the one before the step is asked for.",
-                "这一步是对的，但返回的是更新之后的损失；要的是更新之前的。",
-            ),
+            Message("the step is right, but you give the loss after it; the one before the step is asked for."),
         ),
-        Wrong("twice", {"train_step": twice}, Both("step() is called twice.", "step() 调用了两次。")),
+        Wrong("twice", {"train_step": twice}, Message("step() is called twice.")),
     ],
     hints=[
-        Both(
-            "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril().",
-            "attention 就是“合并各个头”，里面自己做一个因果掩码：torch.ones(N, N, dtype=torch.bool).tril()。",
+        Message(
+            "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril()."
         ),
-        Both(
-            "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then `self.head(self.norm(x))`.",
-            "forward：`x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`，依次经过每个 Block，然后 `self.head(self.norm(x))`。",
+        Message(
+            "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then "
+            "`self.head(self.norm(x))`."
         ),
-        Both(
-            "loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:].",
-            "loss：`F.cross_entropy(logits.flatten(0, 1), targets.flatten())`，其中是 logits[:, :-1] 和 ids[:, 1:]。",
-        ),
-        Both(
-            "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), return value.item().",
-            "train_step 依次是：optimizer.zero_grad()，value = loss(model, ids)，value.backward()，optimizer.step()，return value.item()。",
+        Message("loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:]."),
+        Message(
+            "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), "
+            "return value.item()."
         ),
     ],
-    after=Both(
-        "You have written a GPT. The big ones differ in size and data, and hardly in anything else. `qkv train lm --text mybook.txt` trains a larger one.",
-        "你写出了一个 GPT。大模型与它的差别在规模和数据，别的几乎没有。`qkv train lm --text mybook.txt` 可以训练更大的。",
+    after=Message(
+        "You have written a GPT. The big ones differ in size and data, and hardly in anything else. `qkv "
+        "train lm --text mybook.txt` trains a larger one."
     ),
     seconds=90.0,
 )

@@ -5,11 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Both, Problem, all_of, nearest, unknown
+from ...words import Listed, _, all_of, nearest, unknown
 from ..config import Config
 from .bart import BART
 from .bert import BERT, ROBERTA
-from .family import Family, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
+from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .t5 import T5
@@ -22,8 +22,13 @@ def family_of(config: Config) -> Family:
     same_kind = [family for family in FAMILIES if config.kind in family.holds["kind"]]
     family = min(same_kind, key=lambda family: len(in_the_way(family, config)))
     if needs := in_the_way(family, config):
-        told = Both("; ".join(need.english for need in needs), "；".join(need.chinese for need in needs))
-        raise Problem("model.family.export", family=family.name, needs=told)
+        told = Listed(needs, _("; "))
+        raise Foreign(
+            "no published layout holds this model. The nearest is {family}, which would need {needs}: train it "
+            "with these settings to export it",
+            family=family.name,
+            needs=told,
+        )
     return family
 
 
@@ -40,13 +45,21 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
     if word not in known:
         if nearest(word, known):
             raise unknown("model_type", word, known)
-        raise Problem("model.family.strange", word=word, known=all_of(known), nearest=_nearest(theirs).types[0])
+        raise Foreign(
+            "model_type {word!r} is not one of {known}; the nearest in its settings is {nearest!r}, but it is not "
+            "the same",
+            word=word,
+            known=all_of(known),
+            nearest=_nearest(theirs).types[0],
+        )
     _refuse_two_counts(theirs)
     tensors = respelled(known[word], tensors)
     try:
         config = known[word].read(theirs, tensors)
     except KeyError as missing:
-        raise Problem("model.family.silent", name=str(missing), word=word) from None
+        raise Foreign(
+            "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=word
+        ) from None
     config, tensors = settled(known[word], config, tensors)
     return config, rename_to_ours(known[word], config, tensors)
 
@@ -56,7 +69,14 @@ def _refuse_two_counts(theirs: dict[str, Any]) -> None:
     second = "num_attention_heads"
     for first in ("n_head", "num_heads", "encoder_attention_heads"):
         if first in theirs and (b := theirs.get(second, theirs[first])) != theirs[first]:
-            raise Problem("model.family.differ", first=first, second=second, a=theirs[first], b=b)
+            raise Foreign(
+                "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
+                "one number",
+                first=first,
+                second=second,
+                a=theirs[first],
+                b=b,
+            )
 
 
 def _nearest(theirs: dict[str, Any]) -> Family:

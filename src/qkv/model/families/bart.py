@@ -13,9 +13,22 @@ import torch
 from torch import Tensor
 
 from ...attention.positions import Sinusoidal
-from ...words import Both, Notice, Problem, all_of
+from ...words import Message, Notice, all_of
 from ..config import Config
-from .family import PLAIN, Family, Row, State, insist, insist_on_sides, linear, need, plain_heads, word_of, zero_biases
+from .family import (
+    PLAIN,
+    Family,
+    Foreign,
+    Row,
+    State,
+    insist,
+    insist_on_sides,
+    linear,
+    need,
+    plain_heads,
+    word_of,
+    zero_biases,
+)
 
 ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "relu": "relu", "gelu-tanh": "gelu_new", "relu2": "relu2"}
 CLASSES = {
@@ -44,7 +57,7 @@ def member(config: Config) -> str:
     return "marian" if config.position == "sinusoidal" else "bart" if config.norm_place == "post" else "mbart"
 
 
-def obstacles(config: Config) -> list[Both]:
+def obstacles(config: Config) -> list[Message]:
     """What Marian has otherwise than BART, and the embedding's scale."""
     found, marian = plain_heads(config), member(config) == "marian"
     if config.embedding_norm == marian:
@@ -93,12 +106,22 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     for what in ("attention_heads", "ffn_dim"):
         a, b = theirs[f"encoder_{what}"], theirs[f"decoder_{what}"]
         if a != b:
-            raise Problem("model.family.differ", first=f"encoder_{what}", second=f"decoder_{what}", a=a, b=b)
+            raise Foreign(
+                "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
+                "one number",
+                first=f"encoder_{what}",
+                second=f"decoder_{what}",
+                a=a,
+                b=b,
+            )
     encoder, decoder = theirs["encoder_layers"], theirs["decoder_layers"]
     marian = kind == "marian"
     sines = marian and all(_are_sines(tensors[name]) for name in PLACES if name in tensors)
     if marian and not sines:
-        warnings.warn(Notice("model.family.sines", names=all_of(PLACES)), stacklevel=4)
+        warnings.warn(
+            Notice("{names} are not the sines that a Marian computes: the file's own are used", names=all_of(PLACES)),
+            stacklevel=4,
+        )
     return Config(
         kind="encoder-decoder",
         vocab=theirs["vocab_size"],

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Both
+from ...words import Message
 from ..config import Config
 from .family import PLAIN, Family, Row, State, insist, linear, need, plain_heads, word_of, zero_biases
 
@@ -45,10 +45,10 @@ ROBERTAS_HEAD = {
 UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the padding token, 1
 
 
-def obstacles(config: Config) -> list[Both]:
+def obstacles(config: Config) -> list[Message]:
     """A model with a head for words is published without its pooler."""
     both = config.pooler and config.head != "none"
-    words = Both("pooler=False, or head='none'", "pooler=False 或 head='none'")
+    words = Message("pooler=False, or head='none'")
     return plain_heads(config) + [need(words, True, repr(config.head))] * both
 
 

@@ -15,10 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...words import Both, Notice, Problem, all_of, one_of
+from ...words import Listed, Message, Notice, Problem, _, all_of, one_of
 from ..config import Config
 
 State = dict[str, Tensor]
+
+
+class Foreign(Problem):
+    """A layout, or a setting of one, that qkv doesn't know: transformers may."""
+
+
+UNFIT = {
+    "extra": _("these weights are no {family} that qkv knows: there is also {names}"),
+    "missing": _("these weights are no whole {family}: missing {names}"),
+    "place": _("a {family} layout has no place for {names}"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class Family:
     name: str  # as people call it
     types: tuple[str, ...]  # the words that transformers has for it, `model_type`
     holds: dict[str, tuple[Any, ...]]  # setting -> the values that the layout can express, the usual one first
-    obstacles: Callable[[Config], list[Both]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
+    obstacles: Callable[[Config], list[Message]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
     write: Callable[[Config], dict[str, Any]]
     read: Callable[[dict[str, Any], Mapping[str, Tensor]], Config]  # from config.json, and the names of the tensors
     rows: Callable[[Config], list[Row]]
@@ -82,7 +93,7 @@ def linear(ours: str | tuple[str, ...], theirs: str, *, bias: bool, transposed: 
     return rows + [Row(tuple(f"{part}.bias" for part in parts), f"{theirs}.bias")] * bias
 
 
-def in_the_way(family: Family, config: Config) -> list[Both]:
+def in_the_way(family: Family, config: Config) -> list[Message]:
     """Each setting that the layout can't express, with what it could: empty if the model fits."""
     found = []
     for name, values in family.holds.items():
@@ -91,19 +102,18 @@ def in_the_way(family: Family, config: Config) -> list[Both]:
     return found + family.obstacles(config)
 
 
-def need(wanted: str | Both, *here: object) -> Both:
+def need(wanted: str | Message | Listed, *here: object) -> Message:
     """What a layout would need, and what is there."""
-    english, chinese = (wanted, wanted) if isinstance(wanted, str) else wanted
-    return Both(f"{english} (here {' and '.join(map(str, here))})", f"{chinese}（这里是 {'、'.join(map(str, here))}）")
+    return Message("{wanted} (here {here})", wanted=wanted, here=Listed(here, _(" and ")))
 
 
-def unshared_heads(config: Config) -> list[Both]:
+def unshared_heads(config: Config) -> list[Message]:
     """The obstacle of a layout whose heads share nothing."""
     shares = config.n_kv_head not in (None, config.n_head)
     return [need(f"n_kv_head={config.n_head}", config.n_kv_head)] if shares else []
 
 
-def plain_heads(config: Config) -> list[Both]:
+def plain_heads(config: Config) -> list[Message]:
     """The obstacles of a layout whose heads share nothing and divide the width."""
     found = unshared_heads(config)
     if config.head_width is not None and config.head_width * config.n_head != config.width:
@@ -198,11 +208,24 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
     if set(apart) & set(sides):
         first, second = (copy if copy in apart else repeats[copy] for copy in sides)
         if differ(first, second):
-            raise Problem("model.family.sides", family=family.name, names=all_of([first, second]))
+            raise Foreign(
+                "the encoder and the decoder of this {family} read different word vectors ({names}): qkv reads models "
+                "whose sides share them",
+                family=family.name,
+                names=all_of([first, second]),
+            )
         names = {head: names[repeats[head]], **names, repeats[first]: names[first]}
         apart.append(head)
     names |= {repeats[copy]: names[copy] for copy in apart if copy.endswith(".bias")}
-    warnings.warn(Notice("model.family.apart", names=all_of(pairs)), stacklevel=4)
+    warnings.warn(
+        Notice(
+            "config.json says that these tensors are one, but the file holds two that differ ({names}): the model "
+            "is built with both, as the file has them. If the file was changed or mixed with another's, get it "
+            "again",
+            names=all_of(pairs),
+        ),
+        stacklevel=4,
+    )
     return config.replace(tied=config.tied and head not in apart), Respelled(tensors, names)
 
 
@@ -210,15 +233,25 @@ def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
     for name, value in wanted.items():
         if theirs.get(name, value) != value:
-            raise Problem("model.family.insist", name=name, value=repr(theirs[name]), wanted=repr(value))
+            raise Foreign(
+                "{name} is {value} in this config.json: qkv reads it with {wanted} only",
+                name=name,
+                value=repr(theirs[name]),
+                wanted=repr(value),
+            )
 
 
 def insist_on_sides(theirs: dict[str, Any]) -> None:
     """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
     insist(theirs, dict(is_encoder_decoder=True))
     if "is_causal" in theirs:
-        nothing = Both("nothing said of it", "不写这一项")
-        raise Problem("model.family.insist", name="is_causal", value=repr(theirs["is_causal"]), wanted=nothing)
+        nothing = Message("nothing said of it")
+        raise Foreign(
+            "{name} is {value} in this config.json: qkv reads it with {wanted} only",
+            name="is_causal",
+            value=repr(theirs["is_causal"]),
+            wanted=nothing,
+        )
 
 
 def word_of(theirs: str, words: dict[str, str]) -> str:
@@ -226,12 +259,13 @@ def word_of(theirs: str, words: dict[str, str]) -> str:
     for ours, word in words.items():
         if word == SAME.get(theirs, theirs):
             return ours
-    raise Problem("model.family.activation", word=theirs, known=all_of(words.values()))
+    raise Foreign(
+        "the activation {word!r} has no word in qkv: it knows {known}", word=theirs, known=all_of(words.values())
+    )
 
 
 def _account(what: str, family: Family, names: Iterable[str]) -> None:
     if names := sorted(names):
         few, more = all_of(names[:5]), len(names) - 5
-        if more > 0:
-            few = Both(f"{few.english} and {more} more", f"{few.chinese}，以及另外 {more} 个")
-        raise Problem(f"model.family.{what}", family=family.name, names=few)
+        shown = few if more <= 0 else Message("{few} and {more} more", few=few, more=more)
+        raise Foreign(UNFIT[what], family=family.name, names=shown)

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Both, Problem, all_of
+from ...words import Message, all_of
 from ..config import Config
-from .family import PLAIN, Family, Row, insist, linear, need, word_of
+from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
 
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
 CLASSES = {
@@ -60,16 +60,15 @@ def member(config: Config) -> str:
     return "mistral" if config.window is not None or config.width % config.n_head else "llama"
 
 
-def obstacles(config: Config) -> list[Both]:
+def obstacles(config: Config) -> list[Message]:
     """Qwen3 and Mistral have no biases; with them, no norm on q and k and no window."""
     if config.bias and config.qk_norm is not None:
-        either = Both("bias=False, or qk_norm=None", "bias=False 或 qk_norm=None")
+        either = Message("bias=False, or qk_norm=None")
         return [need(either, repr(config.bias), repr(config.qk_norm))]
-    english, chinese = "bias=False or bias='qkv', or", "bias=False、bias='qkv' 或"
     if config.bias is True and config.window is not None:
-        return [need(Both(f"{english} window=None", f"{chinese} window=None"), True, config.window)]
+        return [need(Message("bias=False or bias='qkv', or window=None"), True, config.window)]
     if config.bias is True and config.width % config.n_head:
-        either = Both(f"{english} heads that divide the width", f"{chinese}能整除宽度的头数")
+        either = Message("bias=False or bias='qkv', or heads that divide the width")
         return [need(either, True, f"n_head={config.n_head}")]
     return []
 
@@ -174,7 +173,11 @@ def read_window(theirs: dict[str, Any]) -> int | None:
     if window is None or not any(slides):
         return None
     if not all(slides):
-        raise Problem("model.family.windows", some=sum(slides), all=n_layer)
+        raise Foreign(
+            "only {some} of {all} layers have a window: qkv reads a window that all share",
+            some=sum(slides),
+            all=n_layer,
+        )
     return window - 1
 
 
@@ -194,13 +197,15 @@ def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
     if kind == "default":
         return base, None
     if kind not in SCALING:
-        raise Problem("model.family.rotary", kind=kind, known=all_of(SCALING))
+        raise Foreign("rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING))
     if "original" in SCALING[kind]:
         name, longest = "original_max_position_embeddings", theirs["max_position_embeddings"]
         told[name] = theirs.get(name) or told.get(name) or longest
     ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
     if told:
-        raise Problem("model.family.rotary.more", kind=kind, names=all_of(sorted(told)))
+        raise Foreign(
+            "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(told))
+        )
     return base, {"kind": kind, **ours}
 
 

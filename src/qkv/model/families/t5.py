@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Both
+from ...words import Message
 from ..config import Config
 from .family import Family, Row, insist_on_sides, linear, need, unshared_heads, word_of
 
@@ -34,7 +34,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
 )
 
 
-def obstacles(config: Config) -> list[Both]:
+def obstacles(config: Config) -> list[Message]:
     """Whether states are made smaller before the head hangs on whether that is the embedding's matrix."""
     wanted = config.width**-0.5 if config.tied else 1.0
     found = unshared_heads(config)
