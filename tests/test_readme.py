@@ -1,13 +1,13 @@
-"""What the READMEs show is what the program prints.
+"""What the pages show is what the program prints, and what they name is there.
 
-How a README is read, section by section (from one heading to the next):
+How a page is read, section by section (from one heading to the next):
 
 - a ```console block holds `$ qkv …` lines, each followed by its output; a line `…` stands for lines left out;
 - a ```json block is examples/matrices.json, which a command of its section reads;
 - a ```python block runs by itself, and what it prints is the ```text block of its section, before or after it;
 - other blocks (sh, bat, a tree) are not run.
 
-`python tests/test_readme.py` writes the outputs of today into both files; look at the difference before keeping it.
+`python tests/test_readme.py` writes the outputs of today into the pages; look at the difference before keeping it.
 """
 
 import contextlib
@@ -23,7 +23,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-READMES = ["README.md", "README.zh-CN.md"]
+LONGEST = 220  # lines of a README: what goes further stands in docs/
+SHOWN = ["README.md", "README.zh-CN.md", "docs/guide.md", "docs/guide.zh-CN.md"]  # the pages with examples that are run
+ENGLISH = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in (ROOT, ROOT / "docs")
+    for path in folder.glob("*.md")
+    if not path.name.endswith(".zh-CN.md") and path.name != "LOG.md"  # a diary, in English alone
+)
+PAGES = [page for name in ENGLISH for page in (name, name.removesuffix(".md") + ".zh-CN.md")]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GAP = "…"
 
@@ -114,23 +122,25 @@ def blocks(section: str, language: str) -> list[str]:
     return [body for kind, body in BLOCK.findall(section) if kind == language]
 
 
-CONSOLE = [
-    pytest.param(line, shown, id=f"{name}: {line}")
-    for name in READMES
-    for block in blocks(read(name), "console")
-    for line, shown in commands(block)
-]
+CONSOLE: dict[
+    str, list[tuple[str, str]]
+] = {}  # a command, and where what it prints is shown: README and guide may both
+for name in SHOWN:
+    for block in blocks(read(name), "console"):
+        for line, shown in commands(block):
+            CONSOLE.setdefault(line, []).append((name, shown))
 PYTHON = [
     pytest.param(code, blocks(section, "text"), id=f"{name}: {section.splitlines()[0].strip('# ')}")
-    for name in READMES
+    for name in SHOWN
     for section in sections(read(name))
     for code in blocks(section, "python")
 ]
 
 
-@pytest.mark.parametrize(("line", "shown"), CONSOLE)
-def test_a_command_prints_what_is_shown(line: str, shown: str) -> None:
-    assert fill(shown, run_command(line)) == shown
+@pytest.mark.parametrize("line", CONSOLE)
+def test_a_command_prints_what_is_shown(line: str) -> None:
+    output = run_command(line)
+    assert [(page, fill(shown, output)) for page, shown in CONSOLE[line]] == CONSOLE[line]
 
 
 @pytest.mark.parametrize(("code", "shown"), PYTHON)
@@ -138,31 +148,83 @@ def test_python_prints_what_is_shown(code: str, shown: list[str]) -> None:
     assert [run_python(code)] == [tidy(text) for text in shown]
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", ["docs/guide.md", "docs/guide.zh-CN.md"])
 def test_the_file_that_is_shown_is_the_file_that_is_read(name: str) -> None:
     assert blocks(read(name), "json") == [read("examples/matrices.json")]
     assert "qkv steps --file examples/matrices.json" in read(name)
 
 
-@pytest.mark.parametrize("name", READMES)
+def test_no_example_stands_where_nothing_runs_it() -> None:
+    assert [page for page in PAGES if blocks(read(page), "console")] == sorted(SHOWN, key=PAGES.index)
+    assert len(CONSOLE) >= 12 and len(PYTHON) == 10
+
+
+@pytest.mark.parametrize("name", SHOWN)
 def test_says_where_the_command_is(name: str) -> None:
     assert "`.venv/bin/qkv`" in read(name) and "source .venv/bin/activate" in read(name)
 
 
-def test_both_have_the_same_blocks() -> None:
-    kinds = [[kind for kind, _ in BLOCK.findall(read(name))] for name in READMES]
-    assert kinds[0] == kinds[1]
-    assert kinds[0].count("python") == 4 and kinds[0].count("console") >= 2
-
-
-@pytest.mark.parametrize("name", READMES)
-def test_every_file_that_is_named_exists(name: str) -> None:
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_a_readme_is_short(name: str) -> None:
     text = read(name)
-    named = re.findall(r"`((?:tests|benchmarks|examples|src)/[\w./-]+)`", text) + re.findall(r"\]\(([\w./-]+)\)", text)
+    assert text.count("\n") <= LONGEST and text.count("![") == 1
+    assert len(re.findall("^### ", text, re.MULTILINE)) == 5  # learn, check, build, train, see
+
+
+def headings(text: str) -> list[str]:
+    return [part.splitlines()[0] for part in sections(text) if part.startswith("#")]
+
+
+@pytest.mark.parametrize("name", ENGLISH)
+def test_both_languages_have_the_same_blocks_and_headings(name: str) -> None:
+    twin = name.removesuffix(".md") + ".zh-CN.md"
+    english, chinese = read(name), read(twin)
+    assert [kind for kind, _ in BLOCK.findall(english)] == [kind for kind, _ in BLOCK.findall(chinese)]
+    assert [line.count("#") for line in headings(english)] == [line.count("#") for line in headings(chinese)]
+    assert f"]({Path(twin).name})" in english and f"]({Path(name).name})" in chinese
+
+
+def anchors(text: str) -> set[str]:
+    """How GitHub calls the headings of a page in links."""
+    return {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in headings(text)}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everything_that_is_named_exists(name: str) -> None:
+    text = BLOCK.sub("", read(name))
+    named = re.findall(r"`((?:tests|benchmarks|examples|src|tools|docs|\.github|\.ci)/[\w./-]+)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
+    for path, anchor in re.findall(r"\]\(([\w./-]*)(?:#([^)\s]*))?\)", text):
+        target = (ROOT / name).parent / path if path else ROOT / name
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_every_page_can_be_found(name: str) -> None:
+    """From the README, following links."""
+    seen, left = set[str](), [name]
+    while left:
+        page = left.pop()
+        if page not in seen and page in PAGES:
+            seen.add(page)
+            linked = re.findall(r"\]\(([\w./-]+)(?:#[^)\s]*)?\)", BLOCK.sub("", read(page)))
+            left += [((ROOT / page).parent / path).resolve().relative_to(ROOT).as_posix() for path in linked]
+    assert seen == set(PAGES)
+
+
+def proofs(name: str) -> list[list[str]]:
+    """Of each promise of a table, what proves it."""
+    rows = re.findall(r"^\|.*\|(.*)\|$", read(name), re.MULTILINE)[2:]
+    return [re.findall(r"`([\w./]+)`|`make (?:\w+)", row) for row in rows]
+
+
+def test_every_promise_has_its_proof_in_both_languages() -> None:
+    english, chinese = proofs("docs/promises.md"), proofs("docs/promises.zh-CN.md")
+    assert english == chinese and len(english) >= 40 and all(english)
+
+
+@pytest.mark.parametrize("name", ["docs/house.md", "docs/house.zh-CN.md"])
 def test_the_tree_names_every_file_of_its_folders(name: str) -> None:
     (tree,) = blocks(read(name), "")
     folder, shown = "", {"": set[str]()}
@@ -171,7 +233,8 @@ def test_the_tree_names_every_file_of_its_folders(name: str) -> None:
         shown.setdefault(folder, set())
         if entry != folder:
             shown[folder].add(entry)
-    assert shown.keys() >= {"attention/", "model/", "text/", "train/", "commands/"}
+    packages = {f"{path.parent.name}/" for path in (ROOT / "src" / "qkv").glob("*/__init__.py")}
+    assert shown.keys() >= packages >= {"attention/", "model/", "text/", "train/", "commands/"}
     for where, entries in shown.items():
         files = {entry for entry in entries if entry.endswith(".py")}
         there = {path.name for path in (ROOT / "src" / "qkv" / where).glob("[!_]*.py")}
@@ -195,5 +258,5 @@ def rewrite(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for readme in READMES:
-        rewrite(readme)
+    for page in SHOWN:
+        rewrite(page)

@@ -158,10 +158,10 @@ def test_the_pages_say_one_thing():
     for lang, file in FILES.items():
         assert file.read_text(encoding="utf-8") == page(lang, roads, transformers.__version__)
     counts = [list(roads.values()).count(road) for road in ("traced", "eager", "refused")]
-    for readme in ("README.md", "README.zh-CN.md"):
-        text = (FILES["en"].parent.parent / readme).read_text(encoding="utf-8")
-        told = re.search(rf"{sum(counts)}\b.{{0,200}}docs/huggingface", text, re.DOTALL)
-        assert told and [int(n) for n in re.findall(r"\d+", told[0])] == [sum(counts), *counts], readme
+    for guide in ("guide.md", "guide.zh-CN.md"):
+        text = (FILES["en"].parent / guide).read_text(encoding="utf-8")
+        told = re.search(rf"{sum(counts)}\b.{{0,200}}\]\(huggingface", text, re.DOTALL)
+        assert told and [int(n) for n in re.findall(r"\d+", told[0])] == [sum(counts), *counts], guide
 
 
 @pytest.mark.slow
