@@ -192,7 +192,18 @@ def test_grouped_heads_interleave():
 def test_masked_row_is_zero_and_says_so():
     done = steps(np.eye(3), mask=np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]]) == 1, names=["a", "b", "c"])
     assert done.weights[1].tolist() == [0, 0, 0] and done.output[1].tolist() == [0, 0, 0]
-    assert "b may attend to nothing" in done.show(lang="en") and "b 什么都不能看" in done.show(lang="zh")
+    assert "b may attend to nothing" in done.show(lang="en") and "b 没有可以看的键" in done.show(lang="zh")
+
+
+def test_a_range_is_told_only_where_the_rows_sums_differ():
+    dead = np.array([[True, False, False], [False] * 3, [True] * 3])
+    two, three = np.zeros((1, 1, 2, 4)), np.zeros((1, 1, 3, 4))
+    for done, english, chinese in (
+        (steps(np.eye(3)), "Every row sums to 1.", "每行之和都是 1。"),
+        (steps(np.eye(3), mask=dead), "Row sums: 0 to 1.", "每行之和在 0 到 1 之间。"),
+        (from_qkv(two, three, three, sinks=[0.0]), "Every row sums to 0.75.", "每行之和都是 0.75。"),
+    ):
+        assert english in done.show(lang="en") and chinese in done.show(lang="zh")
 
 
 def test_prints_every_number_it_computed():

@@ -48,7 +48,7 @@ def test_a_block_that_is_all_hidden_says_so_also_after_something_was_seen():
     done = tiles(np.eye(3), np.eye(3), np.eye(3), 1, masks.causal())
     assert done.show(0, lang="en").count("all hidden by the mask") == 2
     assert done.show(1, lang="en").count("all hidden by the mask") == 1
-    assert "all hidden" not in done.show(2, lang="en") and "全部被掩码隐藏" in done.show(0, lang="zh")
+    assert "all hidden" not in done.show(2, lang="en") and "全部被掩码遮住" in done.show(0, lang="zh")
 
 
 def test_as_plain_lists():

@@ -175,7 +175,9 @@ class Steps:
                 )
             step("4  weights = softmax(masked)", self.weights, told, weights)
             sums = weights.sum(-1)
-            lines.append("   " + say("Row sums: {low} to {high}.", lang, low=float(sums.min()), high=float(sums.max())))
+            low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
+            same = say("Every row sums to {sum}.", lang, sum=low)
+            lines.append("   " + (same if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)))
             if (dead := hidden.all(-1)).any():
                 lines.append(
                     "   "
