@@ -11,7 +11,7 @@ BIN := .venv/bin
 # What is announced, in English or, where the system speaks it, in Chinese.
 LANGUAGE := $(if $(filter zh% ZH%,$(firstword $(QKV_LANG) $(LC_ALL) $(LC_MESSAGES) $(LANG))),zh,en)
 RUN_en := looking into SmolLM2: where does "it" look?
-RUN_zh := 看看 SmolLM2 的内部：“it” 在看哪里？
+RUN_zh := 看看 SmolLM2 的内部：“it” 在关注什么？
 TEST_en := running the tests
 TEST_zh := 正在运行测试
 TEST_ALL_en := running all tests, slow ones too

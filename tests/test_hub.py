@@ -120,7 +120,7 @@ FAILURES = {
     "single@v9": ("no revision v9 of hf:owner/single@v9", "没有版本 v9"),
     "gated": ("accept it on the model's page", "请先在模型页面上接受许可"),
     "pickles": ("only pytorch_model.bin: pickled files can run any program", "pickle 文件打开时可以运行任意程序"),
-    "adapter": ("has adapter_model.safetensors, but no weights under the names", "没有可读取的文件名"),
+    "adapter": ("has adapter_model.safetensors, but no weights under the names", "没有 qkv 能读的权重文件"),
     "cut": ("the connection broke while hf:owner/cut was being fetched", "下载 hf:owner/cut 时连接中断"),
 }
 
