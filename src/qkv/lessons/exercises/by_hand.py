@@ -20,7 +20,7 @@ Two decimals are enough. Each step is graded by itself, so check after the first
 
     1  scores    q 与每个词的 k 做点积：对应的数相乘，再加起来
     2  scaled    每个分数除以 √d，d 是 q 里有几个数
-    3  powers    e 的（缩放后的分数）次方，即计算器上的 eˣ
+    3  powers    e 的幂，指数是缩放后的分数，即计算器上的 eˣ
     4  weights   每个 power 除以它们的总和：各占的份额，加起来是 1
     5  output    每个值乘以自己的权重，再加起来
 
@@ -54,7 +54,7 @@ scores = [4.0, 2.0, 0.0]
 scaled = [2.0, 1.0, 0.0]
 # end
 
-# 3  e to that power | 3  e 的那个数次方
+# 3  e to that power | 3  取 e 的幂
 # hole: powers = [..., ..., ...]
 powers = [7.39, 2.72, 1.0]
 # end

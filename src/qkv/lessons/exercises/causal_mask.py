@@ -21,13 +21,13 @@ query sees everything.
 因果掩码：谁也不能看后面的内容。
 
 猜下一个词的模型不能看到那个词。所以第 i 个词只能看自己和前面的词。掩码说明谁可以看谁，每一对一个 True 或
-False。这里与 qkv 处处相同：True 表示可以看。
+False。这里和 qkv 的其他地方一样，True 表示可以看。
 
     3 个词的因果掩码            True  False False
                                 True  True  False
                                 True  True  True
 
-False 的地方，分数在 softmax 之前变成 −inf；e^−inf 是 0，其余的词分掉全部的 1。（如果在 softmax 之后才遮，每
+False 的地方，分数在 softmax 之前变成 −inf；e^−inf 是 0，其余的词分得全部的 1。（如果在 softmax 之后才遮，每
 行加起来就不是 1；如果把分数改成 0，它仍会分到份额，因为 e⁰ = 1。）
 
 用缓存时查询比键少：N 个查询是 M 个词里的最后 N 个，所以最后一个查询能看到全部。

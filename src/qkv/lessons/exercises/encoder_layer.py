@@ -13,16 +13,16 @@ first has made, not from the layer's input.
 
 B sentences, N words, C width. Masks: True = may attend.
 ----
-编码器层：先做注意力，再让每个词自己思考。
+编码器层：先做注意力，再让每个词各自处理。
 
 Transformer 是许多相同的层叠起来的。每层对每个词做两件事，每次都加到这个词原来的向量上：
 
     x = x + attention(norm₁(x))           词与词交换信息
     x = x + feed_forward(norm₂(x))        每个词各自处理：  relu(x·W_up)·W_down
 
-这个相加叫残差：一条贯穿各层的直路，x 本身在上面不受改动，梯度也能无衰减地传回。归一化放在每一部分之前，只在
-支路上（“pre-norm”；最早的 Transformer 放在相加之后，较难训练）。第二行从第一行得到的 x 开始，而不是从层的输
-入开始。
+这个相加叫残差连接：一条贯穿各层的直通路径，x 在上面原样通过，梯度也能无衰减地传回。归一化放在每个子层之前，
+只在支路上（“pre-norm”；最早的 Transformer 放在相加之后，较难训练）。第二行从第一行得到的 x 开始，而不是从层的
+输入开始。
 
 B 个句子，N 个词，宽度 C。掩码：True = 可以看。
 """
@@ -74,7 +74,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (B, N, C), mask for the attention → (B, N, C). With both parts silent, x comes out as it went in:
         ----
-        x (B, N, C)，mask 交给注意力 → (B, N, C)。两部分都不出声时，x 怎样进来就怎样出去：
+        x (B, N, C)，mask 交给注意力 → (B, N, C)。两个分支输出都为零时，x 原样返回：
         ----
 
         >>> layer = EncoderLayer(4, 2, 8)

@@ -15,7 +15,7 @@ right shape and gives each query the wrong partner.
 
 B sentences, N words, H query heads, G key/value heads, D head width, C = H·D. Masks: True = may attend.
 ----
-分组查询注意力（GQA）：很多查询共用少数的键。
+分组查询注意力（GQA）：多个查询头共用少数键/值头。
 
 模型生成时要保留前面每个词的键和值，这份内存随头数增长。所以较新的模型里，键和值的头比查询的头少：H 个查询
 头，G 个键/值头，相邻的 H / G 个查询头共用一个。G = H 就是前面写过的，G = 1 叫 MQA。
@@ -25,7 +25,7 @@ B sentences, N words, H query heads, G key/value heads, D head width, C = H·D. 
     k     (B, G, N, D)
     给每个查询头的 k     (B, H, N, D)：    0, 0, 0, 1, 1, 1     每个头原地重复 H/G 次
 
-LLaMA、Qwen、Mistral 都是这个顺序。如果整排重复（0, 1, 0, 1, 0, 1），形状是对的，但每个查询配错了对象。
+LLaMA、Qwen、Mistral 都是这个顺序。如果整排重复（0, 1, 0, 1, 0, 1），形状是对的，但每个查询头配错了键/值头。
 
 B 个句子，N 个词，H 个查询头，G 个键/值头，D 是头的宽度，C = H·D。掩码：True = 可以看。
 """

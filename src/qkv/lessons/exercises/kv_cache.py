@@ -31,8 +31,8 @@ k、v，把新的 k、v 接在旧的后面，让新的查询看全部的键。
     past = 2，N = 2：  位置 2 和 3，四个键，掩码               True  True  True  False
                                                                True  True  True  True
 
-有三处容易出错：位置（旋转位置要接着数，不能又从 0 开始），掩码（要对齐到最后一个查询看到全部；一次来几个新
-词时，它们也不能看到彼此的后文），顺序（旧的在前）。保证：分块算与一次算完，结果相同。
+有三处容易出错：位置（旋转位置编码要接着数，不能又从 0 开始），掩码（要右下对齐，让最后一个查询看到全部；一次
+来几个新词时，它们也不能看到彼此的后文），顺序（旧的在前）。保证：分块算与一次算完，结果相同。
 
 B 个句子，H 个头，D 是头的宽度，N 个新词，共 M 个词。
 """
@@ -63,7 +63,7 @@ def rotate(x: Tensor, places: Tensor) -> Tensor:
 class CachedAttention(nn.Module):
     """Causal self-attention with rotary positions that can go on where it stopped.
     ----
-    带旋转位置的因果自注意力，可以从停下的地方继续。
+    带旋转位置编码的因果自注意力，可以从停下的地方继续。
     """
 
     def __init__(self, width: int, n_head: int) -> None:

@@ -17,8 +17,8 @@ N words, C the width of x, d the width of q and k, e the width of v.
 到目前为止 q、k、v 是现成的。在自注意力里，三者都来自同样的词 x，各经过一个学出来的矩阵：
 
     q = x·W_q      这个词在找什么
-    k = x·W_k      它拿什么给别人找
-    v = x·W_v      它交出什么
+    k = x·W_k      它凭什么被别人找到
+    v = x·W_v      它交出什么内容
 
 W_q 和 W_k 不同，所以“它”可以去找“猫”，而“猫”不必去找“它”。q 和 k 的宽度 d 是 W_q 的列数，不一定等于 x 的宽
 度；√d 用的是 d。

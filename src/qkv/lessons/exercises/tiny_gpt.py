@@ -20,7 +20,7 @@ GPT 读字符，在每个位置猜下一个是什么。留给你的有四部分�
     Block       因果注意力和前馈，各自加到 x 上（pre-norm，与上一个练习相同）
     TinyGPT     字向量 + 位置向量，各个 Block，最后的归一化，再给每个字符打分：logits (B, N, V)
     loss        位置 t 的目标是 t + 1 处的字符：logits[:, :-1] 对 ids[:, 1:]，用交叉熵
-    train_step  学一步：清掉旧梯度，算损失，求梯度，更新
+    train_step  训练一步：清掉旧梯度，算损失，求梯度，更新
 
 交叉熵直接接收 logits，前面不要 softmax。什么都不懂的模型损失是 ln V（49 个字符时是 3.9）。如果几步就降到几
 乎为 0，说明模型看到了要猜的内容：掩码或错位写错了。运行 `python 18_tiny_gpt.py` 会训练它并让它写诗。
@@ -84,7 +84,7 @@ class Block(nn.Module):
 class TinyGPT(nn.Module):
     """Characters in, a score for every next character out.
     ----
-    输入字符，输出每个下一个字符的分数。
+    输入字符，在每个位置输出下一个字符的分数。
     """
 
     def __init__(self, vocab: int, width: int, n_head: int, n_layer: int, context: int) -> None:
@@ -127,7 +127,7 @@ def loss(model: nn.Module, ids: Tensor) -> Tensor:
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, ids: Tensor) -> float:
     """Learn from one batch; gives its loss before the step.
     ----
-    从一个批次学一步；返回这一步之前的损失。
+    用一个批次训练一步；返回这一步之前的损失。
     """
     # hole
     optimizer.zero_grad()

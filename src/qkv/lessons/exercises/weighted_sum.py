@@ -10,7 +10,7 @@ The output is as wide as the values, and lies between them: with weights [1, 0] 
 
 N queries, M keys and values, d the width of q and k, e the width of v (often the same, not always).
 ----
-加权和：查询带回去的东西。
+加权和：查询最后得到什么。
 
 softmax 给每个查询一行权重，每个键一个。查询的输出就是各个值乘以自己的权重再相加：
 
