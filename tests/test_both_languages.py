@@ -58,6 +58,19 @@ def test_what_is_said_is_marked(said):
                 assert not isinstance(node.args[0], ast.JoinedStr | ast.BinOp), where
 
 
+def test_one_kind_of_error_is_raised_for_a_mistake():
+    """A bare ValueError speaks English on the Chinese command line: a user's mistake is a Problem, which is one too.
+
+    What is left can be caused by nobody who uses qkv: laws of the doctor's own report and oracle.
+    """
+    bare = []
+    for file in sorted(tool.SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and node.exc and re.match(r"ValueError\b", ast.unparse(node.exc)):
+                bare.append(file.name)
+    assert set(bare) <= {"oracle.py", "report.py"}, bare
+
+
 def test_what_to_install_is_said_for_the_python_that_runs(said):
     """`pip install …` alone installs for whichever Python comes first, which is seldom that of a .venv: use pip_install."""
     assert not [sentence for sentence in said if "pip install" in sentence + translated(sentence, "zh")]

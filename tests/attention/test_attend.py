@@ -362,7 +362,7 @@ good = torch.zeros(2, 4, 5, 8)
         (lambda: attend(good, good, good, kernel="flash"), "not one of auto, plain, sdpa"),
         (lambda: attend(good, good, good, kernel="sdpa", softcap=2.0), "use kernel='auto'"),
         (lambda: attend(good, good, good, bias=torch.zeros(3, 5)), "it must broadcast"),
-        (lambda: attend(good, good, good, sinks=torch.zeros(3)), "one number per head, (4,)"),
+        (lambda: attend(good, good, good, sinks=torch.zeros(3)), "one finite number per head, (4,)"),
         (lambda: attend(good, good, good, softcap=0.0), "a positive number"),
         (lambda: attend(good.numpy(), good, good), "attend takes torch tensors"),
         (lambda: attend(good.long(), good, good), "attend takes torch tensors of floats"),

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..words import Problem
+from ..words import Problem, unknown
 from . import masks, pieces
 from .rules import Band, Full
 from .steps import check_shapes
@@ -127,7 +127,7 @@ def attend(
     [[1.0, 0.0, 0.0], [0.36, 0.64, 0.0], [0.26, 0.26, 0.47]]
     """
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}: give a share from 0 up to, not including, 1")
+        raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(dropout))
     plainly = not (weights or _recorders or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
     if plainly and (causal := _straight(q, k, v, mask)) is not None:
         # The commonest calls go straight to the kernel: with one new token at a time, microseconds of Python show.
@@ -177,8 +177,8 @@ def explain(
     """
     options.pop("dropout", None)
     names = ("scale", "bias", "softcap", "sinks", "name")
-    if unknown := sorted(set(options) - set(names)):
-        raise TypeError(f"explain has no argument {unknown[0]!r}; it takes those of attend")
+    if wrong := sorted(set(options) - set(names)):
+        raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of attend")
     call = _call(q, k, v, mask, *(options.get(name) for name in names))
     road, _, reason = _road(call, weights, kernel)
     return f"{road} {reason()}."
@@ -259,35 +259,45 @@ def _call(
     for what, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
             came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ValueError(f"{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)")
+            raise Problem(
+                "{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)",
+                what=what,
+                came=came,
+            )
     check_shapes(q.shape, k.shape, v.shape)
     if not q.dtype == k.dtype == v.dtype:
-        raise ValueError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: convert all three to one dtype")
+        raise Problem("q, k, v are {q}, {k}, {v}: convert all three to one dtype", q=q.dtype, k=k.dtype, v=v.dtype)
     batch, heads, n, d = q.shape
     m = k.shape[2]
     rule = masks.resolve(mask)
     rule.check(batch, heads, n, m)
     if d == 0:
-        raise ValueError("q and k are 0 wide: a dot product needs at least one number")
+        raise Problem("q and k are 0 wide: a dot product needs at least one number")
     if isinstance(scale, Tensor) and scale.requires_grad:
-        raise ValueError("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
+        raise Problem("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
     if bias is not None and not bias.dtype.is_floating_point:
-        raise ValueError(f"bias is {bias.dtype}: it is added to the scores; a mask of True and False goes into mask=")
+        raise Problem(
+            "bias is {dtype}: it is added to the scores; a mask of True and False goes into mask=", dtype=bias.dtype
+        )
     if bias is not None and not _fits(bias.shape, (batch, heads, n, m)):
-        raise ValueError(
-            f"bias is {tuple(bias.shape)} but scores are {(batch, heads, n, m)}: it must broadcast to them"
+        raise Problem(
+            "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
+            shape=tuple(bias.shape),
+            scores=(batch, heads, n, m),
         )
     if sinks is not None and sinks.shape != (heads,):
-        raise ValueError(f"sinks are {tuple(sinks.shape)}: give one number per head, ({heads},)")
+        raise Problem(
+            "sinks are {shape}: give one finite number per head, ({heads},)", shape=tuple(sinks.shape), heads=heads
+        )
     if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap is {softcap}: give a positive number, or None for no cap")
+        raise Problem("softcap is {value}: give a positive number, or None for no cap", value=repr(softcap))
     return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
 
 
 def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piece] | None, Callable[[], str]]:
     """(kernel, the pieces to run it on or None for the whole, why: worded only when somebody asks)."""
     if kernel not in KERNELS:
-        raise ValueError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
+        raise unknown("kernel", kernel, KERNELS)
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     compiling = torch.compiler.is_compiling()
@@ -295,9 +305,10 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
     if weights:
         needs_plain = "the weights were asked for"
     elif call.softcap is not None or call.sinks is not None:
-        needs_plain = f"the fused kernel has no {'softcap' if call.softcap is not None else 'sinks'}"
+        name = "softcap" if call.softcap is not None else "sinks"
+        needs_plain = f"the fused kernel has no {name}"
         if kernel == "sdpa":
-            raise ValueError(f"kernel='sdpa' can't do this: {needs_plain}; use kernel='auto'")
+            raise Problem("kernel='sdpa' can't do this: the fused kernel has no {name}; use kernel='auto'", name=name)
     elif not compiling and 0 in (batch, n, m):
         needs_plain = "there is nothing to compute"
     if kernel == "plain" or needs_plain:
@@ -394,15 +405,21 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
             continue
         heads = range(n_head) if edit.heads is None else edit.heads
         if any(not 0 <= h < n_head for h in heads):
-            raise ValueError(f"heads {list(heads)} were to be edited, but there are {n_head}, numbered from 0")
+            raise Problem(
+                "heads {heads} were to be edited, but there are {n_head}, numbered from 0",
+                heads=list(heads),
+                n_head=n_head,
+            )
         if shares is None:
             shares = _weigh(call)[0]
         index = torch.as_tensor(list(heads), device=output.device)
         before = shares[:, index]
         after = edit.change(before, call.only(heads)) if edit.told else edit.change(before)
         if after.shape != before.shape:
-            raise ValueError(
-                f"an edit gave weights of {tuple(after.shape)}, it got {tuple(before.shape)}: keep the shape"
+            raise Problem(
+                "an edit gave weights of {after}, it got {before}: keep the shape",
+                after=tuple(after.shape),
+                before=tuple(before.shape),
             )
         output = output.index_copy(1, index, _mix(after, call.v[:, index // per_kv], output.dtype))
         shares = shares.index_copy(1, index, after.to(shares.dtype))

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..words import Problem
 from . import masks
 from .positions import At
 
@@ -71,14 +72,21 @@ class KVCache:
         """Store new keys and values (B, G, N, D); gives all there are, (B, G, M, D). They carry no gradient."""
         n = k.shape[2]
         if k.shape[0] != len(self.lengths) or k.shape[1] != self.k.shape[1]:
-            raise ValueError(f"keys are {tuple(k.shape)} but the cache is {tuple(self.k.shape)} (batch, heads, …)")
+            raise Problem(
+                "keys are {keys} but the cache is {cache} (batch, heads, …)",
+                keys=tuple(k.shape),
+                cache=tuple(self.k.shape),
+            )
         if not torch.compiler.is_compiling():
             _check_counts(self._expected, n)
             held = int(self.lengths.max()) if self.static else self.longest
             if held + n > self.capacity:
-                raise ValueError(
-                    f"the cache has room for {self.capacity} tokens and holds {held}: {n} more don't fit; "
-                    "make it larger or shorten the text"
+                raise Problem(
+                    "the cache has room for {capacity} tokens and holds {held}: {n} more don't fit; make it larger or "
+                    "shorten the text",
+                    capacity=self.capacity,
+                    held=held,
+                    n=n,
                 )
         if self.uniform and not self.static:
             self.k[:, :, self.longest : self.longest + n] = k.detach()  # in the cache's own dtype
@@ -185,4 +193,8 @@ Cache = KVCache | WindowCache
 
 def _check_counts(counts: Tensor | None, n: int) -> None:
     if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
-        raise ValueError(f"the cache was told to expect {counts.tolist()} tokens, but {n} came: give 0 … {n} per item")
+        raise Problem(
+            "the cache was told to expect {counts} tokens, but {n} came: give 0 … {n} per item",
+            counts=counts.tolist(),
+            n=n,
+        )

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..words import unknown
+from ..words import Problem, all_of, unknown
 from . import masks
 from .attend import attend
 from .cache import Cache, KVCache
@@ -96,17 +96,21 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         n_kv_head = n_head if n_kv_head is None else n_kv_head
         if n_head < 1 or n_kv_head < 1 or n_head % n_kv_head:
-            raise ValueError(
-                f"{n_head} heads don't divide over {n_kv_head} key/value heads: the first must be a multiple"
+            raise Problem(
+                "{n_head} heads don't divide over {n_kv_head} key/value heads: the first must be a multiple",
+                n_head=n_head,
+                n_kv_head=n_kv_head,
             )
         if head_width is None:
             if width % n_head:
-                raise ValueError(
-                    f"width {width} doesn't divide into {n_head} heads: choose a divisor, or give head_width"
+                raise Problem(
+                    "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+                    width=width,
+                    heads=n_head,
                 )
             head_width = width // n_head
         if bias not in (True, False, "qkv"):
-            raise ValueError(f"bias is {bias!r}: give True, False or 'qkv' (none on the output)")
+            raise Problem("bias is {bias!r}: give True, False or 'qkv' (none on the output)", bias=bias)
         self.width, self.n_head, self.n_kv_head, self.head_width = width, n_head, n_kv_head, head_width
         self.memory_width = width if memory_width is None else memory_width
         self.dropout, self.scale, self.softcap, self.name = dropout, scale, softcap, name
@@ -118,9 +122,11 @@ class MultiHeadAttention(nn.Module):
         if isinstance(position, str):
             position = choose("position", position, POSITIONS)(n_head, head_width)
         if position is not None and not isinstance(position, Rotary | ALiBi | Relative):
-            raise ValueError(
-                f"position is a {type(position).__name__}: inside attention there are {', '.join(POSITIONS)}; sinusoidal and "
-                "learned positions are added to the word vectors before it"
+            raise Problem(
+                "position is a {kind}: inside attention there are {known}; sinusoidal and learned positions are added to "
+                "the word vectors before it",
+                kind=type(position).__name__,
+                known=all_of(POSITIONS),
             )
         self.position: Any = position
         self.q_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
@@ -155,7 +161,7 @@ class MultiHeadAttention(nn.Module):
             k, v = self._from_memory(memory, cache)
         else:
             if self.memory_width != self.width:
-                raise ValueError(f"this attention reads a memory {self.memory_width} wide: pass memory=")
+                raise Problem("this attention reads a memory {width} wide: pass memory=", width=self.memory_width)
             q, k, v = self._from_itself(x)
             here = 0 if cache is None else cache.at(n)
             if isinstance(self.position, Rotary):
@@ -170,7 +176,7 @@ class MultiHeadAttention(nn.Module):
             keys_at, query_at = None if cache is None else cache.keys_at, None if isinstance(here, int) else here
             if isinstance(at, Tensor):
                 if cache is not None:
-                    raise ValueError("a cache counts positions itself: with a bias by distance, leave `at` out")
+                    raise Problem("a cache counts positions itself: with a bias by distance, leave `at` out")
                 keys_at = query_at = at
             bias = self.position.bias(n, k.shape[2], query_at, keys_at, x.device)
         done = attend(
@@ -214,13 +220,15 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             return self._keys_values(memory)
         if not isinstance(cache, KVCache):
-            raise ValueError("a memory is seen whole: cross-attention needs a KVCache, not one that forgets")
+            raise Problem("a memory is seen whole: cross-attention needs a KVCache, not one that forgets")
         if cache.memory is None:
             cache.append(*self._keys_values(memory))
             cache.memory = memory.shape[1]
         if cache.memory != memory.shape[1]:
-            raise ValueError(
-                f"this cache holds a memory of {cache.memory} tokens, not {memory.shape[1]}: reset it first"
+            raise Problem(
+                "this cache holds a memory of {memory} tokens, not {tokens}: reset it first",
+                memory=cache.memory,
+                tokens=memory.shape[1],
             )
         return cache.k[:, :, : cache.memory].to(memory.dtype), cache.v[:, :, : cache.memory].to(memory.dtype)
 
@@ -235,10 +243,12 @@ class MultiHeadAttention(nn.Module):
         Masks differ: PyTorch's True means "may not"; `masks.from_torch_mha` reads them.
         """
         if module.bias_k is not None or module.add_zero_attn:
-            raise ValueError("add_bias_kv and add_zero_attn add keys that no text has; qkv has no such keys")
+            raise Problem("add_bias_kv and add_zero_attn add keys that no text has; qkv has no such keys")
         if module.kdim != module.vdim:
-            raise ValueError(
-                f"keys come from width {module.kdim} and values from {module.vdim}; qkv reads both from one memory"
+            raise Problem(
+                "keys come from width {keys} and values from {values}; qkv reads both from one memory",
+                keys=module.kdim,
+                values=module.vdim,
             )
         width, n_head, biased = module.embed_dim, module.num_heads, module.in_proj_bias is not None
         ours = cls(width, n_head, bias=biased, memory_width=module.kdim, dropout=module.dropout)
@@ -262,7 +272,7 @@ class MultiHeadAttention(nn.Module):
         can = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
         extras = [self.position, self.q_norm, self.window, self.scale, self.softcap]
         if not can or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):
-            raise ValueError(
+            raise Problem(
                 "nn.MultiheadAttention has no grouped heads, head_width, positions, qk_norm, window, scale, softcap or "
                 "bias='qkv': this attention uses one of them"
             )
@@ -297,4 +307,6 @@ def choose(what: str, word: str, among: dict[str, Any]) -> Any:
 
 def _check_input(name: str, x: Tensor, width: int) -> None:
     if x.ndim != 3 or x.shape[2] != width:
-        raise ValueError(f"{name} is {tuple(x.shape)}: it needs (batch, tokens, {width})")
+        raise Problem(
+            "{name} is {shape}: it needs (batch, tokens, {width})", name=name, shape=tuple(x.shape), width=width
+        )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..words import Problem
 from . import masks
 from .attend import attend
 from .cache import KVCache
@@ -96,8 +97,8 @@ class LatentAttention(nn.Module):
         _check_input("x", x, self.width)
         n = x.shape[1]
         if cache is not None and not isinstance(cache, KVCache):
-            raise ValueError(
-                f"latent attention keeps latents: make its cache with new_cache(), not {type(cache).__name__}"
+            raise Problem(
+                "latent attention keeps latents: make its cache with new_cache(), not {kind}", kind=type(cache).__name__
             )
         rule = masks.resolve(mask)
         here = 0 if cache is None else cache.at(n)

@@ -173,12 +173,12 @@ def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: 
     if key_padding_mask is not None:
         values = values_of(key_padding_mask)
         if is_integer(values):
-            raise ValueError(
+            raise Problem(
                 "key_padding_mask holds whole numbers: PyTorch wants True for padding; write mask == 1 or == 0"
             )
         hidden = values if is_bool(values) else values <= -1e4
         if not is_bool(values) and not bool(((values == 0) | hidden).all()):
-            raise ValueError("a float key_padding_mask holds 0 (real) and −inf (padding); this one holds other numbers")
+            raise Problem("a float key_padding_mask holds 0 (real) and −inf (padding); this one holds other numbers")
         rule = rule & padding(~hidden)
     return rule
 

@@ -25,7 +25,7 @@ def places(at: At, n: int, device: Any = None) -> Tensor:
     if isinstance(at, int):
         return torch.arange(at, at + n, device=device)
     if at.shape[-1] != n:
-        raise ValueError(f"positions are {tuple(at.shape)} but there are {n} tokens: give one per token")
+        raise Problem("positions are {shape} but there are {n} tokens: give one per token", shape=tuple(at.shape), n=n)
     return at
 
 
@@ -67,8 +67,10 @@ class Learned(nn.Module):
 
     def forward(self, x: Tensor, at: At = 0) -> Tensor:
         if isinstance(at, int) and at + x.shape[-2] > len(self.table):
-            raise ValueError(
-                f"positions go to {at + x.shape[-2] - 1} but only {len(self.table)} were learned: shorten the text"
+            raise Problem(
+                "positions go to {last} but only {learned} were learned: shorten the text",
+                last=at + x.shape[-2] - 1,
+                learned=len(self.table),
             )
         return x + self.table[places(at, x.shape[-2], x.device)]
 

@@ -107,7 +107,7 @@ class Mask:
             else:
                 places = [int(i) for i in span]
                 if wrong := [i for i in places if not -size <= i < size]:
-                    raise ValueError(f"there is no row or column {wrong[0]} of {size}")
+                    raise Problem("there is no row or column {place} of {size}", place=wrong[0], size=size)
                 index = xp.asarray([i % size for i in places], **device)
             return index.reshape([-1 if d == dim else 1 for d in range(4)])
 
@@ -352,7 +352,11 @@ class Placed(Mask):
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if self.queries.shape[1] != n or (len(self.queries) != 1 and len(self.queries) != batch):
-            raise ValueError(f"positions are {tuple(self.queries.shape)} but queries are {(batch, n)}: give one each")
+            raise Problem(
+                "positions are {shape} but queries are {queries}: give one each",
+                shape=tuple(self.queries.shape),
+                queries=(batch, n),
+            )
         for rule in self.rule.terms():
             if isinstance(rule, Dense):
                 rule.check(batch, heads, n, m)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..tracing.tokens import PARTS
-from ..words import Notice, language, pip_install, say
+from ..words import Message, Notice, Problem, language, pip_install, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,11 +75,13 @@ def heatmap(
     """
     table = np.asarray(weights, dtype=np.float64)
     if table.ndim != 2:
-        raise ValueError(f"the map is {table.shape}: give one matrix, (queries, keys)")
+        raise Problem("the map is {shape}: give one matrix, (queries, keys)", shape=table.shape)
     keys = queries if keys is None and table.shape[0] == table.shape[1] else keys
-    for what, labels, size in (("queries", queries, table.shape[0]), ("keys", keys, table.shape[1])):
+    for what, labels, size in ((Message("queries"), queries, table.shape[0]), (Message("keys"), keys, table.shape[1])):
         if labels is not None and len(labels) != size:
-            raise ValueError(f"there are {len(labels)} names of {what} for {size}: give one each")
+            raise Problem(
+                "there are {given} names of {what} for {size}: give one each", given=len(labels), what=what, size=size
+            )
     n, m = table.shape
     size = (min(max(0.32 * m + 1.6, 3.6), 13), min(max(0.32 * n + 1.4, 3.2), 13))
     figure = _figure(size, [*(queries or ()), *(keys or ()), title or ""], lang)

@@ -105,7 +105,11 @@ def grow(
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=most)
     seeds = [seed + i for i in range(len(rows))] if isinstance(seed, int) else list(seed)
     if len(seeds) != len(rows):
-        raise ValueError(f"there are {len(rows)} prompts but {len(seeds)} seeds: give one number, or one per prompt")
+        raise Problem(
+            "there are {prompts} prompts but {seeds} seeds: give one number, or one per prompt",
+            prompts=len(rows),
+            seeds=len(seeds),
+        )
     reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
     luck = draws(seeds, most if sampling.temperature else 0).to(reading.logits.device)
     seen = _seen(rows, reading.logits) if sampling.remembers else None

@@ -82,7 +82,11 @@ class Reading:
         if lengths is not None:
             given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
         if len(given) != rows:
-            raise ValueError(f"there are {rows} prompts but {len(given)} sources: give one source per prompt")
+            raise Problem(
+                "there are {rows} prompts but {sources} sources: give one source per prompt",
+                rows=rows,
+                sources=len(given),
+            )
         check_context(self.model, given, 0, "source")
         ids, self.memory_lengths = pad(given, self.ids.device)
         if len({len(row) for row in given}) > 1:
@@ -149,7 +153,11 @@ def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
     """Token ids as lists, each looked at: none empty, none beyond the vocabulary."""
     if isinstance(given, Tensor):
         if given.ndim != 2:
-            raise ValueError(f"{what}s are {tuple(given.shape)}: give (batch, tokens), or a list of lists of token ids")
+            raise Problem(
+                "{what}s are {shape}: give (batch, tokens), or a list of lists of token ids",
+                what=NAMES[what],
+                shape=tuple(given.shape),
+            )
         given = given.tolist()
     rows = [[int(i) for i in row] for row in given]
     for number, row in enumerate(rows):

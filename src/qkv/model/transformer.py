@@ -16,7 +16,7 @@ from ..attention.cache import KVCache, WindowCache
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, At, Learned, Relative, Rotary, Sinusoidal
 from ..memory import need
-from ..words import _
+from ..words import Problem, _
 from .config import Config
 from .layers import HEADS, NORMS, Block
 
@@ -128,11 +128,11 @@ class Transformer(nn.Module):
         if self.decoder is None:
             return self.head(self.encode(ids, mask, types, at=at))
         if types is not None:
-            raise ValueError("types are given but only an encoder has token types: leave them out")
+            raise Problem("types are given but only an encoder has token types: leave them out")
         memory = None
         if self.encoder is not None:
             if source is None:
-                raise ValueError("this model is an encoder-decoder: give the source tokens too, model(target, source)")
+                raise Problem("this model is an encoder-decoder: give the source tokens too, model(target, source)")
             memory = self.encode(source, source_mask, at=source_at)
         return self.head(self.decode(ids, memory, mask=mask, memory_mask=source_mask, at=at, cache=cache))
 
@@ -155,7 +155,7 @@ class Transformer(nn.Module):
     def pool(self, states: Tensor) -> Tensor:
         """An encoder's summary (B, C) of texts from their states (B, N, C): what its pooler makes of the first token."""
         if self.pooler is None:
-            raise ValueError("this model has no pooler: average its states over the real tokens, or set pooler=True")
+            raise Problem("this model has no pooler: average its states over the real tokens, or set pooler=True")
         return torch.tanh(self.pooler(states[:, 0]))
 
     def decode(
@@ -194,12 +194,12 @@ class Transformer(nn.Module):
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         elif types is not None:
-            raise ValueError("types are given but this model has token_types=0: leave them out, or set token_types")
+            raise Problem("types are given but this model has token_types=0: leave them out, or set token_types")
         return self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
 
     def _words(self, ids: Tensor) -> Tensor:
         if ids.ndim != 2:
-            raise ValueError(f"ids are {tuple(ids.shape)}: give (batch, tokens)")
+            raise Problem("ids are {shape}: give (batch, tokens)", shape=tuple(ids.shape))
         x = self.embedding(ids)  # (B, N, C)
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
 

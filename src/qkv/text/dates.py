@@ -157,7 +157,7 @@ def date_tokenizer() -> Characters:
 def _days(split: str) -> list[int]:
     """The ordinals of a split: a scrambled tenth of all days is unseen, spread over all months and years."""
     if split not in ("train", "unseen"):
-        raise ValueError(f"there is no split {split!r}: choose train or unseen")
+        raise Problem("there is no split {split!r}: choose train or unseen", split=split)
     days = np.arange(FIRST.toordinal(), LAST.toordinal() + 1, dtype=np.uint64)
     unseen = (days * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(10) == 0
     return days[unseen if split == "unseen" else ~unseen].tolist()

@@ -36,7 +36,7 @@ class Shards:
     def __getitem__(self, where: slice) -> np.ndarray:
         first, last, stride = where.indices(len(self))
         if stride != 1:
-            raise ValueError(f"tokens come in one piece: slice without a step, not with {stride}")
+            raise Problem("tokens come in one piece: slice without a step, not with {stride}", stride=stride)
         number = bisect_right(self.starts, first) - 1
         if number < len(self.arrays) and last <= self.starts[number + 1]:  # nearly always: all in one shard
             return self.arrays[number][first - self.starts[number] : max(last, first) - self.starts[number]]
@@ -122,7 +122,7 @@ class Tokens:
 
     def _part(self, split: str, context: int) -> Shards:
         if split not in ("train", "validation"):
-            raise ValueError(f"there is no split {split!r}: choose train or validation")
+            raise Problem("there is no split {split!r}: choose train or validation", split=split)
         shards = self.train if split == "train" else self.validation
         if len(shards) <= context:
             name = Message(_("train") if split == "train" else _("validation"))

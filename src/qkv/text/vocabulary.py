@@ -64,7 +64,7 @@ def train_tokenizer(
     why = f"{kind}, as asked"
     if kind == "auto":
         if isinstance(texts, Iterator):
-            raise ValueError('"auto" reads the text twice: give a list or a Corpus, not an iterator that is used up')
+            raise Problem('"auto" reads the text twice: give a list or a Corpus, not an iterator that is used up')
         kind, chosen, why = choose(texts)
         vocab = (vocab or chosen) if kind == "bpe" else None
     if kind not in KINDS:

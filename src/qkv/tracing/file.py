@@ -306,7 +306,7 @@ def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
         elif kind == "band":
             left, right = values
             if any(side is not None and (type(side) is not int or abs(side) >= 2**31) for side in values):
-                raise ValueError(f"band {left}, {right}")
+                raise Problem("{name}: a band from {left} to {right} is no mask", name=name, left=left, right=right)
             made = made & Band(left, right)
         else:
             made = made & masks.padding(tensors[values[0]])

@@ -121,14 +121,14 @@ class Trace:
         words, summing over keys and averaging over queries.
         """
         if bins is not None and (rows is not None or cols is not None or words):
-            raise ValueError("bins pools the whole map: leave rows, cols and words out")
+            raise Problem("bins pools the whole map: leave rows, cols and words out")
         chosen = range(self.n_head(part, layer)) if head is None else [head]
         made = sum(self._map(self.head(layer, h, part, batch), rows, cols, bins, pool) for h in chosen)
         table = (made / len(chosen)).numpy()  # type: ignore[union-attr]
         if not words:
             return table
         if rows is not None or cols is not None:
-            raise ValueError("words joins the whole map: leave rows and cols out")
+            raise Problem("words joins the whole map: leave rows and cols out")
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
 
     def _map(self, head: Head, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
@@ -226,7 +226,7 @@ class Trace:
         """Attention followed through all layers (N, N): half of each layer is its heads' mean, half the residual."""
         part = self._part(part)
         if part == "cross":
-            raise ValueError("rollout follows one text through its own layers: choose part='encoder' or 'decoder'")
+            raise Problem("rollout follows one text through its own layers: choose part='encoder' or 'decoder'")
         n = len(self.tokens(part, batch))
         flow = np.eye(n, dtype=np.float64)
         for layer in self.layers(part):
