@@ -4,7 +4,7 @@
 .PHONY: help run test test-all fuzz bench lint words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
 
