@@ -58,6 +58,15 @@ def test_what_is_said_is_marked(said):
                 assert not isinstance(node.args[0], ast.JoinedStr | ast.BinOp), where
 
 
+def test_chinese_has_chinese_punctuation(said):
+    """，；：！？ after a Chinese character, not their narrow forms; what stands in quotes or brackets is code."""
+    code = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\{\{.*?\}\}|\[.*?\]|\([^()]*\)")
+    narrow = re.compile(HAN.pattern + r"[,;:!?]")
+    assert [
+        text for text in (translated(sentence, "zh") for sentence in said) if narrow.search(code.sub("", text))
+    ] == []
+
+
 def test_one_kind_of_error_is_raised_for_a_mistake():
     """A bare ValueError speaks English on the Chinese command line: a user's mistake is a Problem, which is one too.
 

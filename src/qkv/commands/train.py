@@ -14,7 +14,7 @@ EXAMPLES = [
     "qkv train lm --text mybook.txt",
     "qkv train lm --text shakespeare --yes",
     'qkv train mlm --text "books/*.txt" --watch "the cat sat on the mat"',
-    "qkv train translate                      # dates: no file needed",
+    "qkv train translate",
     "qkv train translate --pairs en-zh.tsv --preset small",
     "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
     "qkv train --resume runs/lm-mybook",
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help=say("a file, folder, glob, or data set (see qkv data)"),
     )
-    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line"))
+    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line; without it, dates are learned"))
     add(
         "--out",
         metavar="RUN",
