@@ -1,4 +1,4 @@
-"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/check/sentences.py).
+"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/doctor/sentences.py).
 
     .venv/bin/python tools/make_check_docs.py
 
@@ -7,7 +7,7 @@ A test compares the pages with what this makes, so a mistake that is added or re
 
 from pathlib import Path
 
-from qkv.check.sentences import GROUPS, SENTENCES
+from qkv.doctor.sentences import GROUPS, SENTENCES
 from qkv.words import say
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -23,7 +23,7 @@ BEFORE = {
     qkv check notebook.ipynb:SelfAttention             # notebooks too
     qkv check mymodel.py --list                        # only show what it would look at
 
-    from qkv.check import check, assert_correct
+    from qkv import assert_correct, check
     print(check(MyAttention(64, 8), heads=8))          # the report; .ok, .findings, .remarks, .json()
     def test_my_attention():
         assert_correct(MyAttention(64, 8))             # pytest prints the diagnosis
@@ -102,7 +102,7 @@ Code may differ from the textbook and be right. None of these is reported:
     qkv check notebook.ipynb:SelfAttention             # 笔记本也可以
     qkv check mymodel.py --list                        # 只列出会检查什么
 
-    from qkv.check import check, assert_correct
+    from qkv import assert_correct, check
     print(check(MyAttention(64, 8), heads=8))          # 报告；还有 .ok、.findings、.remarks、.json()
     def test_my_attention():
         assert_correct(MyAttention(64, 8))             # 由 pytest 打印诊断

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .attention.attend import attend, record
     from .attention.heads import MultiHeadAttention, SelfAttention
     from .attention.steps import steps
+    from .doctor.doctor import check
+    from .doctor.plugin import assert_correct
     from .model.config import Config
     from .model.transformer import Transformer
     from .model.weights import load
@@ -31,6 +33,8 @@ _HOME = {
     "steps": "attention.steps",
     "SelfAttention": "attention.heads",
     "MultiHeadAttention": "attention.heads",
+    "check": "doctor.doctor",
+    "assert_correct": "doctor.plugin",
     "Config": "model.config",
     "Transformer": "model.transformer",
     "load": "model.weights",
@@ -43,7 +47,9 @@ __all__ = [
     "MultiHeadAttention",
     "SelfAttention",
     "Transformer",
+    "assert_correct",
     "attend",
+    "check",
     "edit",
     "load",
     "masks",

@@ -51,7 +51,7 @@ KINDS = kinds()
 
 
 def test_all_are_found():
-    assert {"qkv.words.Problem", "qkv.words.Notice", "qkv.lessons.grade.Told", "qkv.check.subject.UserError"} <= {
+    assert {"qkv.words.Problem", "qkv.words.Notice", "qkv.lessons.grade.Told", "qkv.doctor.subject.UserError"} <= {
         *KINDS
     }
 

@@ -168,7 +168,7 @@ def test_a_doctor_that_fails_is_not_the_persons_fault(monkeypatch):
     def ill(*_, **__):
         raise RuntimeError("ill")
 
-    monkeypatch.setattr("qkv.check.doctor.check", ill)
+    monkeypatch.setattr("qkv.doctor.doctor.check", ill)
     text = write("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
     made = grade("merge_heads", text, "a.py")
     assert made.verdict == "wrong" and len(made.says) == 2 and "numbers differ" in made.says[1].say("en")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..check.report import EXIT, Report, width_of_terminal, worst
 from ..cli import complain, forget_output
+from ..doctor.report import EXIT, Report, width_of_terminal, worst
 from ..screen import draw, live
 from ..words import Message, Problem, all_of, quoted, say
 
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ..check.sandbox import examine
+    from ..doctor.sandbox import examine
 
     if not 1 <= options.seconds <= 86400:
         raise Problem(
@@ -153,7 +153,7 @@ def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> N
 
 
 def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
-    from ..check.source import read
+    from ..doctor.source import read
 
     found: list[dict[str, Any]] = []
     for file, names in wanted.items():

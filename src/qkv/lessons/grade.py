@@ -389,7 +389,7 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Message]:
     if lesson.doctor is None:
         return []
     try:
-        from qkv.check import check  # type: ignore[import-not-found,unused-ignore,attr-defined]
+        from qkv.doctor import check  # type: ignore[import-not-found,unused-ignore,attr-defined]
 
         target, options = lesson.doctor(answer)
         report = check(target, **options)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..check.guard import WALL, limit, stopped
+from ..doctor.guard import WALL, limit, stopped
 from ..words import Message
 from .grade import Grade, grade, line_of
 from .lesson import filename, load
@@ -101,7 +101,7 @@ def main(name: str, path: str, result: str, seconds: str) -> None:
     lesson = load(name)
     if lesson.doctor is not None:
         try:
-            import qkv.check.doctor  # noqa: F401  not to be counted as the person's time
+            import qkv.doctor.doctor  # noqa: F401  not to be counted as the person's time
         except ImportError:
             pass
     _limit_memory()

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 import torch
 
-from qkv.check.source import parse, read
-from qkv.check.standins import OnCpu
+from qkv.doctor.source import parse, read
+from qkv.doctor.standins import OnCpu
 from qkv.words import Problem
 
 HEAD = """

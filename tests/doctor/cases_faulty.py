@@ -1,6 +1,6 @@
 """Attention as people write it, each file with the fault of the catalogue named beside it."""
 
-from tests.check.case import Case
+from tests.doctor.case import Case
 
 SINGLE = [
     Case("s1_vit.py", "Attention", ("S1",)),

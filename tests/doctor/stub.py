@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from qkv.check.report import Finding, Report
+from qkv.doctor.report import Finding, Report
 from qkv.words import unpacked
 
 

@@ -31,7 +31,7 @@ SECONDS = 120.0  # of processor time for each name: many times what a check take
 WAITS = 0.05  # of its time a process must have computed, or it is taken to wait
 LONGEST = 16 << 20  # bytes of one answer
 SILENT = 73  # the exit code of a process that could not answer
-DOCTOR = "qkv.check.doctor:check"
+DOCTOR = "qkv.doctor.doctor:check"
 
 
 def examine(
@@ -112,7 +112,7 @@ class _Child:
                     "-W",
                     "ignore",
                     "-m",
-                    "qkv.check.inside",
+                    "qkv.doctor.inside",
                     *_handles(child_answers, child_traces),
                 ],
                 stdin=subprocess.PIPE,

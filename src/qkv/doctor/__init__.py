@@ -1,6 +1,6 @@
 """The doctor: points at attention somebody wrote and names the mistake in it.
 
-    from qkv.check import check, assert_correct
+    from qkv import assert_correct, check
     print(check(MyAttention(64, 8), heads=8))
 
 Loaded when first used, so that the command line can start without torch.
@@ -27,8 +27,8 @@ __all__ = ["Finding", "Remark", "Report", "assert_correct", "check"]
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"qkv.check has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"qkv.check.{_HOME[name]}"), name)
+        raise AttributeError(f"qkv.doctor has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"qkv.doctor.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

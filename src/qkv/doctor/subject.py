@@ -85,7 +85,7 @@ class Budget:
     (None, None)
     >>> budget.pay(CALL)
     Traceback (most recent call last):
-    qkv.check.subject.Spent: 6e+07 operations of 5e+07
+    qkv.doctor.subject.Spent: 6e+07 operations of 5e+07
     """
 
     operations: float = OPERATIONS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.check.sentences import GROUPS, SENTENCES
+from qkv.doctor.sentences import GROUPS, SENTENCES
 from qkv.words import say
 
 ROOT = Path(__file__).resolve().parents[2]

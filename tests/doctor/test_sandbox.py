@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from qkv.check.sandbox import examine
+from qkv.doctor.sandbox import examine
 from qkv.words import Problem
 
-STUB = "tests.check.stub:check"
+STUB = "tests.doctor.stub:check"
 HEAD = "import os, sys, time, threading\nimport torch\n"
 BODY = "    return torch.softmax(q @ k.mT, -1) @ v\n"
 
@@ -90,7 +90,7 @@ RIGHT = {
     "changes directory": "os.chdir('/')",
     "replaces torch": "torch.erf = lambda *a, **k: torch.eye(5)",
     "replaces a method": "torch.Tensor.tolist = lambda s: [0.5, 0.5]",
-    "replaces the doctor": "import qkv.check.report as r; r.wrap = print",
+    "replaces the doctor": "import qkv.doctor.report as r; r.wrap = print",
     "needs a card": "q, k, v = q.cuda(), k.to('cuda'), v.to(torch.device('cuda'))",
 }
 
@@ -222,7 +222,7 @@ def test_a_file_of_the_same_name_as_ours_where_the_person_stands(examined, tmp_p
 
 
 def test_the_doctors_own_mistakes_are_ours(examined):
-    (report,) = examined(function(), doctor="tests.check.stub:not_there")
+    (report,) = examined(function(), doctor="tests.doctor.stub:not_there")
     assert "could not start" in report.problem.say("en") and "not_there" in report.problem.say("en")
     (report,) = examined(function(), options={"nonsense": 1})
     assert "a mistake of qkv's" in report.problem.say("en")

@@ -1,6 +1,6 @@
 """The other side of the sandbox: the process that runs the user's code and the doctor on it.
 
-python -m qkv.check.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
+python -m qkv.doctor.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
 """
 
 import contextlib

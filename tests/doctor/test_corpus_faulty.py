@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.check.cases_faulty import FAULTY, HOSTILE, LINES, PAIRS, REMARKS, SINGLE
+from tests.doctor.cases_faulty import FAULTY, HOSTILE, LINES, PAIRS, REMARKS, SINGLE
 
 HERE = Path(__file__).parent
 CATALOGUE = """

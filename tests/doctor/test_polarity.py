@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.check import doctor, makers, source
+from qkv.doctor import doctor, makers, source
 
 HEAD = """
 import copy, math

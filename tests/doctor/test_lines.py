@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from qkv.check.doctor import check
-from qkv.check.lines import RULES, facts_of, locate
-from qkv.check.source import read
-from qkv.check.trees import Code
-from tests.check.cases_faulty import FAULTY
+from qkv.doctor.doctor import check
+from qkv.doctor.lines import RULES, facts_of, locate
+from qkv.doctor.source import read
+from qkv.doctor.trees import Code
+from tests.doctor.cases_faulty import FAULTY
 
 REMARKS = ("E1", "M18")
 
@@ -1406,7 +1406,7 @@ def test_without_a_source_there_is_no_line(source):
 
 def test_no_tree_makes_it_raise(monkeypatch):
     """Trees with parts cut out, swapped and repeated: rules see shapes no parser makes, and give a place or None."""
-    import qkv.check.lines as lines
+    import qkv.doctor.lines as lines
 
     dice, tried = random.Random(6), 0
     texts = [marked(s[2])[0].text for s in SNIPPETS]

@@ -1,6 +1,6 @@
 """The doctor: builds and calls what it was given, compares, probes, and names the mistakes.
 
-    from qkv.check import check
+    from qkv.doctor import check
     print(check(MyMultiHeadAttention))              # or an object, or a function of q, k, v
 
 In reading order: guess, building, adapt (how to run it), capture, match, oracle, bugs (its numbers), masking, probes,

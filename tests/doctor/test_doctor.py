@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.check import assert_correct, check, doctor, sandbox, source
-from qkv.check.subject import line_of
+from qkv.doctor import assert_correct, check, doctor, sandbox, source
+from qkv.doctor.subject import line_of
 from qkv.lessons import exercises
-from tests.check import modules_right
-from tests.check.case import Case
-from tests.check.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
-from tests.check.cases_right import ODD, RIGHT
+from tests.doctor import modules_right
+from tests.doctor.case import Case
+from tests.doctor.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
+from tests.doctor.cases_right import ODD, RIGHT
 
 HERE = Path(__file__).parent
 

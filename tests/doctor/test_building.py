@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.check import doctor, source
+from qkv.doctor import doctor, source
 
 FILE = """
 from dataclasses import dataclass

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from qkv import grid
-from qkv.check import report as reporting
-from qkv.check.report import Finding, Remark, Report, worst, wrap
+from qkv.doctor import report as reporting
+from qkv.doctor.report import Finding, Remark, Report, worst, wrap
 from qkv.words import Message, unpacked
 
 EVIDENCE = unpacked(

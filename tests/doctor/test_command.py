@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.check import assert_correct
-from qkv.check.plugin import undisturbed
-from qkv.check.report import Finding, Remark, Report
 from qkv.cli import main
 from qkv.commands.check import _pairs, _wanted
+from qkv.doctor import assert_correct
+from qkv.doctor.plugin import undisturbed
+from qkv.doctor.report import Finding, Remark, Report
 from qkv.words import Problem, unpacked
 
 RIGHT = """
@@ -67,7 +67,7 @@ def answers(monkeypatch):
             found.append(Report(f"{path}:{name}", verdict, finding, unseen=unseen))
         return found
 
-    monkeypatch.setattr("qkv.check.sandbox.examine", examine)
+    monkeypatch.setattr("qkv.doctor.sandbox.examine", examine)
     return asked
 
 
@@ -231,7 +231,7 @@ def test_a_file_that_is_not_there_does_not_stop_the_others(typed):
 
 
 def test_a_file_that_may_not_be_read_does_not_stop_the_others(typed, monkeypatch):
-    from qkv.check import source
+    from qkv.doctor import source
 
     def refuse(path, text=source.Path.read_bytes):
         if path.name == "wrong.py":
@@ -337,7 +337,7 @@ def test_pytest_shows_the_report_and_not_our_frames(tmp_path):
         textwrap.dedent(
             """
             import torch
-            from qkv.check import assert_correct
+            from qkv.doctor import assert_correct
             def attend(q, k, v):
                 return torch.softmax(q @ k.mT, -1) @ v
             def test_my_attention():

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-import qkv.check
+import qkv.doctor
 import qkv.lessons
-from qkv.check import assert_correct, check, probes, sandbox
-from qkv.check.sentences import SENTENCES
-from qkv.check.subject import CALL
+from qkv.doctor import assert_correct, check, probes, sandbox
+from qkv.doctor.sentences import SENTENCES
+from qkv.doctor.subject import CALL
 from qkv.words import Notice
 
 CLOCKS = {"time", "datetime", "timeit", "sched"}
 # The guard over the sandbox's processes, and (for lessons) how long training took, told and never judged.
-MAY_READ_A_CLOCK = {"check/sandbox.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}
+MAY_READ_A_CLOCK = {"doctor/sandbox.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}
 TIMERS = {"alarm", "setitimer", "dump_traceback_later", "perf_counter", "monotonic", "process_time", "thread_time"}
 
 
@@ -34,7 +34,7 @@ def clocks(file: Path) -> list[str]:
 
 
 def test_no_verdict_reads_a_clock():
-    for package in (qkv.check, qkv.lessons):
+    for package in (qkv.doctor, qkv.lessons):
         home = Path(package.__file__).parent
         for file in home.rglob("*.py"):
             name = f"{home.name}/{file.relative_to(home).as_posix()}"
