@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .attention.steps import steps
     from .doctor.doctor import check
     from .doctor.plugin import assert_correct
+    from .draw.plots import heatmap
     from .model.config import Config
     from .model.transformer import Transformer
     from .model.weights import load
@@ -35,6 +36,7 @@ _HOME = {
     "MultiHeadAttention": "attention.heads",
     "check": "doctor.doctor",
     "assert_correct": "doctor.plugin",
+    "heatmap": "draw.plots",
     "Config": "model.config",
     "Transformer": "model.transformer",
     "load": "model.weights",
@@ -51,6 +53,7 @@ __all__ = [
     "attend",
     "check",
     "edit",
+    "heatmap",
     "load",
     "masks",
     "record",

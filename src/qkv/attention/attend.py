@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +96,39 @@ _recorders: list[tuple[list[Call], int]] = []  # with the thread that listens
 _edits: list[_Edit] = []
 
 
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    weights: Literal[False] = False,
+    kernel: str = "auto",
+    name: str | None = None,
+) -> Tensor: ...
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    weights: Literal[True],
+    kernel: str = "auto",
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
 def attend(
     q: Tensor,
     k: Tensor,
@@ -110,7 +143,22 @@ def attend(
     weights: bool = False,
     kernel: str = "auto",
     name: str | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: masks.Mask | Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    weights: bool = False,
+    kernel: str = "auto",
+    name: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(softcap(q·kᵀ·scale) + bias, where mask allows)·v, by the fastest kernel that can.
 
     q is (B, H, N, D); k and v are (B, G, M, D), G a divisor of H, never repeated in memory; v may have a width of its

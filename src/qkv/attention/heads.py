@@ -6,7 +6,7 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +51,9 @@ class SelfAttention(nn.Module):
         q, k, v = (project(x)[:, None] for project in (self.q, self.k, self.v))  # (B, 1, N, ·)
         output, weights = attend(q, k, v, mask, weights=True)
         return output[:, 0], weights[:, 0]
+
+    if TYPE_CHECKING:  # nn.Module calls forward and says Any
+        __call__ = forward
 
 
 class MultiHeadAttention(nn.Module):
@@ -134,6 +137,39 @@ class MultiHeadAttention(nn.Module):
         pair = (window, 0) if isinstance(window, int) else window
         self.window = None if pair is None else masks.window(*pair)
 
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: masks.Mask | Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        at: At | None = None,
+        weights: Literal[False] = False,
+    ) -> Tensor: ...
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: masks.Mask | Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        at: At | None = None,
+        weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: masks.Mask | Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        at: At | None = None,
+        weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
     def forward(
         self,
         x: Tensor,
@@ -143,13 +179,20 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
         at: At | None = None,
         weights: bool = False,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
 
         With a cache, x is only the new tokens, and what it keeps carries no gradient; for cross-attention the memory's
         keys are computed once and kept. `at` says where the tokens of x stand, if not one after the other.
         """
         _check_input("x", x, self.width)
+        if isinstance(mask, Tensor) and mask.is_floating_point() and mask.shape[-1] == self.width:
+            raise Problem(
+                "the third argument is {shape} {dtype}, as large as a text: it is the mask here. Keys and values both come from "
+                "the second, `memory`: for mha(q, k, v) of PyTorch write mha(x, memory)",
+                shape=tuple(mask.shape),
+                dtype=mask.dtype,
+            )
         rule = masks.resolve(mask)
         if self.window is not None:
             rule = rule & self.window
@@ -191,9 +234,12 @@ class MultiHeadAttention(nn.Module):
             weights=weights,
             name=self.name,
         )
-        output, shares = done if weights else (done, None)
-        merged = output.transpose(1, 2).flatten(2)  # (B, N, H·D)
-        return (self.out(merged), shares) if weights else self.out(merged)
+        output, shares = done if isinstance(done, tuple) else (done, None)
+        projected: Tensor = self.out(output.transpose(1, 2).flatten(2))  # (B, N, H·D) → (B, N, C)
+        return projected if shares is None else (projected, shares)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _split(self, x: Tensor, heads: int, norm: nn.Module | None = None) -> Tensor:
         x = x.unflatten(-1, (heads, self.head_width))  # (B, N, H, D)

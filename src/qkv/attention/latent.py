@@ -125,7 +125,7 @@ class LatentAttention(nn.Module):
             q = torch.cat([q_plain, q_rotary], -1)
         dropout = self.dropout if self.training else 0.0
         done = attend(q, k, v, rule, scale=self.scale, dropout=dropout, weights=weights, name=self.name)
-        output, shares = done if weights else (done, None)
+        output, shares = done if isinstance(done, tuple) else (done, None)
         if v is latent:
             output = output @ matrix[:, self.head_width :].transpose(-1, -2)  # (B, H, N, R) → (B, H, N, Dv)
         merged = self.out(output.transpose(1, 2).flatten(2))

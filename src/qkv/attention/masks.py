@@ -244,4 +244,8 @@ def resolve(mask: Any) -> Mask:
     """What a caller gave as a mask: a Mask, nothing, or a bool array with True = may attend."""
     if mask is None:
         return full()
+    if isinstance(mask, str):
+        raise Problem(
+            "mask is the word {word!r}: write masks.parse({word!r}), or as a call, such as masks.causal()", word=mask
+        )
     return mask if isinstance(mask, Mask) else dense(mask)

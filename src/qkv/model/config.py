@@ -203,10 +203,10 @@ class Config:
             return self.hidden
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
 
-    def replace(self, /, **changes: Any) -> "Config":
-        """A copy with some values changed; an unknown name is refused with the nearest right one."""
-        known = [field.name for field in fields(self)]
-        for name in changes:
+    def __new__(cls, *values: Any, **settings: Any) -> "Config":
+        """Refuse an unknown name with the nearest right one, before dataclasses raise a TypeError that names none."""
+        known = [field.name for field in fields(cls)]
+        for name in settings:
             if name not in known:
                 near = nearest(name, known)
                 key = (
@@ -215,6 +215,10 @@ class Config:
                     else _("there is no setting {name!r}. All of them: {known}")
                 )
                 raise Problem(key, name=name, near=near, known=all_of(known))
+        return super().__new__(cls)
+
+    def replace(self, /, **changes: Any) -> "Config":
+        """A copy with some values changed; an unknown name is refused with the nearest right one."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

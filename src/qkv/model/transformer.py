@@ -200,8 +200,30 @@ class Transformer(nn.Module):
     def _words(self, ids: Tensor) -> Tensor:
         if ids.ndim != 2:
             raise Problem("ids are {shape}: give (batch, tokens)", shape=tuple(ids.shape))
+        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+            low, high = (int(end) for end in torch.aminmax(ids))
+            if low < 0 or high >= self.config.vocab:
+                raise Problem(
+                    "ids go from {low} to {high}, but this model knows the tokens 0 to {last}: was the text cut by its own "
+                    "tokenizer?",
+                    low=low,
+                    high=high,
+                    last=self.config.vocab - 1,
+                )
         x = self.embedding(ids)  # (B, N, C)
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
+
+    def generate(self, prompts: Any, **options: Any) -> list[list[int]]:
+        """The tokens that follow each prompt; the options are those of `qkv.model.generate.generate`.
+
+        >>> _ = torch.manual_seed(0)
+        >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
+        >>> [len(row) for row in model.generate([[1, 2, 3]], most=5)]
+        [5]
+        """
+        from .generate import generate
+
+        return generate(self, prompts, **options)
 
     def new_cache(self, batch: int, capacity: int, *, memory: int = 0, static: bool = False) -> ModelCache:
         """Room for `capacity` tokens per item, and for `memory` source tokens."""
