@@ -365,3 +365,16 @@ def test_layers_may_have_different_numbers_of_heads(tmp_path):
         assert one.rollout().shape == (7, 7) and one.survey().most_telling((0, 1), range(5))[0] in (0, 1)
         with pytest.raises(ValueError, match="there is no head 2"):
             one.map(0, 2)
+
+
+@pytest.mark.parametrize("mask", [masks.causal(), masks.window(1), masks.window(0, 2)], ids=repr)
+@pytest.mark.parametrize(("n", "m"), [(9, 4), (4, 9)])
+def test_rows_that_reach_no_key_are_zero_in_every_view(n, m, mask, monkeypatch):
+    """With more queries than keys the first rows of a band lie before all keys."""
+    monkeypatch.setattr(maps, "BLOCK", 2 * m)  # blocks of two rows: some of them see nothing at all
+    q, k = torch.randn(1, 4, n, 3), torch.randn(1, 2, m, 3)
+    one = maps.head_of(Call(q, k, k, mask, 1.0), 0, 3)
+    whole = one.weights()
+    assert torch.equal(one.lse == float("-inf"), ~one.allowed().any(-1))
+    torch.testing.assert_close(torch.stack([one.column(j) for j in range(m)], 1), whole)
+    torch.testing.assert_close(one.pooled(100, "sum"), whole)

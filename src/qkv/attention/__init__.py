@@ -1,6 +1,6 @@
 """The mechanism: attention itself. Tensors in, tensors out; knows nothing of models or text.
 
-Read in this order: steps, tiles, masks, attend, positions, cache, heads, latent, additive.
+Read in this order: steps, tiles, masks, formula, attend, positions, cache, heads, latent, additive.
 The names below are loaded when first used, so that `steps` and `masks` work without importing torch.
 """
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .additive import AdditiveAttention
-    from .attend import Call, explain, record, replace_weights
+    from .attend import explain, record, replace_weights
     from .cache import KVCache, WindowCache
+    from .formula import Call
     from .heads import MultiHeadAttention, SelfAttention
     from .latent import LatentAttention
     from .positions import ALiBi, Learned, Relative, Rotary, Sinusoidal
@@ -21,7 +22,7 @@ _HOME = {
     "Steps": "steps",
     "from_qkv": "steps",
     "Tiles": "tiles",
-    "Call": "attend",
+    "Call": "formula",
     "explain": "attend",
     "record": "attend",
     "replace_weights": "attend",

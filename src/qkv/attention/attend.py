@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..words import Problem, unknown
-from . import masks, pieces
+from . import formula, masks, pieces
+from .formula import Call
 from .rules import Band, Full
 from .steps import check_shapes
 
@@ -30,58 +31,6 @@ KERNELS = ("auto", "plain", "sdpa")
 
 class NotFinite(Problem):
     """NaN or infinity among the numbers that attention was given."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Call:
-    """What one `attend` received: references, not copies."""
-
-    q: Tensor  # (B, H, N, D), after positions
-    k: Tensor  # (B, G, M, D), not repeated for grouped heads
-    v: Tensor  # (B, G, M, Dv)
-    mask: masks.Mask
-    scale: float
-    bias: Tensor | None = None
-    softcap: float | None = None
-    sinks: Tensor | None = None
-    name: str | None = None  # which layer called, where the caller says
-
-    def weights(self, heads: Sequence[int] | None = None) -> Tensor:
-        """The exact weights of these heads (all by default), before dropout: (B, heads, N, M)."""
-        chosen = self if heads is None else self.only(heads)
-        with torch.no_grad():
-            return _weigh(chosen)[0]
-
-    def only(self, heads: Sequence[int]) -> Call:
-        """The same call with these heads alone."""
-        index = torch.as_tensor(list(heads), device=self.q.device)
-        n_head, per_kv = self.q.shape[1], self.q.shape[1] // self.k.shape[1]
-        bias = self.bias
-        if bias is not None and bias.ndim >= 3 and bias.shape[-3] > 1:
-            bias = bias.index_select(-3, index)
-        mask = self.mask
-        if mask.headed:
-            mask = masks.dense(self.allowed().expand(-1, n_head, -1, -1)[:, index])
-        return Call(
-            self.q[:, index],
-            self.k[:, index // per_kv],
-            self.v[:, index // per_kv],
-            mask,
-            self.scale,
-            bias,
-            self.softcap,
-            None if self.sinks is None else self.sinks[index],
-            self.name,
-        )
-
-    def allowed(self) -> Tensor:
-        """The mask written out: bool, broadcasts to (B, H, N, M)."""
-        batch, heads, n, _ = self.q.shape
-        return self.mask.tensor(n, self.k.shape[2], batch=batch, heads=heads, device=self.q.device)
-
-    def __repr__(self) -> str:
-        name = f"{self.name}: " if self.name else ""
-        return f"<Call {name}q {tuple(self.q.shape)}, k {tuple(self.k.shape)}, mask {self.mask!r}>"
 
 
 @dataclass(frozen=True)
@@ -192,8 +141,8 @@ def attend(
 
     shares = None
     if road == "plain":
-        shares, dropped = _weigh(call, dropout)
-        output = _mix(dropped, v, q.dtype)
+        shares = formula.weights(call)
+        output = _mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
     elif parts is not None:
         output = pieces.run(q, k, v, parts, call.scale, dropout)
     else:
@@ -398,51 +347,12 @@ def _additive(call: Call) -> Tensor | None:
     return bias if allowed is None else torch.where(allowed, bias, float("-inf"))
 
 
-def _weigh(call: Call, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The plain road, lines that read like the formula: exact weights (B, H, N, M), and the same with dropout."""
-    batch, n_head, n, d = call.q.shape
-    groups, m = call.k.shape[1], call.k.shape[2]
-    # Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32.
-    exact = torch.float32 if call.q.dtype in (torch.float16, torch.bfloat16) else call.q.dtype
-    with _as_given(call.q):
-        rows = call.q.reshape(batch, groups, n_head // groups * n, d).to(exact)  # a group's heads share its keys
-        scores = (rows * call.scale) @ call.k.to(exact).transpose(-1, -2)  # (B, G, H/G·N, M)
-    scores = scores.reshape(batch, n_head, n, m)  # (B, H, N, M)
-    if call.softcap is not None:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
-    allowed = None if isinstance(call.mask, Full) else call.allowed()
-    if call.bias is not None:
-        scores = scores + call.bias
-        shown = call.bias.detach() != float("-inf")
-        allowed = shown if allowed is None else allowed & shown
-    hidden = None
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, torch.finfo(exact).min)  # not −inf: a row of −inf is NaN
-        if scores.device.type != "cpu" or torch.compiler.is_compiling() or not allowed.any(-1).all():
-            hidden = ~allowed  # a row may be all hidden, and then it is uniform now
-    if call.sinks is None:
-        # A fresh matrix of this size costs three times the softmax itself; without a graph nobody needs the scores.
-        own = None if torch.is_grad_enabled() or scores.device.type != "cpu" else scores
-        weights = torch.softmax(scores, -1, out=own)
-    else:
-        sinks = call.sinks.to(exact).reshape(1, -1, 1, 1).expand(batch, -1, n, 1)
-        weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
-    if hidden is not None:
-        weights = weights.masked_fill(hidden, 0.0)
-    return weights, torch.dropout(weights, dropout, True) if dropout else weights
-
-
 def _mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
     batch, n_head, n, m = weights.shape
     rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
-    with _as_given(weights):
+    with formula.uncast(weights):
         return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
-
-
-def _as_given(tensor: Tensor) -> Any:
-    """Autocast would bring these products back to half precision; meta tensors have none."""
-    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -459,7 +369,7 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
                 n_head=n_head,
             )
         if shares is None:
-            shares = _weigh(call)[0]
+            shares = formula.weights(call)
         index = torch.as_tensor(list(heads), device=output.device)
         before = shares[:, index]
         after = edit.change(before, call.only(heads)) if edit.told else edit.change(before)

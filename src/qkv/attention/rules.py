@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +122,11 @@ class Mask:
     def placed(self, queries: Any, keys: Any = None) -> Mask:
         """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
         return Placed(self, queries, keys)
+
+    def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
+        """The same rule for these items of the batch and these heads alone; all where nothing is said."""
+        items, heads = items if self.batched else None, heads if self.headed else None
+        return self if items is None and heads is None else Only(self, items, heads)
 
     def __and__(self, other: Mask) -> Mask:
         return combine(And, self, other)
@@ -370,6 +375,32 @@ class Placed(Mask):
         return f"{self.rule!r}.placed({numpy_of(self.queries).tolist()})"
 
 
+class Only(Mask):
+    """A rule asked about some items and some heads, which count from 0 here."""
+
+    def __init__(self, rule: Mask, items: Sequence[int] | None, heads: Sequence[int] | None) -> None:
+        self.rule = rule
+        self.items, self.heads = (None if chosen is None else np.asarray(chosen) for chosen in (items, heads))
+        self.batched = rule.batched if self.items is None else len(self.items) > 1
+        self.headed = rule.headed if self.heads is None else len(self.heads) > 1
+
+    def allows(self, at: At) -> Any:
+        b = at.b if self.items is None else at.own(self.items)[at.b]
+        h = at.h if self.heads is None else at.own(self.heads)[at.h]
+        return self.rule.allows(replace(at, b=b, h=h))
+
+    def size(self) -> tuple[int, int, int, int]:
+        batch, heads, n, m = self.rule.size()
+        batch, heads = (
+            size if chosen is None else len(chosen) for size, chosen in ((batch, self.items), (heads, self.heads))
+        )
+        return batch, heads, n, m
+
+    def __repr__(self) -> str:
+        items, heads = (None if chosen is None else chosen.tolist() for chosen in (self.items, self.heads))
+        return f"({self.rule!r}).only({items}, {heads})"
+
+
 class Several(Mask):
     sign = ""
 
@@ -410,6 +441,9 @@ class And(Several):
 
     def terms(self) -> tuple[Mask, ...]:
         return self.rules
+
+    def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
+        return And(tuple(rule.only(items, heads) for rule in self.rules))  # its bands stay in sight
 
 
 class Or(Several):

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..attention.attend import Call
+from ..attention.formula import Call, reach
 from . import maps
 from .patterns import LOCAL, _identities
 from .tokens import Tokens
@@ -145,7 +145,7 @@ def _layer(call: Call, item: int, told: _Told, tall: int, wide: int) -> list[Loo
     step = max(1, BLOCK // max(heads * m, 1) // tall) * tall
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        cols = maps.reach(call.mask, n, m, rows)
+        cols = reach(call.mask, n, m, rows)
         if cols.start >= cols.stop:
             continue
         cols = slice(cols.start // wide * wide, cols.stop)  # whole cells
@@ -264,9 +264,4 @@ def in_turn(looks: Mapping[Place, Mapping[str, float]]) -> list[Place]:
 
 def plain(call: Call) -> Call:
     """The same call in float32 on the CPU, apart from any gradient."""
-
-    def rid(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.detach().float().cpu()
-
-    q, k, v = (tensor.detach().float().cpu() for tensor in (call.q, call.k, call.v))
-    return replace(call, q=q, k=k, v=v, bias=rid(call.bias), sinks=rid(call.sinks))
+    return call.mapped(lambda tensor: tensor.detach().float().cpu())

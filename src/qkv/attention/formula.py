@@ -1,0 +1,335 @@
+"""Scores and weights of any rectangle of an attention: the formula, once, for the plain road and for every view.
+
+    scores    softcap(q·kᵀ·scale) + bias, −inf where a query may not look
+    weights   softmax of each row; a sink joins its sum and gives nothing; a row that may look at nothing is 0
+
+Works on NumPy arrays without importing torch, and on torch tensors, with their gradients. The oracle (steps.py) does not
+use it: what proves must not use what it proves. Where no gradient is wanted, tables are written over, since a fresh one
+costs more than the arithmetic in it.
+
+B batch, H heads, G key/value heads (H is a multiple; head h reads group h // (H/G), as LLaMA does), N queries, M keys,
+D head width; R rows and C columns of a rectangle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..words import Problem
+from .rules import Band, Full, Mask, Span
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NOTHING = float("-inf")  # the score of a pair that may not attend
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call:
+    """What one `attend` received: references, not copies."""
+
+    q: Tensor  # (B, H, N, D), after positions
+    k: Tensor  # (B, G, M, D), not repeated for grouped heads
+    v: Tensor  # (B, G, M, Dv)
+    mask: Mask
+    scale: float
+    bias: Tensor | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    name: str | None = None  # which layer called, where the caller says
+
+    def weights(self, heads: Sequence[int] | None = None) -> Tensor:
+        """The exact weights of these heads (all by default), before dropout: (B, heads, N, M)."""
+        import torch
+
+        with torch.no_grad():
+            return weights(self.only(heads))
+
+    def only(self, heads: Sequence[int] | None = None, items: Sequence[int] | None = None) -> Call:
+        """The same call with these heads alone, and these items of the batch; all where nothing is said."""
+        per_kv = self.q.shape[1] // self.k.shape[1]
+        keys = None if heads is None else [head // per_kv for head in heads]
+        bias = _lifted(self.bias)
+        if bias is not None:
+            bias = _pick(bias, items if bias.shape[0] > 1 else None, heads if bias.shape[1] > 1 else None)
+        return Call(
+            _pick(self.q, items, heads),
+            _pick(self.k, items, keys),
+            _pick(self.v, items, keys),
+            self.mask.only(items, heads),
+            self.scale,
+            bias,
+            self.softcap,
+            None if self.sinks is None else take(self.sinks, heads, 0),
+            self.name,
+        )
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Call:
+        """The same call with q, k, v, bias and sinks changed alike: moved, cast, detached."""
+        bias, sinks = (None if t is None else change(t) for t in (self.bias, self.sinks))
+        return replace(self, q=change(self.q), k=change(self.k), v=change(self.v), bias=bias, sinks=sinks)
+
+    def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """The mask of a rectangle written out: bool, broadcasts to (B, H, R, C)."""
+        batch, heads, n, _ = self.q.shape
+        where: dict[str, Any] = dict(batch=batch, heads=heads, rows=rows, cols=cols)
+        if _numpy(self.q):
+            return self.mask.array(n, self.k.shape[2], **where)  # type: ignore[return-value]
+        return self.mask.tensor(n, self.k.shape[2], **where, device=self.q.device)
+
+    def added(self, rows: Span = None, cols: Span = None) -> Tensor | None:
+        """The bias of a rectangle: broadcasts to (B, H, R, C)."""
+        bias = _lifted(self.bias)
+        if bias is None:
+            return None
+        n, m = self.q.shape[2], self.k.shape[2]
+        bias = take(bias, rows, 2) if bias.shape[2] == n else bias
+        return take(bias, cols, 3) if bias.shape[3] == m else bias
+
+    def __repr__(self) -> str:
+        name = f"{self.name}: " if self.name else ""
+        return f"<Call {name}q {tuple(self.q.shape)}, k {tuple(self.k.shape)}, mask {self.mask!r}>"
+
+
+def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = NOTHING) -> Any:
+    """Scaled, capped, biased and masked: (B, H, R, C), in float32 or better; `hidden` where a query may not look.
+
+    >>> q = np.eye(2)[None, None]
+    >>> scores(Call(q, 4 * q, q, Band(None, 0), 0.5), rows=[0, 1], cols=slice(0, 2))[0, 0].tolist()
+    [[2.0, -inf], [0.0, 2.0]]
+    """
+    return _scored(call, rows, cols, hidden)[0]
+
+
+def weights(call: Call, rows: Span = None, cols: Span = None) -> Any:
+    """Exact shares, (B, H, R, C), of rows over columns that hold all keys they may see; all of them by default.
+
+    >>> q = np.eye(2)[None, None]
+    >>> weights(Call(q, q, q, Band(None, -1), 1.0)).tolist()
+    [[[[0.0, 0.0], [1.0, 0.0]]]]
+    """
+    # Not −inf: a row of nothing else would be NaN, and so would its gradient. It is uniform now, and put to 0 below.
+    table, blind = _scored(call, rows, cols, None)
+    own = _writable(table)
+    shares = softmax(table, call.sinks, own=own)
+    return shares if blind is None else _fill(shares, blind, 0.0, own)
+
+
+def softmax(scores: Any, sinks: Any = None, *, own: bool = False) -> Any:
+    """Each row's shares; `sinks` (H,), of scores (…, H, R, C), joins the sum of a row and is left out.
+
+    With `own` the scores may be written over.
+    """
+    if scores.shape[-1] == 0:
+        return scores
+    if _numpy(scores):
+        top = scores.max(-1, keepdims=True)
+        shares = np.exp(scores - top)  # the same shares, and nothing overflows
+        shares /= shares.sum(-1, keepdims=True)
+        return shares if sinks is None else shares * kept(top - np.log(shares.max(-1, keepdims=True)), sinks)
+    import torch
+
+    if sinks is None:
+        return torch.softmax(scores, -1, out=scores if own else None)
+    if not own:  # with a graph one more column is the quickest, forward and backward
+        column = sinks.to(scores.dtype).reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
+        return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+    # log Σe^s = s − log(its share) for any s of the row, say the largest: no second table is made.
+    top = scores.amax(-1, keepdim=True)
+    shares = torch.softmax(scores, -1, out=scores)
+    return shares.mul_(kept(top - shares.amax(-1, keepdim=True).log(), sinks))
+
+
+def kept(total: Any, sinks: Any) -> Any:
+    """What sinks (H,) leave to rows whose log Σe^s is `total`, (…, H, R, 1): Σe^s / (Σe^s + e^sink)."""
+    over = total - sinks.reshape(-1, 1, 1)
+    if _numpy(over):
+        return np.exp(-np.logaddexp(0, -over))
+    return over.to(total.dtype).sigmoid()
+
+
+def lse(call: Call, rows: Span = None, cols: Span = None) -> Any:
+    """log Σ e^score of every row, a sink included, (B, H, R); −inf for a row that may see nothing."""
+    table = scores(call, rows, cols)
+    if _numpy(table):
+        total = np.logaddexp.reduce(table, -1)
+        return total if call.sinks is None else np.logaddexp(total, call.sinks[:, None])
+    total = table.logsumexp(-1)
+    return total if call.sinks is None else total.logaddexp(call.sinks[:, None].to(total.dtype))
+
+
+def reach(mask: Mask, n: int, m: int, rows: slice) -> slice:
+    """From the first key to the last that these of n queries can see at all, as far as bands of the mask tell.
+
+    >>> reach(Band(2, 0), 9, 9, slice(4, 6)), reach(Band(None, 0), 9, 4, slice(0, 3))
+    (slice(2, 6, None), slice(0, 0, None))
+    """
+    low, high = 0, m
+    for rule in mask.terms():
+        if isinstance(rule, Band):
+            first, last = rows.start + m - n, rows.stop - 1 + m - n
+            low = low if rule.left is None else max(low, first - rule.left)
+            high = high if rule.right is None else min(high, last + rule.right + 1)
+    low = min(max(low, 0), m)
+    return slice(low, max(low, high))
+
+
+def take(table: Any, span: Span, axis: int) -> Any:
+    """Some of an axis, given as a slice or as numbers; all where nothing is said. A slice and a single one aren't copied."""
+    if span is None:
+        return table
+    if not isinstance(span, slice) or span.step not in (None, 1):
+        numbers = list(places(span, table.shape[axis]))
+        span = slice(numbers[0], numbers[0] + 1) if len(numbers) == 1 else numbers
+    return table[(slice(None),) * axis + (span,)]
+
+
+def places(span: Span, size: int) -> range | list[int]:
+    """The numbers of what a span takes of an axis of this size."""
+    if span is None:
+        return range(size)
+    if isinstance(span, slice):
+        return range(*span.indices(size))
+    numbers = [int(i) for i in span]
+    for i in numbers:
+        if not -size <= i < size:
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=i, last=size - 1)
+    return [i % size for i in numbers]
+
+
+def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Any, Any]:
+    """Scores (B, H, R, C), with `hidden` (None: the lowest number there is) where a query may not look, and the rows that
+    may look at nothing, (B', H', R, 1), or None where every row surely sees something."""
+    q, k = _exact(take(call.q, rows, 2)), _exact(take(call.k, cols, 2))
+    batch, heads, r, width = q.shape
+    groups, c = k.shape[1:3]
+    with uncast(q):
+        folded = (q * call.scale).reshape(batch, groups, heads // groups * r, width)  # a group's heads share its keys
+        table = (folded @ k.swapaxes(-1, -2)).reshape(batch, heads, r, c)
+    if call.softcap is not None:
+        bent = table / call.softcap
+        table = (np.tanh(bent) if _numpy(bent) else bent.tanh()) * call.softcap
+    own, lowest = _writable(table), _lowest(table) if hidden is None else hidden
+    bias, shown = call.added(rows, cols), None
+    if bias is not None:
+        if own:
+            table += bias
+        else:
+            table = table + bias
+        shown = _apart(bias) != NOTHING
+        shown = None if _all(shown) else shown
+    parts = _doubtful(call, rows, cols) if own else None
+    if shown is None and parts is not None:
+        for inside, part in parts:
+            _fill(table[..., inside], ~call.allowed(rows, part), lowest, own)
+        return table, None
+    allowed = None if isinstance(call.mask, Full) else call.allowed(rows, cols)
+    if shown is not None:
+        allowed = shown if allowed is None else allowed & shown
+    if allowed is None:
+        return table, None
+    blind = ~allowed.any(-1)[..., None]
+    return _fill(table, ~allowed, lowest, own), None if _none(blind) else blind
+
+
+def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
+    """The keys that not all of these rows may see, as (columns of the rectangle, keys), where the mask is a band and a
+    block of rows is asked for: then they are few, its edges, and every row sees the keys between them. None otherwise."""
+    if not isinstance(rows, slice) or not (cols is None or isinstance(cols, slice)):
+        return None
+    rules = [rule for rule in call.mask.terms() if not isinstance(rule, Full)]
+    if not all(isinstance(rule, Band) for rule in rules):
+        return None
+    n, m = call.q.shape[2], call.k.shape[2]
+    asked, keys = places(rows, n), places(cols, m)
+    if not (isinstance(asked, range) and isinstance(keys, range) and asked.step == keys.step == 1 and asked):
+        return None
+    low, high = keys.start, keys.stop
+    for rule in rules:
+        assert isinstance(rule, Band)
+        low = low if rule.left is None else max(low, asked[-1] + m - n - rule.left)
+        high = high if rule.right is None else min(high, asked[0] + m - n + rule.right + 1)
+    if low >= high:
+        return None
+    edges = [part for part in (slice(keys.start, low), slice(high, keys.stop)) if part.start < part.stop]
+    return [(slice(part.start - keys.start, part.stop - keys.start), part) for part in edges]
+
+
+# NumPy and torch have other words for the same.
+
+
+def _numpy(table: Any) -> bool:
+    return isinstance(table, np.ndarray)
+
+
+def _exact(table: Any) -> Any:
+    """Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32."""
+    if _numpy(table):
+        return table.astype(np.float32) if table.dtype == np.float16 else table
+    return table if table.dtype.itemsize > 2 else table.float()
+
+
+def _lowest(table: Any) -> float:
+    if _numpy(table):
+        return float(np.finfo(table.dtype).min)
+    import torch
+
+    return torch.finfo(table.dtype).min
+
+
+def uncast(table: Any) -> Any:
+    """Autocast would bring a product back to half precision; meta tensors have none."""
+    if _numpy(table) or table.is_meta:
+        return nullcontext()
+    import torch
+
+    kind = table.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+
+def _writable(table: Any) -> bool:
+    """May a table made here be written over? Not where a gradient may want it."""
+    if _numpy(table):
+        return True
+    import torch
+
+    return not torch.is_grad_enabled() and table.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _apart(table: Any) -> Any:
+    return table if _numpy(table) else table.detach()
+
+
+def _fill(table: Any, where: Any, value: float, own: bool) -> Any:
+    if _numpy(table):
+        np.copyto(table, value, where=where)
+        return table
+    return table.masked_fill_(where, value) if own else table.masked_fill(where, value)
+
+
+def _all(table: Any) -> bool:
+    """Surely all True: looking would wait for a device and break a compiled graph."""
+    if not _numpy(table):
+        import torch
+
+        if table.device.type != "cpu" or torch.compiler.is_compiling():
+            return False
+    return bool(table.all())
+
+
+def _none(table: Any) -> bool:
+    return _all(~table)
+
+
+def _lifted(bias: Any) -> Any:
+    """A bias with all four axes."""
+    return None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
+
+
+def _pick(table: Any, items: Sequence[int] | None, heads: Sequence[int] | None) -> Any:
+    return take(take(table, items, 0), heads, 1)
