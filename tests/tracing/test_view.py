@@ -6,9 +6,10 @@ import torch
 
 from qkv import Config, Transformer
 from qkv.text import Bytes
+from qkv.tracing.ranking import first_shown, links
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import BY, Tokens
-from qkv.tracing.view import links, stand, view
+from qkv.tracing.view import stand, view
 
 TEXT = "我 like 🙂 cats。"
 
@@ -62,3 +63,15 @@ def test_links_are_the_cells_of_the_maps(found, by):
     row, column = stand(found.tokens(), "。", by)[0], stand(found.tokens(), "我", by)[0]
     for layer, head, weight in ranked:
         assert weight == pytest.approx(view(found, layer, head, by).weights[row, column], abs=1e-6)
+
+
+def test_the_head_shown_first_is_the_best_of_those_asked_for(found):
+    ranked = links(found, 3, 1, "tokens")
+    assert ranked == found.find(3, 1, most=None) == sorted(ranked, key=lambda row: (-row[2], row[:2]))
+    for layer in (None, *found.layers()):
+        for head in (None, *range(found.n_head())):
+            among = [row for row in ranked if layer in (None, row[0]) and head in (None, row[1])]
+            assert first_shown(found, found.parts[0], layer, head, linked=ranked) == among[0][:2]
+            shown = first_shown(found, found.parts[0], layer, head)
+            looks = found.survey().heads[0]
+            assert looks[shown[0]][shown[1]].telling == max(looks[at][h].telling for at, h, _ in among)

@@ -416,23 +416,16 @@ def _joined(tokens: Any) -> str:
 
 def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, int]:
     """The head to show: the one named, else the one that links --from and --to best, else the most telling one."""
-    from ..tracing.view import links
+    from ..tracing.ranking import first_shown, links
 
-    linked = options.from_ is not None and options.to is not None
-    if linked:
+    ranked = None
+    if options.from_ is not None and options.to is not None:
         ranked = links(found, options.from_, options.to, _by(options), part=part)
         print("\n" + say("Heads that link {one} to {other} (layer.head, weight):", one=options.from_, other=options.to))
         for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
-    layers = found.layers(part) if options.layer is None else [options.layer]
-    heads = range(found.n_head(part, options.layer)) if options.head is None else [options.head]
-    found.head(layers[0], heads[0], part)  # refuses what isn't there
-    if linked:
-        return next((layer, head) for layer, head, _ in ranked if layer in layers and head in heads)
-    if len(layers) == len(heads) == 1:
-        return layers[0], heads[0]
     with bar(say("looking at every head")) as progress:
-        return found.survey(part, progress).most_telling(layers, heads)
+        return first_shown(found, part, options.layer, options.head, linked=ranked, progress=progress)
 
 
 def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: int) -> None:

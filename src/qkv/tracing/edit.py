@@ -31,6 +31,7 @@ from ..attention.rules import Band, Placed
 from ..words import Problem, all_of, unknown
 from . import inputs as feeding
 from . import registry
+from .ranking import strongest
 from .recorder import ids_of
 from .tokens import PARTS, read, show
 from .trace import no_layer
@@ -416,7 +417,7 @@ def importance(
                     file.write(json.dumps({"part": part, "layer": layer, "head": head, "change": change}) + "\n")
         if progress is not None:
             progress(len(done), len(every))
-    return sorted((Importance(*key, done[key]) for key in every), key=lambda row: -row.change)
+    return strongest((Importance(*key, done[key]) for key in every), lambda row: row.change)
 
 
 def _batches(texts: Any) -> list[Any]:

@@ -28,6 +28,7 @@ from ..attention.rules import Full
 from ..words import _, language, say, unknown
 from . import maps
 from .maps import weights
+from .ranking import strongest
 from .tokens import PARTS, Tokens
 from .trace import Trace
 
@@ -126,13 +127,13 @@ class Patterns:
     def named(self, kind: str) -> list[Row]:
         """The heads of this name, strongest first."""
         rows = [row for row in self.table if row.name == kind]
-        return sorted(rows, key=lambda row: -_sortable(row.scores[kind].value)) if kind in self.kinds else rows
+        return strongest(rows, lambda row: row.scores[kind].value) if kind in self.kinds else rows
 
     def best(self, kind: str, most: int = 5) -> list[Row]:
         """The heads with the highest score of a kind, whatever their name; none where the text can't show it."""
         self._check(kind)
         rows = [row for row in self.table if not math.isnan(row.scores[kind].value)]
-        return sorted(rows, key=lambda row: -row.scores[kind].value)[:most]
+        return strongest(rows, lambda row: row.scores[kind].value)[:most]
 
     def array(self, kind: str, what: str = "value") -> np.ndarray:
         """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"; NaN where a
@@ -571,7 +572,3 @@ def _delimiters(tokens: Tokens) -> list[int]:
         if signs and all(unicodedata.category(c)[0] == "P" or c in "\n\r" for c in signs):
             found.update(range(first, end))
     return sorted(found)
-
-
-def _sortable(value: float) -> float:
-    return -1.0 if math.isnan(value) else value

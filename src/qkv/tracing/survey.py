@@ -34,6 +34,7 @@ from torch import Tensor
 from ..attention.formula import Call, reach
 from . import maps
 from .patterns import LOCAL, _identities
+from .ranking import strongest
 from .tokens import Tokens
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Survey:
         """The head to show first of these."""
         looks = dict(zip(self.layers, self.heads[item], strict=True))
         among = [(layer, head) for layer in layers for head in heads if head < len(looks[layer])]
-        return max(among, key=lambda at: looks[at[0]][at[1]].telling)
+        return strongest(among, lambda at: looks[at[0]][at[1]].telling)[0]
 
 
 def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:

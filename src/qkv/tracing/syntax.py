@@ -27,6 +27,7 @@ from ..words import Problem, _, language, say, unknown
 from . import conllu, recorder
 from .conllu import Sentence
 from .maps import weights
+from .ranking import strongest
 from .tokens import Tokens
 from .trace import Trace
 
@@ -87,7 +88,7 @@ class Relation:
         places = np.argwhere(accuracy > self.baseline + 1e-12)
         layers = self.layers or range(len(accuracy))
         rows = [(layers[i], int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in places]
-        return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
+        return strongest(rows, lambda row: row[2])
 
 
 @dataclass(frozen=True)

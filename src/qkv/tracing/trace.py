@@ -237,14 +237,11 @@ class Trace:
         self, from_: int | str, to: int | str, *, part: str | None = None, batch: int = 0, most: int | None = 10
     ) -> list[tuple[int, int, float]]:
         """The heads that link two tokens, strongest first: (layer, head, the weight that `from_` gives `to`)."""
+        from .ranking import links
+
         part = self._part(part)
         query, key = self.place(from_, part, batch), self.place(to, part, batch, keys=True)
-        found = []
-        for layer in self.layers(part):
-            for head in range(self.n_head(part, layer)):
-                share = float(self.head(layer, head, part, batch).weights([query], [key]))
-                found.append((layer, head, share))
-        return sorted(found, key=lambda row: -row[2])[:most]
+        return links(self, query, key, "tokens", part=part, batch=batch)[:most]
 
     def patterns(self, *, part: str | None = None, batch: int = 0) -> Patterns:
         """What each head does: previous token, first token, induction, …, with a score for each."""

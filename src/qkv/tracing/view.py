@@ -6,7 +6,6 @@ pair may attend if any of its tokens may.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,19 +56,3 @@ def stand(tokens: Tokens, word: int | str, by: str = "characters") -> tuple[int,
     """
     place = tokens.find(word) if isinstance(word, str) else word
     return next((i, group) for i, group in enumerate(tokens.groups(by)) if group[1] <= place < group[2])
-
-
-def links(
-    trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
-) -> list[tuple[int, int, float]]:
-    """Every head, the one that links two words most strongly first: (layer, head, the weight `from_` gives `to`)."""
-    spans: list[Sequence[int]] = []
-    for word, side in ((from_, False), (to, True)):
-        _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
-        spans.append(range(first, end))
-    found = []
-    for layer in trace.layers(part):
-        for head in range(trace.n_head(part, layer)):
-            table = trace.head(layer, head, part, batch).weights(*spans)
-            found.append((layer, head, float(table.sum(1).mean())))
-    return sorted(found, key=lambda row: -row[2])
