@@ -50,7 +50,7 @@ latents (Perceiver), scores before the softmax (SqueezeBERT), one softmax over t
 [English](huggingface.md)
 
     qkv see "The cat sat on the mat" --model ./folder            # from_pretrained 能读的文件夹
-    qkv see "The cat sat on the mat" --model ./folder --eager    # 无法旁听的模型
+    qkv see "The cat sat on the mat" --model ./folder --eager    # qkv 接不进去的模型
 
     trace = qkv.trace(model, "The cat sat on the mat", tokenizer)
     trace = qkv.trace(model, {"pixel_values": pixels})           # 图像：图块以行、列为名
