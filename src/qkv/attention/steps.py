@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import grid
-from ..words import Problem, _, all_of, one_of, say
+from ..words import Problem, _, one_of
 from . import masks
 
 Array = NDArray[np.float64]
@@ -62,7 +61,7 @@ class Steps:
         if self.softcap is not None:
             plain["softcap"] = self.softcap
         plain["shapes"] = {name: list(table.shape) for name, table in tables.items()}
-        plain["queries"], plain["keys"] = self._names(0, self.scores.shape[-2]), self._names(1, self.scores.shape[-1])
+        plain["queries"], plain["keys"] = self.names(0, self.scores.shape[-2]), self.names(1, self.scores.shape[-1])
         return plain
 
     def to_json(self, indent: int | None = None) -> str:
@@ -77,228 +76,35 @@ class Steps:
 
     def show(self, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
         """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
-        n, m, d = *self.scores.shape[-2:], self.q.shape[-1]
-        rows, columns = self._names(0, n), self._names(1, m)
-        at = self._index(item, head)
-        scores, scaled, masked, weights = (getattr(self, s)[at] for s in ("scores", "scaled", "masked", "weights"))
-        hidden = np.isneginf(masked)
-        lines = [
-            say("softmax(QKᵀ/√d)V, step by step", lang),
-            say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d),
-        ]
-        if self.batched:
-            lines.append(
-                say(
-                    "Shown: item {item} of a batch of {items}, counted from 0.",
-                    lang,
-                    item=item,
-                    items=self.scores.shape[0],
-                )
-            )
-        if self.headed:
-            lines.append(
-                say("Shown: head {head} of {heads}, counted from 0.", lang, head=head, heads=self.scores.shape[-3])
-            )
+        from ..draw.derivation import show
 
-        def table(title: str, values: Array, labels: Sequence[str] | None, most: int = 10) -> None:
-            labels = [""] * len(values) if labels is None else labels
-            lines.extend(_indent(f"{title}\n" + grid.numbers(values, labels, digits=digits, most=most)))
-
-        lines += ["", "0  Q, K, V", *("   " + sentence for sentence in self._origin(lang))]
-        for name, source, labels in (("x", self.x, rows), ("memory", self.memory, columns)):
-            if source is not None:
-                table(f"{name}  {source.shape}", source[item] if self.batched else source, labels)
-        for name in ("w_q", "w_k", "w_v"):
-            if (matrix := getattr(self, name)) is not None:
-                title, own = f"{name.capitalize()}  {matrix.shape}", slice(None)
-                if self.headed:
-                    wide = matrix.shape[1] // self.scores.shape[-3]
-                    own = slice(head * wide, head * wide + wide)
-                    title += "  " + say(
-                        "columns {low} to {high}, those of head {head}",
-                        lang,
-                        low=own.start,
-                        high=own.stop - 1,
-                        head=head,
-                    )
-                table(title, matrix[:, own], None)
-        at_kv = self._index_kv(item, head)
-        table(f"Q  {self.q.shape}", self.q[at], rows)
-        table(f"K  {self.k.shape}", self.k[at_kv], columns)
-        table(f"V  {self.v.shape}", self.v[at_kv], columns)
-
-        def step(title: str, whole: Array, sentences: list[str], part: Array, named: bool = True) -> None:
-            lines.extend(["", f"{title}  {whole.shape}", *("   " + sentence for sentence in sentences)])
-            lines.extend(_indent(grid.numbers(part, rows, columns if named else None, digits=digits)))
-
-        if scores.size:
-            best = np.unravel_index(scores.argmax(), scores.shape)
-            match = dict(query=rows[best[0]], key=columns[best[1]], value=float(scores[best]))
-            step(
-                "1  scores = Q·Kᵀ",
-                self.scores,
-                [
-                    say(
-                        "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} "
-                        "= {value}.",
-                        lang,
-                        **match,
-                    )
-                ],
-                scores,
-            )
-            step(*self._scaling(lang), scaled)
-            key = (
-                _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
-                if hidden.any()
-                else _("No mask: every query may look at every key.")
-            )
-            step("3  masked", self.masked, [say(key, lang, hidden=int(hidden.sum()), total=hidden.size)], masked)
-            most = np.unravel_index(weights.argmax(), weights.shape)
-            share = dict(query=rows[most[0]], key=columns[most[1]], value=float(weights[most]))
-            told = [
-                say(
-                    "softmax turns each row into shares: e to the power of each number, divided by the row's sum. "
-                    "Largest: {query} gives {key} {value}.",
-                    lang,
-                    **share,
-                )
-            ]
-            if self.sinks is not None:
-                told.append(
-                    say(
-                        "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less "
-                        "than 1.",
-                        lang,
-                        sink=float(self.sinks[head]),
-                    )
-                )
-            step("4  weights = softmax(masked)", self.weights, told, weights)
-            sums = weights.sum(-1)
-            low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
-            same = say("Every row sums to {sum}.", lang, sum=low)
-            lines.append("   " + (same if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)))
-            if (dead := hidden.all(-1)).any():
-                lines.append(
-                    "   "
-                    + say(
-                        "{rows} may attend to nothing: the whole row is 0, not NaN.",
-                        lang,
-                        rows=", ".join(rows[i] for i in np.flatnonzero(dead)),
-                    )
-                )
-        step(
-            "5  output = weights·V",
-            self.heads,
-            [say("Each output row is the average of the rows of V, weighted by that row's shares.", lang)],
-            self.heads[at],
-            named=False,
-        )
-        if self.headed:
-            merged = _merge(self.heads)
-            lines.append(
-                "   "
-                + say(
-                    "The {heads} heads' outputs are put side by side: {shape}.",
-                    lang,
-                    heads=self.scores.shape[-3],
-                    shape=merged.shape,
-                )
-            )
-            lines += _indent(grid.numbers(merged[item] if self.batched else merged, rows, digits=digits))
-        if self.w_o is not None:
-            lines.append("   " + say("Times W_o, which lets what the heads found mix.", lang))
-            table(f"W_o  {self.w_o.shape}", self.w_o, None)
-            table(f"output  {self.output.shape}", self.output[item] if self.batched else self.output, rows, most=12)
-        return "\n".join(lines)
-
-    def terms(self, row: int, *, head: int = 0, item: int = 0) -> Array:
-        """What one query's output is the sum of: each key's weight times its row of V, (M, D)."""
-        return self.weights[self._index(item, head)][row][:, None] * self.v[self._index_kv(item, head)]
+        return show(self, lang=lang, head=head, item=item, digits=digits)
 
     def word(self, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
         """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
-        weights, terms = self.weights[self._index(item, head)][row], self.terms(row, head=head, item=item)
-        labels = [*self._names(1, len(terms)), say("sum", lang)]
-        table = np.vstack([terms, terms.sum(0)])
-        shares = np.append(weights, weights.sum())[:, None]
-        columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
-        title = say(
-            "The row of {word}, term by term: Σ weight × V", lang, word=self._names(0, self.scores.shape[-2])[row]
-        )
-        return "\n".join([title, *_indent(grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
+        from ..draw.derivation import word
 
-    def _origin(self, lang: str | None) -> list[str]:
-        """Where q, k and v come from, in a sentence or two."""
-        if self.x is None:
-            return [say("Q, K and V as they were given.", lang)]
-        left_out = [name for name in ("w_q", "w_k", "w_v") if getattr(self, name) is None]
-        told = (
-            []
-            if len(left_out) == 3
-            else [
-                say(
-                    _(
-                        "Two texts: q = x·W_q asks from the one; k = memory·W_k answers and v = memory·W_v is passed on from the other."
-                    )
-                    if self.memory is not None
-                    else _(
-                        "Three views of the same words: q = x·W_q asks, k = x·W_k answers, v = x·W_v is what gets passed on."
-                    ),
-                    lang,
-                )
-            ]
-        )
-        if left_out:
-            of = "x" if self.memory is None else "memory"
-            equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else of}" for name in left_out)
-            told.append(
-                say(
-                    "Left out: {names}; so {equal}.",
-                    lang,
-                    names=all_of(name.capitalize() for name in left_out),
-                    equal=equal,
-                )
-            )
-        return told
+        return word(self, row, lang=lang, head=head, item=item, digits=digits)
 
-    def _scaling(self, lang: str | None) -> tuple[str, Array, list[str]]:
-        """Step 2 as it was done: the title with its formula, the scores and a sentence for each part."""
-        d = self.q.shape[-1]
-        usual = np.isclose(self.scale, d**-0.5)
-        key = (
-            _(
-                "Times {scale} = 1/√{d}: a sum of {d} products spreads like √{d}; dividing that out keeps the softmax "
-                "from growing sharper as vectors grow wider."
-            )
-            if usual
-            else _("No scaling (scale = 1): the scores go on as they are.")
-            if self.scale == 1
-            else _("Times {scale}, the scale that was asked for.")
-        )
-        formula = "scores/√d" if usual else f"scores × {self.scale:.4g}"
-        told = [say(key, lang, scale=self.scale, d=d)]
-        if self.softcap is not None:
-            formula = f"{self.softcap:.4g}·tanh(({formula})/{self.softcap:.4g})"
-            told.append(
-                say(
-                    "Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.",
-                    lang,
-                    softcap=self.softcap,
-                )
-            )
-        if self.bias is not None:
-            formula += " + bias"
-            told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
-        return f"2  scaled = {formula}", self.scaled, told
+    def terms(self, row: int, *, head: int = 0, item: int = 0) -> Array:
+        """What one query's output is the sum of: each key's weight times its row of V, (M, D)."""
+        return self.weights[self.index(item, head)][row][:, None] * self.v[self.index_kv(item, head)]
 
-    def _index_kv(self, item: int, head: int) -> tuple[int, ...]:
-        return self._index(item, head // (self.q.shape[-3] // self.k.shape[-3]) if self.headed else 0)
+    @property
+    def merged(self) -> Array:
+        """The heads' outputs side by side, before W_o: (…, N, H·D)."""
+        return _merge(self.heads) if self.headed else self.heads
 
-    def _index(self, item: int, head: int) -> tuple[int, ...]:
+    def index_kv(self, item: int, head: int) -> tuple[int, ...]:
+        """Where the keys and values stand that a head reads."""
+        return self.index(item, head // (self.q.shape[-3] // self.k.shape[-3]) if self.headed else 0)
+
+    def index(self, item: int, head: int) -> tuple[int, ...]:
+        """Where a head of an item stands in a table of all."""
         return ((item,) if self.batched else ()) + ((head,) if self.headed else ())
 
-    def _names(self, axis: int, size: int) -> list[str]:
+    def names(self, axis: int, size: int) -> list[str]:
+        """What the rows (axis 0) or columns (1) are called."""
         given = (self.queries, self.keys)[axis]
         return list(given) if given is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
 
@@ -629,10 +435,6 @@ def _checked(key: str, names: Sequence[str] | None, size: int) -> tuple[str, ...
     if names is not None and len(names) != size:
         raise Problem(key, given=len(names), size=size)
     return None if names is None else tuple(names)
-
-
-def _indent(text: str) -> list[str]:
-    return ["     " + line for line in text.split("\n")]
 
 
 def _plain(table: Array) -> Any:

@@ -446,8 +446,6 @@ def _find(done: Steps, word: str) -> list[int]:
 
 
 def _tiles(done: Steps, options: argparse.Namespace) -> Tiles:
-    at = (0,) * done.batched + (options.head,) * done.headed
-    per_kv = done.q.shape[-3] // done.k.shape[-3] if done.headed else 1
-    at_kv = (0,) * done.batched + (options.head // per_kv,) * done.headed
+    at, at_kv = done.index(0, options.head), done.index_kv(0, options.head)
     allowed = ~np.isneginf(done.masked[at])
     return tiles(done.q[at], done.k[at_kv], done.v[at_kv], options.tiles, allowed, done.scale)
