@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import grid
 from ..screen import draw
 from ..tracing.tokens import PARTS
@@ -429,7 +427,7 @@ def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, in
 
 
 def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: int) -> None:
-    from ..draw import terminal
+    from ..draw import derivation, terminal
     from ..tracing.view import stand, view
 
     asking, asked = found.tokens(part), found.tokens(part, keys=True)
@@ -468,129 +466,9 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         mark = None
         if options.from_ is not None and options.to is not None:
             mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
-        draw(_map(view(found, layer, head, _by(options), part=part), mark))
+        draw(terminal.whole_map(view(found, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
-        print("\n" + _row(options, found, part, layer, head, options.from_))
-
-
-def _map(seen: Any, mark: tuple[int, int] | None = None) -> str:
-    from ..draw import terminal
-
-    drawn = terminal.heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
-    joined = terminal.together(len(seen.keys), seen.names[0])
-    return (
-        drawn
-        if joined == 1
-        else say(
-            "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)", n=joined
-        )
-        + "\n"
-        + drawn
-    )
-
-
-def _row(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, asked_for: str) -> str:
-    """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
-
-    q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
-    """
-    from ..tracing.view import stand
-
-    asking, asked = found.tokens(part), found.tokens(part, keys=True).numbered
-    _, (name, first, end) = stand(asking, asked_for, _by(options))
-    place = asking.find(asked_for)
-    word = asked_for if end - first == 1 else asking.numbered[place]
-    if found.bare:
-        return _weights(found, part, layer, head, word, place)
-    steps = found.steps(layer, head, query=place, part=part)
-    columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
-    order = np.argsort(-steps.weights[0])[:12]
-    table = np.stack(columns, 1)[order]
-    titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
-    titles += [say("masked"), say("weight")]
-    lines = (
-        []
-        if end - first == 1
-        else [
-            say(
-                "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
-                "them, {last}:",
-                word=name,
-                n=end - first,
-                last=word,
-            ),
-            "",
-        ]
-    )
-    lines += _turned(found, part, layer, head, word, place)
-    lines.append(
-        say(
-            "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
-            word=word,
-            layer=layer,
-            head=head,
-            d=steps.q.shape[-1],
-        )
-    )
-    lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
-    rest = len(asked) - len(order)
-    if rest > 0:
-        lines.append(
-            "  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - steps.weights[0][order].sum()))
-        )
-    lines.append(say("Σ weight × V:"))
-    lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
-    lines.append(
-        say(
-            "The same to {difference} as the model's own kernel gives from these q, k and v.",
-            difference=f"{found.difference(layer, head, query=place, part=part):.0e}",
-        )
-    )
-    return "\n".join(lines)
-
-
-def _weights(found: Any, part: str, layer: int, head: int, word: str, place: int) -> str:
-    """One query's weights, where there is nothing else to tell how they came about."""
-    asked, shares = found.tokens(part, keys=True).numbered, found.row(layer, head, place, part=part)
-    order = np.argsort(-shares)[:12]
-    lines = [
-        say(
-            "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
-            "aren't there (--eager):",
-            word=word,
-            layer=layer,
-            head=head,
-        )
-    ]
-    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
-    lines += ["  " + line for line in table.split("\n")]
-    rest = len(asked) - len(order)
-    if rest > 0:
-        lines.append("  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - shares[order].sum())))
-    return "\n".join(lines)
-
-
-def _turned(found: Any, part: str, layer: int, head: int, word: str, place: int) -> list[str]:
-    """How q was turned by its position, on its first pairs and its last."""
-    pairs = found.rotation(layer, head, place, part=part)
-    if pairs is None:
-        return []
-    shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
-    half = len(pairs)
-    labels = [f"q{i}, q{i + half}" for i in shown]
-    titles = [say("angle"), say("before"), "", say("after"), ""]
-    table = grid.numbers(pairs[shown], labels, titles).split("\n")
-    return [
-        say(
-            "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
-            "its own speed:",
-            word=word,
-            place=place,
-            pairs=half,
-        ),
-        *("  " + line for line in table),
-        "",
-    ]
+        print("\n" + derivation.row(found, layer, head, options.from_, _by(options), part=part))
 
 
 def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:
@@ -636,6 +514,7 @@ def _syntax(options: argparse.Namespace) -> None:
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
+    from ..draw import terminal
     from ..tracing.trace import Trace
     from ..tracing.view import stand, view
 
@@ -664,7 +543,7 @@ def _watch(options: argparse.Namespace) -> None:
             print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
         elif number in shown and len(found.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + say("step {step}", step=step))
-            draw(_map(view(found, layer, head, _by(options), part=part)))
+            draw(terminal.whole_map(view(found, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 

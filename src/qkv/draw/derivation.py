@@ -1,6 +1,7 @@
 """The five steps of an attention as text: a sentence on what happens, the shape, the matrix with its rows and columns named.
 
-`Steps.show` and `Steps.word` come here; qkv.attention.steps is the oracle and only computes.
+`Steps.show` and `Steps.word` come here; qkv.attention.steps is the oracle and only computes. `row` is the same of one query
+of a trace, a line per key.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..words import _, all_of, say
 
 if TYPE_CHECKING:
     from ..attention.steps import Array, Steps
+    from ..tracing.trace import Trace
 
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
@@ -166,6 +168,68 @@ def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item
     return "\n".join([title, *_indent(grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
 
 
+def row(
+    trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
+) -> str:
+    """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
+
+    q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
+    """
+    from ..tracing.view import stand
+
+    asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
+    _, (name, first, end) = stand(asking, query, by)
+    place = asking.find(query)
+    word = query if end - first == 1 else asking.numbered[place]
+    if trace.bare:
+        return _weights(trace, layer, head, word, place, part, batch)
+    steps = trace.steps(layer, head, place, part=part, batch=batch)
+    columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
+    order = np.argsort(-steps.weights[0])[:12]
+    table = np.stack(columns, 1)[order]
+    titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
+    titles += [say("masked"), say("weight")]
+    lines = (
+        []
+        if end - first == 1
+        else [
+            say(
+                "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
+                "them, {last}:",
+                word=name,
+                n=end - first,
+                last=word,
+            ),
+            "",
+        ]
+    )
+    lines += _turned(trace, layer, head, word, place, part, batch)
+    lines.append(
+        say(
+            "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
+            word=word,
+            layer=layer,
+            head=head,
+            d=steps.q.shape[-1],
+        )
+    )
+    lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
+    rest = len(asked) - len(order)
+    if rest > 0:
+        lines.append(
+            "  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - steps.weights[0][order].sum()))
+        )
+    lines.append(say("Σ weight × V:"))
+    lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
+    lines.append(
+        say(
+            "The same to {difference} as the model's own kernel gives from these q, k and v.",
+            difference=f"{trace.difference(layer, head, place, part=part, batch=batch):.0e}",
+        )
+    )
+    return "\n".join(lines)
+
+
 def _origin(steps: Steps, lang: str | None) -> list[str]:
     """Where q, k and v come from, in a sentence or two."""
     if steps.x is None:
@@ -230,6 +294,50 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, Array, list[str]]:
         formula += " + bias"
         told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
     return f"2  scaled = {formula}", steps.scaled, told
+
+
+def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> str:
+    """One query's weights, where there is nothing else to tell how they came about."""
+    asked, shares = trace.tokens(part, batch, keys=True).numbered, trace.row(layer, head, place, part=part, batch=batch)
+    order = np.argsort(-shares)[:12]
+    lines = [
+        say(
+            "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
+            "aren't there (--eager):",
+            word=word,
+            layer=layer,
+            head=head,
+        )
+    ]
+    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
+    lines += ["  " + line for line in table.split("\n")]
+    rest = len(asked) - len(order)
+    if rest > 0:
+        lines.append("  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - shares[order].sum())))
+    return "\n".join(lines)
+
+
+def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> list[str]:
+    """How q was turned by its position, on its first pairs and its last."""
+    pairs = trace.rotation(layer, head, place, part=part, batch=batch)
+    if pairs is None:
+        return []
+    shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
+    half = len(pairs)
+    labels = [f"q{i}, q{i + half}" for i in shown]
+    titles = [say("angle"), say("before"), "", say("after"), ""]
+    table = grid.numbers(pairs[shown], labels, titles).split("\n")
+    return [
+        say(
+            "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
+            "its own speed:",
+            word=word,
+            place=place,
+            pairs=half,
+        ),
+        *("  " + line for line in table),
+        "",
+    ]
 
 
 def _indent(text: str) -> list[str]:

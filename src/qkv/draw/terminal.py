@@ -9,11 +9,16 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
+from ..words import say
+
+if TYPE_CHECKING:
+    from ..tracing.view import View
 
 # From paper to ink, dark enough at the end to tell 0.6 from 0.9.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
@@ -142,3 +147,18 @@ def _ink(value: float) -> tuple[int, int, int]:
     one, two = RAMP[low], RAMP[low + 1]
     r, g, b = (round(a + (z - a) * (at - low)) for a, z in zip(one, two, strict=True))
     return r, g, b
+
+
+def whole_map(seen: View, mark: tuple[int, int] | None = None) -> str:
+    """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined."""
+    drawn = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+    joined = together(len(seen.keys), seen.names[0])
+    return (
+        drawn
+        if joined == 1
+        else say(
+            "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)", n=joined
+        )
+        + "\n"
+        + drawn
+    )

@@ -1,0 +1,24 @@
+"""The row of a trace as text: the numbers of the item, head and word that were asked for, a line per key."""
+
+import pytest
+import torch
+
+from qkv import Config, Transformer
+from qkv.draw.derivation import row
+from qkv.text import Bytes
+from qkv.tracing.recorder import trace
+
+
+@pytest.mark.parametrize("item", [0, 1])
+@pytest.mark.parametrize("position", ["rotary", "learned"])
+def test_a_row_has_the_weights_of_its_item(item, position):
+    torch.manual_seed(0)
+    tokenizer = Bytes.make(["bos"])
+    model = Transformer(Config(vocab=tokenizer.vocab, width=24, n_layer=1, n_head=4, n_kv_head=2, position=position))
+    found = trace(model, [tokenizer.encode("abcde"), tokenizer.encode("vwxyz")], tokenizer)
+    text = row(found, 0, 3, "cx"[item], batch=item)
+    # the sum at the end begins with the word, too: of equals the first counts
+    lines = {line.split()[0]: line.split()[-1] for line in text.split("\n")[::-1] if line.startswith("  ")}
+    for letter, share in zip(("abcde", "vwxyz")[item], found.row(0, 3, 2, batch=item), strict=True):
+        assert float(lines[letter]) == pytest.approx(share, abs=6e-4)
+    assert ("rotary positions" in text) is (position == "rotary")
