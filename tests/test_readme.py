@@ -7,13 +7,14 @@ How a page is read, section by section (from one heading to the next):
 - a ```python block runs by itself, and what it prints is the ```text block of its section, before or after it;
 - other blocks (sh, bat, a tree) are not run.
 
-`python tests/test_readme.py` writes the outputs of today into the pages; look at the difference before keeping it.
+`python -m tests.test_readme` writes the outputs of today into the pages; look at the difference before keeping it.
 """
 
 import contextlib
 import difflib
 import io
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -21,6 +22,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from qkv.cli import VERBS
+from tests.laws.test_options import parsers
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 220  # lines of a README: what goes further stands in docs/
@@ -201,6 +205,33 @@ def test_everything_that_is_named_exists(name: str) -> None:
         target = (ROOT / name).parent / path if path else ROOT / name
         assert target.exists(), path
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
+
+
+def typed(text: str) -> list[tuple[str, list[str]]]:
+    """The commands that a page shows without running them, in blocks, indented or in a line: verb, options."""
+    inline = re.findall(r"`(qkv [^`\n]+)`", BLOCK.sub("", text))
+    lines = re.findall(r"^ *(?:\S+ \| |\.venv\S*)?(qkv [^#\n]+)", text, re.MULTILINE)
+    found = [re.match(r"qkv ([a-z]+)(.*)", line) for line in inline + lines]
+    return [(m[1], re.findall(r"(?<![\w-])--[a-z][a-z-]*", m[2])) for m in found if m]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_command_that_is_named_can_be_typed(name: str) -> None:
+    for verb, options in typed(read(name)):
+        assert verb in VERBS, verb
+        if verb != "lab":  # its experiments have sizes of their own: tests/lab/test_docs.py
+            known = {option for _, parser in parsers(verb) for a in parser._actions for option in a.option_strings}
+            assert set(options) <= known | {"--lang"}, verb
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_python_that_is_named_is_there(name: str) -> None:
+    text = read(name)
+    for line in re.findall(r"from qkv[\w.]* import \w+(?:, \w+)*", text):
+        exec(line, {})
+    if not name.startswith("docs/check"):  # where qkv is a tensor of somebody
+        for path in re.findall(r"(?<![\w./-])qkv(?:\.[a-z]\w*)+", text):
+            pkgutil.resolve_name(path)
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
