@@ -32,45 +32,45 @@ LINT_zh := 正在检查格式、风格和类型
 TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 \
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2
 
-help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+help: ## list the targets | 列出所有目标
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\) | \(.*\)/  make \1\t$(if $(filter zh,$(LANGUAGE)),\3,\2)/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: setup ## look into a real model: which heads link "it" to "cat", and how
+run: setup ## look into a real model: which heads link "it" to "cat", and how | 看看真实的模型：哪些头把 it 和 cat 联系起来，怎样联系
 	@echo '$(RUN_$(LANGUAGE))'
 	@$(BIN)/qkv see "The cat sat on the mat because it was tired" --from it --to cat --yes \
 		-o out/attention.html --png out/attention.png
 
-test: setup ## run the tests and the examples in docstrings
+test: setup ## run the tests and the examples in docstrings | 运行测试和文档字符串里的例子
 	@echo "$(TEST_$(LANGUAGE))"
 	@$(TEST) $(OPTIONS)
 
-test-all: setup ## the same with the slow tests too
+test-all: setup ## the same with the slow tests too | 同上，连同较慢的测试
 	@echo "$(TEST_ALL_$(LANGUAGE))"
 	@$(TEST) -m "" $(OPTIONS)
 
 N ?= 10000
-fuzz: setup ## try damaged files of every kind: make fuzz N=10000
+fuzz: setup ## try damaged files of every kind: make fuzz N=10000 | 试各种损坏的文件：make fuzz N=10000
 	@echo "$(FUZZ_$(LANGUAGE))"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --n $(N)
 
 # Files that begin with _ are helpers.
-bench: setup ## measure speed against peers, one benchmark after another
+bench: setup ## measure speed against peers, one benchmark after another | 与同类工具比较速度，逐项测量
 	@for file in benchmarks/[!_]*.py; do \
 		echo "$(BENCH_$(LANGUAGE)) $$file"; \
 		$(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit 1; \
 	done
 
-lint: setup ## check format, style and types
+lint: setup ## check format, style and types | 检查格式、风格和类型
 	@echo "$(LINT_$(LANGUAGE))"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-words: setup ## bring the translations up to date with the sentences in the code
+words: setup ## bring the translations up to date with the sentences in the code | 让翻译跟上代码里的句子
 	@echo "$(WORDS_$(LANGUAGE))"
 	@$(BIN)/python tools/words.py
 
-clean: ## remove .venv, caches and out/
+clean: ## remove .venv, caches and out/ | 删除 .venv、缓存和 out/
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out
 	find src tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

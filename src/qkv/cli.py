@@ -307,7 +307,8 @@ def _print_unicode() -> None:
     """Windows consoles and LANG=C write ASCII by default; √, ■ and 汉字 need UTF-8, and stray bytes must not stop it."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            # Line by line, so that a log file shows how far a training is, also of one that was killed.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def forget_output() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import grid
+from ..tracing.tokens import PARTS
 from ..words import Problem, say
 from .opening import model_arguments
 from .progress import bar
@@ -61,12 +62,16 @@ def run(options: argparse.Namespace) -> None:
         )
     )
     shown = found[: options.top]
-    wide = max(grid.width(f"{row.part} {row.layer}.{row.head}") for row in shown)
+    wide = max(grid.width(_name(row)) for row in shown)
     largest = max((abs(row.change) for row in shown), default=0.0) or 1.0
     for row in shown:
-        name = grid.left(f"{row.part} {row.layer}.{row.head}", wide)
+        name = grid.left(_name(row), wide)
         print(f"  {name}  {row.change:+.4f}  {'█' * round(30 * max(row.change, 0) / largest)}")
     helped = sum(row.change > 0 for row in found)
     print(
         say("{helped} heads lower the loss, {others} don't, on this text.", helped=helped, others=len(found) - helped)
     )
+
+
+def _name(row: Any) -> str:
+    return f"{say(PARTS[row.part])} {row.layer}.{row.head}"

@@ -14,6 +14,7 @@ import numpy as np
 from ..attention import masks
 from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
+from ..tracing.tokens import PARTS
 from ..words import Problem, _, all_of, say
 from .opening import model_arguments, open_model
 from .texts import PIPE, check, whole
@@ -266,7 +267,7 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
         say(
             "{part} layer {layer}, head {head} of {model}: its own q, k and v on this text, every number learned, "
             "not drawn.",
-            part=part,
+            part=say(PARTS[part]),
             layer=layer,
             head=options.head,
             model=options.model,
