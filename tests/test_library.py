@@ -9,6 +9,7 @@ from mypy import api
 
 import qkv
 from qkv import Config, MultiHeadAttention, Transformer, attend
+from qkv.doctor.report import Report
 
 SCRIPT = """
 import torch
@@ -85,3 +86,11 @@ def test_the_verbs_from_the_package():
     figure = qkv.heatmap([[1.0, 0.0], [0.5, 0.5]], ["a", "b"])
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "b"]
     assert qkv.check(qkv.MultiHeadAttention(8, 2), heads=2).ok
+
+
+def test_what_prints_as_a_drawing_shows_as_one_in_a_notebook():
+    shown = [qkv.steps([[1.0, 0.0], [0.0, 1.0]]), qkv.masks.causal(), qkv.check(qkv.MultiHeadAttention(8, 2), heads=2)]
+    for one in shown:
+        text = one._repr_html_()
+        assert text.startswith("<pre") and str(one).splitlines()[0] in text.replace("&lt;", "<")
+    assert "<b>" not in Report("<b>", "right")._repr_html_()

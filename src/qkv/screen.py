@@ -7,6 +7,7 @@ which writes such characters as what they are, \\u001b. Our own colours and live
 """
 
 import contextlib
+import html
 import re
 import sys
 import threading
@@ -56,6 +57,13 @@ class Screen:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class InNotebook:
+    """What prints as a drawing of characters: a notebook shows it so too."""
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height: 1.25">{html.escape(plain(str(self)))}</pre>'
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..screen import InNotebook
 from ..words import Problem
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def stretch(index: Any, size: int) -> Any:
     return index * 0 if size == 1 else index
 
 
-class Mask:
+class Mask(InNotebook):
     """Base of all masks: subclasses say in `allows` which pairs may attend."""
 
     batched = False  # does the rule differ between items of a batch?

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..screen import InNotebook
 from ..words import Problem, _, one_of
 from . import masks
 
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Steps:
+class Steps(InNotebook):
     """Every intermediate result of one attention; `print` shows them, `to_dict` and `to_json` hand them on.
 
     Leading axes are those of the input: none for one sentence and one head, (H,), (B,) or (B, H).

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import grid
+from ..screen import InNotebook
 from ..words import Problem, _, say
 from . import masks
 from .steps import Array, Steps, finite, from_qkv
@@ -32,7 +33,7 @@ class Tile:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tiles:
+class Tiles(InNotebook):
     """The blocks in order, the finished output and the plain computation it equals."""
 
     tiles: tuple[Tile, ...]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import grid
-from ..screen import plain
+from ..screen import InNotebook, plain
 from ..words import Message, _, language, say, translated, unpacked
 from .sentences import SENTENCES
 
@@ -68,7 +68,7 @@ class Remark:
 
 
 @dataclass
-class Report:
+class Report(InNotebook):
     """The verdict on one class or function, and everything that led to it."""
 
     target: str  # "mymodel.py:MultiHeadAttention"
