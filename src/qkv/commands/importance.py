@@ -7,7 +7,7 @@ from typing import Any
 from .. import grid
 from ..tracing.tokens import PARTS
 from ..words import Problem, say
-from .opening import model_arguments
+from .opening import model_arguments, open_any
 from .progress import bar
 from .texts import PIPE, text_arguments, whole
 
@@ -42,7 +42,6 @@ def run(options: argparse.Namespace) -> None:
     given = options.also if options.text is None else options.text
     text, long = whole(given, options.file, EXAMPLES[0]), options.file is not None or given == PIPE
     from ..tracing.edit import importance
-    from .see import open_any
 
     model, tokenizer = open_any(options.model, yes=options.yes)
     texts: list[Any] = [text]

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..words import Problem, all_of, say
@@ -25,16 +26,27 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
-    """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it."""
-    if name is None:
-        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
-    if yes:
-        fetch(name)
-    with bar(say("opening {name}", name=name)):
-        from ..model.weights import load  # which loads torch, and may take longer than the model
+def open_any(name: str | None, *, yes: bool = False, eager: bool = False) -> tuple[Any, Any]:
+    """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
+    that qkv doesn't know is opened by transformers."""
 
-        model, tokenizer = load(name)
+    def opening(named: str) -> tuple[Any, Any]:
+        from ..model.theirs import open_any  # which loads torch, and may take longer than the model
+
+        return open_any(named, eager=eager)
+
+    return _open(name, yes, opening)
+
+
+def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
+    """The same of a model of ours, of the kind that this verb needs."""
+
+    def opening(named: str) -> tuple[Any, Any]:
+        from ..model.weights import load
+
+        return load(named)
+
+    model, tokenizer = _open(name, yes, opening)
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
         raise Problem(
@@ -48,6 +60,21 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
         from ..model.quantise import quantise
 
         quantise(model)
+    return model, tokenizer
+
+
+def _open(name: str | None, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
+    if name is None:
+        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
+    if yes:
+        fetch(name)
+    with bar(say("opening {name}", name=name)):
+        model, tokenizer = opening(name)
+        if tokenizer is None:
+            from .. import text
+            from ..model.weights import find
+
+            text.load(find(name))  # says what is missing: commands read and write text
     return model, tokenizer
 
 

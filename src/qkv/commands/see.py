@@ -11,7 +11,7 @@ from .. import grid
 from ..screen import draw
 from ..tracing.tokens import PARTS
 from ..words import Message, Problem, _, all_of, language, one_of, quoted, say
-from .opening import model_arguments, open_model
+from .opening import model_arguments, open_any
 from .progress import bar, passing
 from .texts import text_arguments, whole
 
@@ -306,55 +306,6 @@ def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: 
         for word in (options.from_, options.to):
             if word is not None:
                 tokens.find(word)
-
-
-def open_any(name: str, *, yes: bool = False, eager: bool = False) -> tuple[Any, Any]:
-    """A model of ours, or, where qkv doesn't know the layout, the same folder through transformers."""
-    try:
-        return open_model(name, "see", yes=yes)
-    except Problem as problem:
-        from ..model.families.family import Foreign
-
-        inner = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
-        if not isinstance(inner, Foreign) and inner.values.get("what") != "model_type":
-            raise
-        try:
-            import transformers
-        except ImportError:
-            raise problem from None
-        return _open_theirs(transformers, name, eager)
-
-
-def _open_theirs(transformers: Any, name: str, eager: bool) -> tuple[Any, Any]:
-    """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random.
-
-    An encoder-decoder is opened with its head, or it couldn't say anything.
-    """
-    from ..model.weights import find, refuse_infinite
-
-    place = find(name)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    safe = dict(trust_remote_code=False, local_files_only=True)
-    try:
-        config = transformers.AutoConfig.from_pretrained(place, **safe)
-        writes = type(config) in transformers.AutoModelForSeq2SeqLM._model_mapping
-        auto = transformers.AutoModelForSeq2SeqLM if writes else transformers.AutoModel
-        kernel = {"attn_implementation": "eager"} if eager else {}
-        model, told = auto.from_pretrained(place, use_safetensors=True, output_loading_info=True, **kernel, **safe)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
-    except Exception as error:  # whatever a folder of another make brings up
-        raise Problem(
-            "{model} could not be opened by transformers either: {error}",
-            model=name,
-            error=str(error).split("\n")[0][:200],
-        ) from None
-    lost = [key for key in told["missing_keys"] if "pooler" not in key] + [str(key) for key in told["mismatched_keys"]]
-    if lost:
-        raise Problem("{file} is not whole: the weights of {name} are missing", file=place, name=sorted(lost)[0])
-    for key, tensor in model.named_parameters():
-        refuse_infinite(place, key, tensor.detach())
-    return model, tokenizer
 
 
 def _chinese(text: str) -> bool:
