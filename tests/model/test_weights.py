@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from qkv import load, store
+from qkv.cli import main
 from qkv.model import weights
 from qkv.text import Bytes
 from qkv.text.tokenizer import LETTERS
@@ -119,6 +120,25 @@ def test_a_tokenizer_of_another_model_is_refused_with_both_numbers(tmp_path):
     made("llama", vocab_size=100).save_pretrained(tmp_path)
     Bytes.make().save(tmp_path)
     with pytest.raises(Problem, match="tokenizer has 256 tokens and the model 100"):
+        load(tmp_path)
+
+
+def test_a_folder_without_a_tokenizer_gives_the_model_and_none(tmp_path, capsys, monkeypatch):
+    """Ids are enough to run it; a command, which reads text, says what is missing, and so does a damaged tokenizer."""
+    theirs, ids = folder_of("llama", tmp_path), torch.randint(300, (2, 7))
+    there = [file for file in tmp_path.iterdir() if file.suffix == ".json" and file.name != "config.json"]
+    for file in there:
+        file.unlink()
+    model, tokenizer = load(tmp_path)
+    assert tokenizer is None
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
+    monkeypatch.setenv("QKV_LANG", "en")
+    for command in (["generate", "a cat"], ["see", "a cat"]):
+        assert main([*command, "--model", str(tmp_path)]) == 2
+        assert f"no tokenizer at {tmp_path / 'tokenizer.json'}" in capsys.readouterr().err
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(Problem, match="is not a tokenizer"):
         load(tmp_path)
 
 

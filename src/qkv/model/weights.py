@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .. import files, store, text
+from ..text.folder import NoTokenizer
 from ..words import Message, Problem, _, all_of, nearest, quoted
 from . import ctranslate2, gguf
 from .config import Config
@@ -43,8 +44,8 @@ OUR_LAYERS = ("n_layer", "n_decoder_layer")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
-def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer]:
-    """A model and its tokenizer, ready to use (eval), by whatever names it.
+def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer | None]:
+    """A model and its tokenizer, ready to use (eval), by whatever names it; None where a Hugging Face folder has none.
 
     A folder (a run of qkv, whose best checkpoint is taken, or its newest; a Hugging Face folder; a CTranslate2
     folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
@@ -59,7 +60,10 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
         # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
         tensors = published(place, dtype, keep=config["model_type"] != "gpt2")
         model = build(place, config, tensors, dtype)
-        return model, fitting(place, text.load(place), model)
+        try:
+            return model, fitting(place, text.load(place), model)
+        except NoTokenizer:  # models of other things than text have none, and ids are enough for much
+            return model, None
     if found := ctranslate2.find(place):
         theirs, held = ctranslate2.read(place)
         return _marian(found, build(found / "model.bin", theirs, held, dtype))

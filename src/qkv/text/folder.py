@@ -26,6 +26,10 @@ MOST_BLANKS = 10_000  # T5 has 100
 OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
 
 
+class NoTokenizer(Problem):
+    """There is none, as against one that can't be read."""
+
+
 def load(path: str | Path) -> Tokenizer:
     """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
     path = Path(path)
@@ -40,11 +44,11 @@ def _load(path: Path, file: Path) -> Tokenizer:
     if not file.is_file() and path.is_dir():
         made = _from_parts(folder, told)
         if made is None:
-            raise Problem("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
+            raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
         told.complete(made)
         return made
     if not file.is_file():
-        raise Problem("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
+        raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
     made = _from_json(file, told, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None)
     told.complete(made)
     return made
