@@ -368,7 +368,7 @@ def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
     keep = str(tmp_path / "kept.jsonl")
     code, out, err = call("importance", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
     assert code == 0, err
-    rows = re.findall(r"^  (\w+) +(\d)\.(\d) +([-+][0-9.]+)", out, re.MULTILINE)
+    rows = re.findall(r"^  ([\w-]+) +(\d)\.(\d) +([-+][0-9.]+)", out, re.MULTILINE)
     changes = [float(change) for *_, change in rows]
     assert len(rows) == 24 and changes == sorted(changes, reverse=True) and changes[0] > 0.01
     again = call("importance", "--text", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
