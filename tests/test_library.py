@@ -28,6 +28,7 @@ reveal_type(SelfAttention(8)(x))
 """
 
 
+@pytest.mark.slow
 def test_a_users_script_has_types(tmp_path):
     (tmp_path / "mine.py").write_text(SCRIPT)
     out, err, code = api.run(
