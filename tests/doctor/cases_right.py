@@ -58,6 +58,7 @@ ATTENTION = [
     *of("fused_kv_other_order", "CrossAttention"),
     *of("llama_meta", "Attention"),
     *of("llama_hf_like", "LlamaAttention"),
+    *of("handed_cache", "LlamaAttention", "eager_attention_forward"),
     *of("rope_interleaved", "RoPEAttention"),
     *of("mqa", "MultiQueryAttention"),
     *of("gqa_grouped", "GroupedQueryAttention"),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .building import Built, declared
 from .capture import no_fast_path
-from .guess import Sizes, meaning, role, value
+from .guess import Layer, Sizes, meaning, role, value
 from .subject import CannotRun, Subject, parameters_of, settings
 
 _tensor = torch.tensor
@@ -340,6 +340,8 @@ def _values(
         return [None, {}]
     if word:
         return [value(word, sizes, name), None]
+    if re.fullmatch(r"module|layer|self|attn_?(module|layer)|attention_?(module|layer)", name):
+        return [Layer(), None]
     return [None, 1, True, sizes.heads]
 
 

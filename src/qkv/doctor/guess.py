@@ -72,7 +72,7 @@ ROLES = [
     ("start", r".*(start|offset|input_pos|cache_position|step).*|pos|t"),
     ("frequencies", r".*(freq|rope|rot|cos|sin|pos(ition)?_?emb|rel_?pos|alibi).*"),
     ("positions", r".*pos.*|places?"),
-    ("scale", r".*(scale|temperature|tau|temp)"),
+    ("scale", r".*(scale|scaling|temperature|tau|temp)"),
     ("memory", r".*(context|ctx|mem|enc|cross|cond|source|key_value|other).*|kv|kv_?(in|input|x|states?)|x?_?kv|xa|y|src_?out.*|z|(x|input)_?(2|b)"),
     ("q", r"查询\w*|(x|in|input|inputs)?_?_?q(uer(y|ies))?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|qs|targets?|q_?\w?"),
     ("k", r"键\w*|(x|in|input|inputs)?_?_?k(eys?)?(_?(in|input|states?|x|s|seq|emb.*|tensor|vec.*|layer|len))?|ks|k_?\w?"),
@@ -120,6 +120,13 @@ def value(word: str, sizes: Sizes, name: str = "") -> Any:
         "dtype": None,
         "activation": "relu",
     }[word]
+
+
+class Layer:
+    """The layer that a function is handed beside q, k and v: asleep, each head with keys of its own."""
+
+    training = False
+    num_key_value_groups = n_rep = 1
 
 
 class Answers:

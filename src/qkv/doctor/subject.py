@@ -300,9 +300,10 @@ class Subject:
             lead = (lead[1], lead[0])
         elif self.layout == "bnhd":
             lead = (lead[0], lead[2], lead[1])
+        beside = (lead[0], lead[2], lead[1]) if self.layout == "bhnd" else lead  # heads ready to be merged
         for array in arrays(raw):
-            if tuple(array.shape[: len(lead)]) == lead and array.ndim == len(lead) + 1:
-                return array
+            if array.ndim == len(lead) + 1 and tuple(array.shape[:-1]) in (lead, beside):
+                return array if tuple(array.shape[:-1]) == lead else array.swapaxes(1, 2)
         if self.layout in ("bhnd", "bnhd"):  # heads merged again
             b, _, n, _ = shape
             for array in arrays(raw):
