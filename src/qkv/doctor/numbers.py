@@ -81,7 +81,7 @@ def compare(case: Case) -> None:
         pieces, also = (Piece(seen[None, None], inner=True),), ((causal(n, m),), ())
     matcher = Matcher(subject, case.watched)
     match = matcher.best(options, pieces, also=also)
-    if match is not None and set(match.variant.ids) <= {"S1", "S2", "S3", "S4"} and match.variant.ids and _passed(case):
+    if match is not None and set(match.variant.ids) <= {"S1", "S2", "S3", "S4"} and _passed(case, match):
         match = replace(match, variant=Variant(match.variant.form))  # the caller's scale, and the caller was us
     if match is None:
         match = _by_scale(case, matcher, options, (pieces, *also))
@@ -270,13 +270,17 @@ def _learned(case: Case, scale: float) -> bool:
     return False
 
 
-def _passed(case: Case) -> bool:
-    """Whether a weightless function or class is told its scale or temperature by whoever calls it."""
+def _passed(case: Case, match: Match) -> bool:
+    """Whether the scale that is wrong is one that we handed over, and that is used."""
     subject = case.subject
-    told = {"temperature", "scale"} & set(subject.chosen) or any(
-        r == "scale" for p, r in subject.roles.items() if p in subject.fixed
-    )
-    return bool(told) and not subject.watched_weights()
+    if not match.variant.ids or subject.watched_weights():
+        return False
+    if {"temperature", "scale"} & set(subject.chosen):
+        return match.variant.ids != ("S2",)
+    told = [p for p, r in subject.roles.items() if r == "scale" and isinstance(subject.fixed.get(p), float)]
+    inputs = case.notes["inputs"]
+    doubled = {p: 2 * subject.fixed[p] for p in told}
+    return bool(told) and not np.array_equal(subject(inputs).output, subject(inputs, doubled).output)
 
 
 def _asked(case: Case, scale: float) -> bool:
