@@ -347,9 +347,14 @@ def test_words_alone_make_a_remark_and_leave_the_verdict_open():
     assert report.ok, report
 
 
-def test_masks_of_two_kinds_say_nothing():
+def test_beside_masks_of_two_kinds_nothing_is_called_right_or_wrong():
+    """One of the two must go wrong if it is handed over, and which of them is, nobody saw."""
     both = MADE["True = block"][0] + "\ndef make_pad_mask(src, pad):\n    return (src != pad).unsqueeze(1)\n"
-    assert (report := examined(ATTENTION.format(use=KEEP) + both)).verdict == "right", report
+    report = examined(ATTENTION.format(use=KEEP) + both)
+    assert report.verdict == "partly", report
+    told = " ".join(str(report).split())
+    assert "right with those of make_pad_mask" in told and "wrong with those of causal_mask" in told, told
+    assert examined(ATTENTION.format(use=KEEP) + both, mask_true_means="keep").verdict == "right"
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,18 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
         verdict, format_ = _judged(made, right, ran)
         if verdict:
             verdicts.setdefault(verdict, (made, format_))
-    if len(verdicts) == 1 and "fits" not in verdicts:  # a file with masks of two kinds says nothing
+    if len(verdicts) == 1 and "fits" not in verdicts:  # a file with masks of two kinds blames nobody
         [(verdict, (made, format_))] = verdicts.items()
         _blame(case, parameter, verdict, made, format_)
         return None
     if "fits" in verdicts:
-        return verdicts["fits"][1]
+        fits, format_ = verdicts.pop("fits")
+        for other, _unused in verdicts.values():
+            case.miss(
+                f"meaning {parameter}", "unseen.meanings", parameter=parameter, one=fits.name, at=fits.line,
+                other=other.name, there=other.line,
+            )  # fmt: skip
+        return format_
     said = words(case, parameter)
     if said in WORDS and {f.meaning for f in right if f.shape != "lengths"} - {"additive"} == set(WORDS) - {said}:
         case.remarks.append(("M1", "remark.M1", {"parameter": parameter, "said": WORDS[str(said)]}, None))

@@ -952,6 +952,9 @@ SENTENCES = {
     "unseen.meaning": _(
         "whether a True in {parameter} is meant to keep or to hide: a comment says one thing, the code does the other, and the file makes no such mask; say it with --mask-true-means"
     ),
+    "unseen.meanings": _(
+        "which mask reaches {parameter}: the file makes masks of two kinds; it is right with those of {one} (line {at}) and wrong with those of {other} (line {there})"
+    ),
     "unseen.memory": _("attention to {parameter}: no {parameter} was found that it takes"),
     "unseen.memory.part": _("with a memory given: {what}"),
     "unseen.numbers": _(
