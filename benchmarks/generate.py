@@ -13,7 +13,7 @@ import torch
 from qkv import Transformer
 from qkv.model.config import PRESETS
 from qkv.model.export import export
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 
 from ._measure import Row, publish
 

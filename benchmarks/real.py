@@ -16,7 +16,7 @@ import torch
 
 import qkv
 from qkv import store
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 from qkv.model.quantise import Int8Linear, quantise
 
 from ._measure import Row, publish, race

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 import qkv
 from qkv import masks, store
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.draw.page import page
 from qkv.tracing.maps import head_of
 from qkv.tracing.patterns import patterns
@@ -290,7 +290,7 @@ def main() -> list[Row]:
     code = f"""
 import torch
 from qkv import masks
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.tracing.maps import head_of
 q, k, v = (torch.randn(1, 1, {n}, 64) for _ in range(3))
 before = peak()

@@ -10,7 +10,7 @@ import pytest
 
 from qkv import store
 from qkv.cli import main
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Problem
 
 DATES = str(Path(__file__).parent.parent / "src" / "qkv" / "demo" / "dates")
@@ -517,7 +517,7 @@ def untouched(monkeypatch):
     def never(*_, **__):
         raise AssertionError("work was done before the refusal")
 
-    for name in ("qkv.tracing.recorder.trace", "qkv.draw.page.page", "qkv.tracing.trace.Trace.survey"):
+    for name in ("qkv.tracing.recorder.trace", "qkv.draw.page.page", "qkv.tracing.traces.Trace.survey"):
         monkeypatch.setattr(name, never)
 
 

@@ -1,7 +1,10 @@
 """The library as its users type it: types that mypy can use, verbs from `import qkv`, mistakes that teach."""
 
 import copy
+import importlib
 import pickle
+import pkgutil
+import types
 
 import pytest
 import torch
@@ -39,14 +42,24 @@ def test_a_users_script_has_types(tmp_path):
     assert code == 0 and told == ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both], out + err
 
 
-def test_every_name_is_there_and_no_module_hides_a_function():
-    import qkv.doctor.doctor
-    import qkv.draw.plots
-
-    assert len(qkv.__all__) <= 25 and set(qkv.__all__) <= set(dir(qkv))
+def test_every_name_is_there_and_has_a_word_to_say():
+    assert len(qkv.__all__) <= 25
     for name in qkv.__all__:
         assert name == "masks" or callable(getattr(qkv, name)), name
         assert getattr(qkv, name).__doc__, name
+
+
+NAMESPACES = {"masks", "page", "plots", "terminal", "foreign"}
+
+
+@pytest.mark.parametrize("package", ["attention", "doctor", "draw", "model", "text", "tracing", "train"])
+def test_dir_shows_what_a_package_offers_and_no_module_hides_it(package):
+    home = importlib.import_module(f"qkv.{package}")
+    for module in pkgutil.iter_modules(home.__path__):
+        importlib.import_module(f"qkv.{package}.{module.name}")
+    assert home.__all__ and set(home.__all__) <= set(dir(home))
+    for name in home.__all__:
+        assert (name in NAMESPACES) == isinstance(getattr(home, name), types.ModuleType), name
 
 
 def test_a_setting_that_does_not_exist_is_refused_with_the_nearest():

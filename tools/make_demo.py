@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-from qkv.model.generate import translate
+from qkv.model.generation import translate
 from qkv.model.weights import fingerprint, load
 from qkv.text import date_pair
 from qkv.train.run import start

@@ -8,67 +8,42 @@ What is named here is what is promised; everything is loaded when first used, so
  [0.33 0.67]]
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy import lazy
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .attention import masks
-    from .attention.attend import attend, record
-    from .attention.heads import MultiHeadAttention, SelfAttention
-    from .attention.steps import steps
-    from .doctor.doctor import check
-    from .doctor.plugin import assert_correct
-    from .draw.plots import heatmap
-    from .model.config import Config
-    from .model.transformer import Transformer
-    from .model.weights import load
-    from .tracing.edit import edit
-    from .tracing.recorder import trace
+    from .attention import masks as masks
+    from .attention.dispatch import attend as attend
+    from .attention.dispatch import record as record
+    from .attention.heads import MultiHeadAttention as MultiHeadAttention
+    from .attention.heads import SelfAttention as SelfAttention
+    from .attention.oracle import steps as steps
+    from .doctor.doctor import check as check
+    from .doctor.plugin import assert_correct as assert_correct
+    from .draw.plots import heatmap as heatmap
+    from .model.config import Config as Config
+    from .model.transformer import Transformer as Transformer
+    from .model.weights import load as load
+    from .tracing.edits import edit as edit
+    from .tracing.recorder import trace as trace
 
-_HOME = {
-    "attend": "attention.attend",
-    "record": "attention.attend",
-    "masks": "attention",
-    "steps": "attention.steps",
-    "SelfAttention": "attention.heads",
-    "MultiHeadAttention": "attention.heads",
-    "check": "doctor.doctor",
-    "assert_correct": "doctor.plugin",
-    "heatmap": "draw.plots",
-    "Config": "model.config",
-    "Transformer": "model.transformer",
-    "load": "model.weights",
-    "trace": "tracing.recorder",
-    "edit": "tracing.edit",
-}
-
-__all__ = [
-    "Config",
-    "MultiHeadAttention",
-    "SelfAttention",
-    "Transformer",
-    "assert_correct",
-    "attend",
-    "check",
-    "edit",
-    "heatmap",
-    "load",
-    "masks",
-    "record",
-    "steps",
-    "trace",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"qkv has no {name!r}; it has {', '.join(__all__)}")
-    if name == "masks":
-        return import_module("qkv.attention.masks")
-    return getattr(import_module(f"qkv.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    attend="attention.dispatch",
+    record="attention.dispatch",
+    masks="attention.masks",
+    steps="attention.oracle",
+    SelfAttention="attention.heads",
+    MultiHeadAttention="attention.heads",
+    check="doctor.doctor",
+    assert_correct="doctor.plugin",
+    heatmap="draw.plots",
+    Config="model.config",
+    Transformer="model.transformer",
+    load="model.weights",
+    trace="tracing.recorder",
+    edit="tracing.edits",
+)

@@ -1,6 +1,6 @@
 """The one formula (formula.py) against the oracle, on any rectangle of any call, in NumPy and in torch.
 
-The oracle has its own ten lines (steps.py), so the two can be wrong only apart.
+The oracle has its own ten lines (oracle.py), so the two can be wrong only apart.
 """
 
 import subprocess

@@ -11,8 +11,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from qkv.attention import ALiBi, Learned, Relative, Rotary, Sinusoidal
+from qkv.attention.oracle import sinusoid
 from qkv.attention.positions import relative_bucket, rotary_frequencies
-from qkv.attention.steps import sinusoid
 
 SCALINGS = {
     "plain": (None, {"rope_type": "default"}),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qkv import masks, steps
 from qkv.attention import from_qkv
-from qkv.attention.steps import sinusoid, softmax
+from qkv.attention.oracle import sinusoid, softmax
 from qkv.words import Problem
 
 rng = np.random.default_rng(0)

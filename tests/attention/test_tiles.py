@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv import masks
-from qkv.attention.steps import from_qkv
+from qkv.attention.oracle import from_qkv
 from qkv.attention.tiles import tiles
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from qkv import masks
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry, pack
 from qkv.draw.page import LIMIT, html, notebook_html
 from qkv.tracing.tokens import Tokens
-from qkv.tracing.trace import Trace, join
+from qkv.tracing.traces import Trace, join
 from qkv.words import Notice, Problem, translated
 from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, made, small, traced, until, weights
 from tools import words

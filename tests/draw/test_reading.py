@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT, html
 from qkv.tracing.survey import plain
 from qkv.tracing.tokens import Tokens
-from qkv.tracing.trace import Trace, join
+from qkv.tracing.traces import Trace, join
 from qkv.words import Problem
 from tests.draw.pages import CLOSE, assert_shown, made, until
 

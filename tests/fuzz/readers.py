@@ -79,7 +79,7 @@ def open_pieces(folder: Path, file: Path) -> None:
 
 def open_trace(folder: Path, file: Path) -> None:
     """What `qkv see --trace` does."""
-    from qkv.tracing.trace import Trace
+    from qkv.tracing.traces import Trace
     from qkv.tracing.view import view
 
     found = Trace.load(file)

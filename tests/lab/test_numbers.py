@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv import masks
-from qkv.attention.attend import attend
+from qkv.attention.dispatch import attend
 from qkv.attention.latent import LatentAttention
 from qkv.lab import EXPERIMENTS, complexity, distance, heads, memory, report, run, scaling, seq2seq
 from qkv.lab import masks as lab_masks

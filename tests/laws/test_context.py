@@ -9,11 +9,11 @@ import transformers
 
 from qkv import Config, Transformer
 from qkv.draw.page import html
-from qkv.model.generate import generate, masked_ids, translate_ids
+from qkv.model.generation import generate, masked_ids, translate_ids
 from qkv.text.tokenizer import Characters
-from qkv.tracing.edit import importance, without
+from qkv.tracing.edits import importance, without
 from qkv.tracing.recorder import trace
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Notice
 
 CONTEXT = 12

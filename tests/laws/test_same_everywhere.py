@@ -39,7 +39,7 @@ def test_modes_agree(name):
 
 
 def test_nothing_is_left_listening():
-    state = vars(sys.modules["qkv.attention.attend"])
+    state = vars(sys.modules["qkv.attention.dispatch"])
     assert state["_recorders"] == [] and state["_edits"] == []
 
 

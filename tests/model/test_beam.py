@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qkv.model.beam import beam
 from qkv.model.export import export
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 
 from .cases import SHAPES, make, words
 

@@ -26,7 +26,7 @@ from qkv import Transformer, masks
 from qkv.model.export import export
 from qkv.model.families import to_ours, to_theirs
 from qkv.model.families.bert import ROBERTA
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 from qkv.model.step import fits
 
 logging.set_verbosity_error()

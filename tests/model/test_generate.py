@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from qkv import record
-from qkv.model import generate as module
-from qkv.model.generate import complete, fill, generate, stream, translate, translate_ids, until
+from qkv.model import generation as module
+from qkv.model.generation import complete, fill, generate, stream, translate, translate_ids, until
 from qkv.model.reading import Reading
 from qkv.model.sampling import Sampling, draws
 from qkv.model.step import fits

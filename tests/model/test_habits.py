@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 from qkv.model import weights
 from qkv.model.beam import beam
 from qkv.model.export import export
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 from qkv.text import Bytes, habits, load
 from qkv.words import Notice
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv import Config, Transformer
-from qkv.model.generate import generate
+from qkv.model.generation import generate
 from qkv.model.quantise import FEW, Int8Linear, quantise
 
 SIZES = [(7, 5), (64, 33), (31, 130), (96, 7)]

@@ -9,7 +9,7 @@ import torch
 import qkv
 from qkv import store
 from qkv.model import ctranslate2
-from qkv.model.generate import complete, generate, source_ids, translate_ids
+from qkv.model.generation import complete, generate, source_ids, translate_ids
 from qkv.model.quantise import quantise
 
 pytestmark = pytest.mark.slow

@@ -114,7 +114,7 @@ def test_the_classic_encoder_is_torchs_stack(place):
     if place == "pre":
         model.encoder_norm.load_state_dict(theirs.norm.state_dict())
     ids = words(2, 5, vocab=11)
-    from qkv.attention.steps import sinusoid
+    from qkv.attention.oracle import sinusoid
 
     x = model.embedding(ids) * 512**0.5 + torch.from_numpy(sinusoid(5, 16))
     assert_close(model(ids), theirs(x) @ model.embedding.weight.T)

@@ -10,7 +10,7 @@ import pytest
 from qkv.model import ctranslate2
 from qkv.model.weights import load
 from qkv.text import folder, sentencepiece
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Problem, quoted, unpacked
 
 NAMES = "SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"

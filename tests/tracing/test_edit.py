@@ -12,13 +12,13 @@ from tokenizers import models as library_models
 from tokenizers import pre_tokenizers, processors
 
 from qkv import Config, Transformer
-from qkv.attention.attend import replace_weights
-from qkv.model.generate import translate
+from qkv.attention.dispatch import replace_weights
+from qkv.model.generation import translate
 from qkv.model.reading import Reading
 from qkv.text.tokenizer import Characters
-from qkv.tracing import edit as editing
+from qkv.tracing import edits as editing
 from qkv.tracing import registry
-from qkv.tracing.edit import Importance, edit, find, importance, shape, without
+from qkv.tracing.edits import Importance, edit, find, importance, shape, without
 from qkv.tracing.recorder import trace
 from tests.tracing.families import made
 
@@ -421,7 +421,7 @@ def test_the_mean_of_queries_is_taken_without_a_cache(to, theirs, monkeypatch):
     monkeypatch.setattr(model, "generate", lambda **options: asked.append(options["use_cache"]) or own(**options))
     without(model, theirs, "the cat sat", "cross.0.1", to=to)
 
-    from qkv.model import generate as home
+    from qkv.model import generation as home
 
     mine = home.generate
     monkeypatch.setattr(home, "generate", lambda *given, **more: asked.append(more["cache"]) or mine(*given, **more))

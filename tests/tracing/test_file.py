@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from qkv import Config, Transformer
 from qkv.tracing.file import read
 from qkv.tracing.recorder import trace
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Problem
 
 

@@ -15,9 +15,9 @@ from qkv.attention.rules import Band, Dense
 from qkv.text.tokenizer import Characters
 from qkv.tracing import eager as keeping
 from qkv.tracing import recorder, registry
-from qkv.tracing.edit import edit
+from qkv.tracing.edits import edit
 from qkv.tracing.recorder import trace
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Notice
 from tests.tracing.families import FAMILIES, LLAMA, TRANSLATORS, made
 

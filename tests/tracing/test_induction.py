@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from qkv import Config, Transformer
-from qkv.attention import attend as module
+from qkv.attention import dispatch as module
 from qkv.tracing.induction import induction_test
 
 

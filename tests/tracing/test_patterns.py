@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from qkv import Config, Transformer, grid, masks
-from qkv.attention.attend import Call
-from qkv.attention.steps import from_qkv
+from qkv.attention.dispatch import Call
+from qkv.attention.oracle import from_qkv
 from qkv.tracing import maps
 from qkv.tracing.maps import weights
 from qkv.tracing.patterns import BAND, CALLED, CLEAR, COLUMNS, EVEN, FEW, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import say
 from tests.tracing.elsewhere import Elsewhere
 

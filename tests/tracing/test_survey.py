@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from qkv import masks
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import LINKED, _order, carry
 from qkv.tracing import survey as surveying
 from qkv.tracing.survey import KINDS, in_turn
 from qkv.tracing.tokens import Tokens
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 
 N = 24
 WORDS = [f"w{i % 8}" if i < 16 else f"x{i}" for i in range(N)]  # two times the same eight words, then others

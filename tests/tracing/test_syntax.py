@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from qkv import Config, Transformer, masks
-from qkv.attention.attend import Call
+from qkv.attention.dispatch import Call
 from qkv.text import Bytes, Characters
 from qkv.tracing import conllu, recorder
 from qkv.tracing.conllu import Sentence, parse, shipped
 from qkv.tracing.recorder import trace
 from qkv.tracing.syntax import _looks, align, syntax
 from qkv.tracing.tokens import Tokens, read
-from qkv.tracing.trace import Trace
+from qkv.tracing.traces import Trace
 from qkv.words import Problem
 from tests.tracing.elsewhere import Elsewhere
 

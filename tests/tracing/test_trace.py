@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from qkv import Config, Transformer, masks, record
-from qkv.attention.attend import Call
-from qkv.attention.steps import from_qkv
+from qkv.attention.dispatch import Call
+from qkv.attention.oracle import from_qkv
 from qkv.tracing import maps
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
-from qkv.tracing.trace import Trace, join
+from qkv.tracing.traces import Trace, join
 
 CONFIGS = {
     "rotary, shared keys": dict(n_kv_head=2),

@@ -114,7 +114,7 @@ def test_a_run_is_readable_by_eye(book, tmp_path):
 
 
 def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
-    from qkv.tracing.trace import Trace
+    from qkv.tracing.traces import Trace
 
     run = runs.start("lm", out=tmp_path / "run", source=book, changes=SMALL, watch="the cat 我")
     run.train()
@@ -135,7 +135,7 @@ def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
 
 
 def test_translators_are_watched_too(tmp_path):
-    from qkv.tracing.trace import Trace
+    from qkv.tracing.traces import Trace
 
     run = runs.start("translate", out=tmp_path / "run", changes=SMALL, watch="15 Nov 2026")
     run.train()
@@ -239,7 +239,7 @@ def test_asked_to_stop_it_saves_and_goes_on_exactly(signum, book, tmp_path):
 @pytest.mark.slow
 def test_dates_are_learned_and_aligned(tmp_path):
     """≥ 99 % of unseen dates exactly right, and cross-attention looks at the day, month and year being written."""
-    from qkv.model.generate import translate
+    from qkv.model.generation import translate
     from qkv.text import date_pair
 
     run = runs.start("translate", out=tmp_path / "run")

@@ -1,67 +1,57 @@
 """The mechanism: attention itself. Tensors in, tensors out; knows nothing of models or text.
 
-Read in this order: steps, tiles, masks, formula, attend, positions, cache, heads, latent, additive.
+Read in this order: oracle, tiles, masks, formula, dispatch, positions, cache, heads, latent, additive.
 The names below are loaded when first used, so that `steps` and `masks` work without importing torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
 
 if TYPE_CHECKING:
-    from .additive import AdditiveAttention
-    from .attend import explain, record, replace_weights
-    from .cache import KVCache, WindowCache
-    from .formula import Call
-    from .heads import MultiHeadAttention, SelfAttention
-    from .latent import LatentAttention
-    from .positions import ALiBi, Learned, Relative, Rotary, Sinusoidal
-    from .steps import Steps, from_qkv
-    from .tiles import Tiles
+    from . import masks as masks
+    from .additive import AdditiveAttention as AdditiveAttention
+    from .cache import KVCache as KVCache
+    from .cache import WindowCache as WindowCache
+    from .dispatch import attend as attend
+    from .dispatch import explain as explain
+    from .dispatch import record as record
+    from .dispatch import replace_weights as replace_weights
+    from .formula import Call as Call
+    from .heads import MultiHeadAttention as MultiHeadAttention
+    from .heads import SelfAttention as SelfAttention
+    from .latent import LatentAttention as LatentAttention
+    from .oracle import Steps as Steps
+    from .oracle import from_qkv as from_qkv
+    from .oracle import steps as steps
+    from .positions import ALiBi as ALiBi
+    from .positions import Learned as Learned
+    from .positions import Relative as Relative
+    from .positions import Rotary as Rotary
+    from .positions import Sinusoidal as Sinusoidal
+    from .tiles import Tiles as Tiles
 
-_HOME = {
-    "Steps": "steps",
-    "from_qkv": "steps",
-    "Tiles": "tiles",
-    "Call": "formula",
-    "explain": "attend",
-    "record": "attend",
-    "replace_weights": "attend",
-    "Sinusoidal": "positions",
-    "Learned": "positions",
-    "Rotary": "positions",
-    "ALiBi": "positions",
-    "Relative": "positions",
-    "KVCache": "cache",
-    "WindowCache": "cache",
-    "SelfAttention": "heads",
-    "MultiHeadAttention": "heads",
-    "LatentAttention": "latent",
-    "AdditiveAttention": "additive",
-}
-
-__all__ = [
-    "ALiBi",
-    "AdditiveAttention",
-    "Call",
-    "KVCache",
-    "LatentAttention",
-    "Learned",
-    "MultiHeadAttention",
-    "Relative",
-    "Rotary",
-    "SelfAttention",
-    "Sinusoidal",
-    "Steps",
-    "Tiles",
-    "WindowCache",
-    "explain",
-    "from_qkv",
-    "record",
-    "replace_weights",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"qkv.attention has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"qkv.attention.{_HOME[name]}"), name)
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    steps="oracle",
+    Steps="oracle",
+    from_qkv="oracle",
+    masks="masks",
+    Call="formula",
+    Tiles="tiles",
+    attend="dispatch",
+    explain="dispatch",
+    record="dispatch",
+    replace_weights="dispatch",
+    Sinusoidal="positions",
+    Learned="positions",
+    Rotary="positions",
+    ALiBi="positions",
+    Relative="positions",
+    KVCache="cache",
+    WindowCache="cache",
+    SelfAttention="heads",
+    MultiHeadAttention="heads",
+    LatentAttention="latent",
+    AdditiveAttention="additive",
+)

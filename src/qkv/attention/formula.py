@@ -3,7 +3,7 @@
     scores    softcap(q·kᵀ·scale) + bias, −inf where a query may not look
     weights   softmax of each row; a sink joins its sum and gives nothing; a row that may look at nothing is 0
 
-Works on NumPy arrays without importing torch, and on torch tensors, with their gradients. The oracle (steps.py) does not
+Works on NumPy arrays without importing torch, and on torch tensors, with their gradients. The oracle (oracle.py) does not
 use it: what proves must not use what it proves. Where no gradient is wanted, tables are written over, since a fresh one
 costs more than the arithmetic in it.
 

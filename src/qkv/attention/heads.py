@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ..words import Problem, all_of, unknown
 from . import masks
-from .attend import attend
 from .cache import Cache, KVCache
+from .dispatch import attend
 from .norms import RMSNorm
 from .positions import ALiBi, At, Relative, Rotary
 

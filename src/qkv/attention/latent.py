@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from ..words import Problem
 from . import masks
-from .attend import attend
 from .cache import KVCache
+from .dispatch import attend
 from .heads import _check_input
 from .norms import RMSNorm
 from .positions import At, Rotary

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..words import Problem, all_of
-from .steps import sinusoid
+from .oracle import sinusoid
 
 At = int | Tensor
 

@@ -17,7 +17,7 @@ from .. import grid
 from ..screen import InNotebook
 from ..words import Problem, _, say
 from . import masks
-from .steps import Array, Steps, finite, from_qkv
+from .oracle import Array, Steps, finite, from_qkv
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ class Talk:
 
     def answer(self, said: str) -> None:
         """Print the answer as it comes; Ctrl-C ends the answer, not the conversation."""
-        from ..model.generate import stream
+        from ..model.generation import stream
 
         self.messages.append({"role": "user", "content": said})
         ids = self._prompt()

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     if rows is not None:
         _lines(model, tokenizer, rows)
         return
-    from ..model.generate import fill
+    from ..model.generation import fill
 
     for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
         print(f"[MASK] {number + 1}")
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:
-    from ..model.generate import guess, masked_ids
+    from ..model.generation import guess, masked_ids
 
     def filled(row: str, ids: list[int]) -> str:
         for guesses in guess(model, tokenizer, ids, 1):

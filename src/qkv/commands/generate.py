@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if options.quiet:
         warnings.simplefilter("ignore", Notice)
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
-    from ..model.generate import complete, stream
+    from ..model.generation import complete, stream
 
     how = dict(most=options.most, stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
     if rows is not None:

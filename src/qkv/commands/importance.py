@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
     given = options.also if options.text is None else options.text
     text, long = whole(given, options.file, EXAMPLES[0]), options.file is not None or given == PIPE
-    from ..tracing.edit import importance
+    from ..tracing.edits import importance
 
     model, tokenizer = open_any(options.model, yes=options.yes)
     texts: list[Any] = [text]

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
     if options.demo:
         found = _demo(options)
     elif options.trace is not None:
-        from ..tracing.trace import Trace
+        from ..tracing.traces import Trace
 
         found = Trace.load(options.trace)
     else:
@@ -237,7 +237,7 @@ CAT = "The cat sat on the mat because it was tired"
 
 def demos() -> list[tuple[Path, Any]]:
     """The traces that ship with the package, the cat first."""
-    from ..tracing.trace import Trace
+    from ..tracing.traces import Trace
 
     places = sorted(DEMOS.glob("*.safetensors"), key=lambda place: (place.stem != "cat-smollm2", place.stem))
     return [(place, Trace.load(place)) for place in places]
@@ -290,17 +290,17 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
 
 def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
     """Refuse heads and words that aren't there before the model has read the text."""
-    from ..tracing import edit
+    from ..tracing import edits
     from ..tracing.recorder import ids_of, reads_and_writes
     from ..tracing.tokens import read
 
     if options.without:
-        edit.find(model, options.without)
+        edits.find(model, options.without)
     ours = hasattr(model.config, "kind")  # which layers of another attend is known when it has run
     if ours and any(_given(options, name) for name in ("part", "cross", "layer", "head")):
-        part = "cross" if options.cross else options.part or next(iter(edit.shape(model)))
+        part = "cross" if options.cross else options.part or next(iter(edits.shape(model)))
         numbers = ("*" if number is None else str(number) for number in (options.layer, options.head))
-        edit.find(model, ".".join([part, *numbers]))
+        edits.find(model, ".".join([part, *numbers]))
     if not reads_and_writes(model):  # whose own words are yet to come
         tokens = read(tokenizer, ids_of(text, tokenizer)[0])
         for word in (options.from_, options.to):
@@ -425,7 +425,7 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
 def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:
     if model is None:
         raise Problem("--without needs the model itself, not a kept trace: give --model")
-    from ..tracing.edit import without
+    from ..tracing.edits import without
 
     effect = without(model, tokenizer, found.text, options.without)
     if effect.said is not None:
@@ -466,7 +466,7 @@ def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
     from ..draw import terminal
-    from ..tracing.trace import Trace
+    from ..tracing.traces import Trace
     from ..tracing.view import stand, view
 
     files = sorted((Path(options.model) / "watch").glob("*.safetensors"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..attention import masks
-from ..attention.steps import Array, Steps, from_qkv, sinusoid, steps
+from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..tracing.tokens import PARTS
 from ..words import Problem, _, all_of, say

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         _check_dates(texts, rows)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.batches import in_batches
-    from ..model.generate import source_ids, translate_ids
+    from ..model.generation import source_ids, translate_ids
     from ..model.reading import check_context
 
     if tokenizer.eos is None:

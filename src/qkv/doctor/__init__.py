@@ -6,30 +6,22 @@
 Loaded when first used, so that the command line can start without torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
 
 if TYPE_CHECKING:
-    from .doctor import check
-    from .plugin import assert_correct
-    from .report import Finding, Remark, Report
+    from .doctor import check as check
+    from .plugin import assert_correct as assert_correct
+    from .report import Finding as Finding
+    from .report import Remark as Remark
+    from .report import Report as Report
 
-_HOME = {
-    "check": "doctor",
-    "assert_correct": "plugin",
-    "Report": "report",
-    "Finding": "report",
-    "Remark": "report",
-}
-
-__all__ = ["Finding", "Remark", "Report", "assert_correct", "check"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"qkv.doctor has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"qkv.doctor.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    check="doctor",
+    assert_correct="plugin",
+    Report="report",
+    Finding="report",
+    Remark="report",
+)

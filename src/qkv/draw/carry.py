@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from ..attention.attend import Call
+from ..attention.dispatch import Call
 from ..attention.rules import Band, Full, Padding
 from ..tracing.file import _distances
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import BY, NoSuchToken, Tokens
-from ..tracing.trace import Trace, no_layer
+from ..tracing.traces import Trace, no_layer
 from ..words import Problem, unknown
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for

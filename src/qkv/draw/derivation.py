@@ -1,6 +1,6 @@
 """The five steps of an attention as text: a sentence on what happens, the shape, the matrix with its rows and columns named.
 
-`Steps.show` and `Steps.word` come here; qkv.attention.steps is the oracle and only computes. `row` is the same of one query
+`Steps.show` and `Steps.word` come here; qkv.attention.oracle is the oracle and only computes. `row` is the same of one query
 of a trace, a line per key.
 """
 
@@ -15,8 +15,8 @@ from .. import grid
 from ..words import _, all_of, say
 
 if TYPE_CHECKING:
-    from ..attention.steps import Array, Steps
-    from ..tracing.trace import Trace
+    from ..attention.oracle import Array, Steps
+    from ..tracing.traces import Trace
 
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:

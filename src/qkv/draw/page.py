@@ -21,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..tracing.survey import Progress
-from ..tracing.trace import Trace
+from ..tracing.traces import Trace
 from ..words import LANGUAGES, _, language, say, translated
 from .carry import Opening, carry, text_of
 

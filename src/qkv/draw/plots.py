@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from ..tracing.maps import Head
-    from ..tracing.trace import Trace
+    from ..tracing.traces import Trace
 
 COLOURS = "Blues"
 GREY = "#767676"  # special tokens: the lightest that reads well on white

@@ -69,7 +69,7 @@ def measure(
     import torch
 
     from ..attention import masks
-    from ..attention.attend import attend
+    from ..attention.dispatch import attend
 
     def work(n: int) -> dict[str, Callable[[], Any]]:
         q, k, v = (torch.randn(1, heads, n, width) for _ in range(3))

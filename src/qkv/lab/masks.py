@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..attention import masks
-from ..attention.attend import Call, attend
+from ..attention.dispatch import Call, attend
 from ..draw import plots
 from ..text.dice import dice
 from ..words import Problem, _, paragraph, say
@@ -55,7 +55,7 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
 
 def _real() -> dict[str, Any]:
     """A translator that was trained by others, from the trace that comes with qkv."""
-    from ..tracing.trace import Trace
+    from ..tracing.traces import Trace
 
     told = Trace.load(TRACE)
     calls, names = {}, {}

@@ -23,7 +23,7 @@ from ..attention import masks
 from ..attention.additive import AdditiveAttention
 from ..draw import plots
 from ..model.config import Config
-from ..model.generate import translate
+from ..model.generation import translate
 from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import masks
-from ..attention.attend import attend
 from ..attention.cache import KVCache
+from ..attention.dispatch import attend
 from ..attention.heads import MultiHeadAttention
 from ..attention.norms import RMSNorm
 from ..attention.positions import Rotary

@@ -214,14 +214,14 @@ class Transformer(nn.Module):
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
 
     def generate(self, prompts: Any, **options: Any) -> list[list[int]]:
-        """The tokens that follow each prompt; the options are those of `qkv.model.generate.generate`.
+        """The tokens that follow each prompt; the options are those of `qkv.model.generation.generate`.
 
         >>> _ = torch.manual_seed(0)
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
         >>> [len(row) for row in model.generate([[1, 2, 3]], most=5)]
         [5]
         """
-        from .generate import generate
+        from .generation import generate
 
         return generate(self, prompts, **options)
 

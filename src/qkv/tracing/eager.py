@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.attend import Call
+from ..attention.dispatch import Call
 from ..attention.rules import Dense
 from ..words import Notice, Problem
 from .huggingface import Heard

@@ -26,9 +26,9 @@ from ..writing import save_tensors
 if TYPE_CHECKING:
     import torch
 
-    from ..attention.attend import Call
+    from ..attention.dispatch import Call
     from ..attention.masks import Mask
-    from .trace import Trace
+    from .traces import Trace
 
 FORMAT = "qkv trace 1"
 Tensors = dict[str, Any]
@@ -223,9 +223,9 @@ def load(path: Path) -> Trace:
     """A trace as it was; halves are computed with in float32."""
     import torch
 
-    from ..attention.attend import Call
+    from ..attention.dispatch import Call
     from .tokens import Tokens
-    from .trace import Projection, Trace, Turning
+    from .traces import Projection, Trace, Turning
 
     header, arrays = read(path)
     try:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import masks
-from ..attention.attend import Call
+from ..attention.dispatch import Call
 from ..attention.rules import Band, Mask
 from ..words import Problem, _, all_of
 from .inputs import MOST, check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
@@ -43,7 +43,7 @@ from .registry import (
     unheard,
 )
 from .tokens import CUT, END, PARTS, Tokens
-from .trace import Projection, Trace
+from .traces import Projection, Trace
 
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 

@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 
 from .. import grid
-from ..attention.attend import Call
+from ..attention.dispatch import Call
 from ..attention.rules import Full
 from ..words import _, language, say, unknown
 from . import maps
 from .maps import weights
 from .ranking import strongest
 from .tokens import PARTS, Tokens
-from .trace import Trace
+from .traces import Trace
 
 LOCAL = 3  # keys at most this far away are near
 COLUMNS = 3  # how many keys "a few keys that all look at" are

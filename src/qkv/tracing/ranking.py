@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from .survey import Progress
-    from .trace import Trace
+    from .traces import Trace
 
 T = TypeVar("T")
 Linked = tuple[int, int, float]  # layer, head, the weight that it gives

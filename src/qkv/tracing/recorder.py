@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attention.attend import Call, record
+from ..attention.dispatch import Call, record
 from ..words import Problem
 from .tokens import CUT, END, Tokens, read
-from .trace import Projection, Trace, Turning
+from .traces import Projection, Trace, Turning
 
 CHUNK = 2048  # tokens of a long text that go through a model at once
 MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
@@ -221,7 +221,7 @@ def _unforgetful(cache: Any, n: int) -> Any:
 
 def _said(model: Any, rows: list[list[int]], tokenizer: Any, target: Given | None) -> list[list[int]]:
     """The decoder's side, its start token first."""
-    from ..model.generate import translate_ids
+    from ..model.generation import translate_ids
 
     if target is None:
         if tokenizer is None:

@@ -21,9 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..attention import attend as attending
-from ..attention import masks
-from ..attention.attend import Call
+from ..attention import dispatch, masks
+from ..attention.dispatch import Call
 from ..attention.rules import Band
 from ..words import Problem, all_of, pip_install
 from .tokens import PARTS
@@ -225,9 +224,9 @@ def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callabl
         if more:
             options |= dict(zip([*inspect.signature(function).parameters][5:], more, strict=False))
         given = output
-        if id(module) in _edited and attending._edits:
+        if id(module) in _edited and dispatch._edits:
             call = call_of(module, query, key, value, attention_mask, options, own, _edited[id(module)], {})
-            changed, _ = attending._edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
+            changed, _ = dispatch._edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
             given = changed.transpose(1, 2).contiguous()
         for hear, names, thread in list(listeners):
             if id(module) in names and thread == threading.get_ident():
@@ -365,7 +364,7 @@ def explained(call: Call, output: Tensor) -> bool:
     if bias is not None:
         bias = bias.expand(*bias.shape[:-2], n, m)[..., rows, :]
     asked = Call(call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks)
-    mine = attending._mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
+    mine = dispatch._mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
     theirs = output[:, rows].transpose(1, 2).float()
     if mine.shape != theirs.shape:
         return False

@@ -38,7 +38,7 @@ from .ranking import strongest
 from .tokens import Tokens
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from .traces import Trace
 
 BINS = 64  # cells along each side of a small picture, at most
 PICTURES = 6_000_000  # bytes of all of them

@@ -29,7 +29,7 @@ from .conllu import Sentence
 from .maps import weights
 from .ranking import strongest
 from .tokens import Tokens
-from .trace import Trace
+from .traces import Trace
 
 OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
 DIRECTIONS = ("head", "dependent")  # what is looked for: the word that one hangs on, or the one that hangs on it

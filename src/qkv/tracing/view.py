@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .tokens import Group, Tokens
-from .trace import Floats, Trace, join
+from .traces import Floats, Trace, join
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attention.attend import NotFinite
+from ..attention.dispatch import NotFinite
 from ..model.transformer import Transformer
 from ..words import Problem, _
 from .checkpoint import newest

@@ -60,7 +60,7 @@ class NextWord:
         return summed_loss(model(x), y)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.generate import generate
+        from ..model.generation import generate
 
         start = [int(i) for i in self.tokens.train[:1]]
         ids = generate(model, [start], most=min(120, self.context), temperature=0.8, seed=0)[0]
@@ -130,7 +130,7 @@ class Translation:
         return summed_loss(model(target_in, source, source_mask=masks.padding(lengths)), labels)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.generate import translate
+        from ..model.generation import translate
 
         answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...attention.steps import from_qkv
+from ...attention.oracle import from_qkv
 from ...words import Message
 from ..exercises import by_hand as solved
 from ..grade import row

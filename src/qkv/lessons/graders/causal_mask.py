@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ...attention import masks
-from ...attention.steps import from_qkv, softmax
+from ...attention.oracle import from_qkv, softmax
 from ...words import Message
 from ..exercises import causal_mask as solved
 from ..grade import calls, furthest

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...attention.steps import steps
+from ...attention.oracle import steps
 from ...words import Message
 from ..exercises.cross_attention import attention
 from ..grade import calls, shapes

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.steps import Array, steps
+from ...attention.oracle import Array, steps
 from ...words import Message
 from ..exercises import encoder_layer as solved
 from ..grade import furthest

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention import masks
-from ...attention.steps import from_qkv
+from ...attention.oracle import from_qkv
 from ...words import Message
 from ..exercises import kv_cache as solved
 from ..grade import Told, furthest

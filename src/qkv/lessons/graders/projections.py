@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...attention.steps import Array, softmax, steps
+from ...attention.oracle import Array, softmax, steps
 from ...words import Message
 from ..exercises.projections import attention
 from ..grade import calls, furthest

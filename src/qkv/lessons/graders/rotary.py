@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.steps import Array
+from ...attention.oracle import Array
 from ...words import Message
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong

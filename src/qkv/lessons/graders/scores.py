@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...attention.steps import Array, from_qkv
+from ...attention.oracle import Array, from_qkv
 from ...words import Message
 from ..exercises import scores as solved
 from ..grade import calls, furthest, shapes

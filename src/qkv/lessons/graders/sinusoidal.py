@@ -1,4 +1,4 @@
-"""The table against `attention.steps.sinusoid`."""
+"""The table against `attention.oracle.sinusoid`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.steps import sinusoid as right
+from ...attention.oracle import sinusoid as right
 from ...words import Message
 from ..exercises import sinusoidal as solved
 from ..grade import calls, furthest

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...attention.steps import Array, from_qkv, softmax
+from ...attention.oracle import Array, from_qkv, softmax
 from ...words import Message
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.attend import Call, replace_weights
+from ..attention.dispatch import Call, replace_weights
 from ..attention.rules import Band, Placed
 from ..words import Problem, all_of, unknown
 from . import inputs as feeding
@@ -34,7 +34,7 @@ from . import registry
 from .ranking import strongest
 from .recorder import ids_of
 from .tokens import PARTS, read, show
-from .trace import no_layer
+from .traces import no_layer
 
 Where = dict[tuple[str, int], list[int]]  # (part, layer) → heads
 
@@ -253,7 +253,7 @@ def _translation(model: Any, tokenizer: Any, text: str, to: str) -> str:
         if hasattr(tokenizer, "token_bytes"):
             return tokenizer.decode(ids)
         return tokenizer.decode(ids, skip_special_tokens=True)
-    from ..model.generate import generate
+    from ..model.generation import generate
 
     if tokenizer.start is None or not tokenizer.ends:
         raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")

@@ -23,8 +23,8 @@ from torch import Tensor
 from ..words import Problem, unknown
 from . import formula, masks, pieces
 from .formula import Call
+from .oracle import check_shapes
 from .rules import Band, Full
-from .steps import check_shapes
 
 KERNELS = ("auto", "plain", "sdpa")
 

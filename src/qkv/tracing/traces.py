@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.attend import Call, attend
-from ..attention.steps import Steps, from_qkv
+from ..attention.dispatch import Call, attend
+from ..attention.oracle import Steps, from_qkv
 from ..words import Problem, all_of
 from .maps import Head, Span, head_of
 from .tokens import PARTS, Group, Tokens
