@@ -132,6 +132,21 @@ def test_steps_prints_what_the_library_computes(call):
         assert f"{value:.3f}" in text
 
 
+def test_steps_as_a_picture(call, tmp_path):
+    code, out, _ = call(
+        "steps", "我 爱 北京", "--mask", "causal", "--heads", "2", "--head", "1", "--png", str(tmp_path / "s.svg")
+    )
+    drawn = (tmp_path / "s.svg").read_text(encoding="utf-8")
+    assert code == 0 and out.rstrip().endswith("s.svg") and "北京" in drawn and "softmax" in drawn
+    for wrong, says in (
+        (["--png", str(tmp_path / "s.txt")], "should end in"),
+        (["--png", "s.png", "--json"], "doesn't go"),
+        (["--png", str(tmp_path / "s.svg" / "x.png")], "s.svg"),
+    ):
+        code, _, err = call("steps", "我 爱 北京", *wrong)
+        assert code == 2 and says in err
+
+
 def test_steps_says_that_its_vectors_are_drawn_and_repeats_itself(call):
     first = call("steps", "a b", "--seed", 3)
     assert first == call("steps", "a b", "--seed", 3) != call("steps", "a b", "--seed", 4)

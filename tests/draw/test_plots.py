@@ -14,8 +14,8 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
-from qkv import Config, Transformer
-from qkv.draw import plots
+from qkv import Config, Transformer, masks, steps
+from qkv.draw import paper, plots
 from qkv.text import Bytes
 from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
@@ -62,10 +62,71 @@ def test_files_by_name(found, tmp_path, name, begins):
 def test_anyones_array(tmp_path):
     figure = plots.heatmap([[0.5, 0.5], [0.1, 0.9]], ["我", "$x_1$"], path=tmp_path / "a.png")
     assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["我", "$x_1$"]
-    with pytest.raises(ValueError, match="one matrix"):
-        plots.heatmap(np.zeros((2, 3, 3)))
+    for shape in ((3,), (1, 2, 3, 4, 5), (2, 0, 3, 3)):
+        with pytest.raises(ValueError, match="heads, queries, keys"):
+            plots.heatmap(np.zeros(shape))
+    with pytest.raises(ValueError, match="not a matrix of numbers"):
+        plots.heatmap([[1, 2], [3]])
     with pytest.raises(ValueError, match="3 names of keys for 2"):
         plots.heatmap(np.eye(2), list("ab"), list("abc"))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 4), (2, 3, 5, 4)], ids=["heads", "batch"])
+def test_a_grid_shows_every_head_of_every_item(shape):
+    """Each map is where its numbers are, whatever holds them, and all are in one scale."""
+    given = torch.rand(shape, dtype=torch.bfloat16, requires_grad=True)
+    axes = plots.heatmap(given, list("abcde"), list("wxyz")).axes
+    tables = given.detach().double().numpy().reshape(-1, 5, 4)
+    assert len(axes) == len(tables)
+    for place, table in zip(axes, tables, strict=True):
+        np.testing.assert_array_equal(image_of(place), table)
+        assert place.get_images()[0].get_clim() == (0, tables.max())
+        assert [t.get_text() for t in place.get_xticklabels()] == list("wxyz")
+    assert [place.get_title() for place in axes] == [f"head {h}" for h in range(3)] * (len(tables) // 3)
+
+
+def test_an_item_is_shown_without_its_padding():
+    weights = np.random.default_rng(0).random((2, 2, 4, 4))
+    axes = plots.heatmap(weights, [list("abcd"), list("ef")]).axes
+    np.testing.assert_array_equal(image_of(axes[3]), weights[1, 1, :2, :2])
+    assert [t.get_text() for t in axes[3].get_yticklabels()] == ["e", "f"]
+    for wrong, names in (("for 3 items and the array has 2", [list("abcd")] * 3), ("5 names", list("abcde"))):
+        with pytest.raises(ValueError, match=wrong):
+            plots.heatmap(weights, names)
+    with pytest.raises(ValueError, match=r"2 names of queries for 4"):
+        plots.heatmap(weights[0], list("ab"))  # one text has no padding to leave out
+    with pytest.raises(ValueError, match="300 maps"):
+        plots.heatmap(np.zeros((3, 100, 2, 2)))
+
+
+def test_any_numbers_have_their_colours():
+    """Below 0 is told from above, −inf is hatched, and a mask of all heads hides in each."""
+    axes = plots.heatmap([[-1.0, 3.0], [-np.inf, 0.0]]).axes[0]
+    assert axes.get_images()[0].get_clim() == (-3, 3)
+    assert sum(len(c.get_paths()) for c in axes.collections) == 1
+    for place in plots.heatmap(np.ones((2, 3, 3)), allowed=np.tri(3)).axes:
+        assert sum(len(c.get_paths()) for c in place.collections) == 2
+    with pytest.raises(ValueError, match="broadcasts"):
+        plots.heatmap(np.eye(2), allowed=np.ones((3, 3)))
+
+
+@pytest.mark.parametrize(("lang", "third"), [("en", "3  softmax: weights"), ("zh", "3  softmax：权重")])
+def test_the_steps_as_a_picture(lang, third):
+    done = steps(np.random.default_rng(0).standard_normal((3, 8)), n_head=2, mask=masks.causal(), names=list("我爱你"))
+    axes = plots.steps(done, head=1, lang=lang).axes
+    for place, table in zip(axes, (done.scores[1], done.masked[1], done.weights[1]), strict=True):
+        np.testing.assert_array_equal(image_of(place), table)
+        assert [t.get_text() for t in place.get_xticklabels()] == list("我爱你")
+    assert [len(place.texts) for place in axes] == [9, 6, 6]  # a number in each cell that isn't hidden
+    assert axes[2].get_title(loc="left") == third
+    assert done._repr_html_().startswith('<img src="data:image/png;base64,')  # a notebook shows it
+
+
+def test_the_steps_without_a_chinese_font(monkeypatch, tmp_path):
+    monkeypatch.setattr(paper, "cjk_font", lambda: None)
+    with pytest.warns(Notice, match="no font with Chinese characters"):
+        plots.steps(steps([[1.0]], names=["我"]), path=tmp_path / "s.png")
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.fixture
@@ -75,7 +136,7 @@ def no_fonts(monkeypatch, tmp_path):
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
     really = font_manager.findSystemFonts
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda places=(tmp_path / "fonts",): really(list(places)))
-    monkeypatch.setattr(plots, "FONT_PACKAGE", "no-such-package")
+    monkeypatch.setattr(paper, "FONT_PACKAGE", "no-such-package")
     (tmp_path / "fonts").mkdir()
     return tmp_path / "fonts"
 
@@ -104,32 +165,32 @@ def test_a_font_is_found_though_it_is_younger_than_matplotlibs_list(no_fonts, tm
     (no_fonts / "broken.ttf").write_bytes(b"no font")
     write_font(no_fonts / "latin.ttf", "Letters Only", "abc")
     write_font(no_fonts / "japanese.ttf", "Kanji Only", "漢層頭訳")
-    assert plots.cjk_font() is None
-    write_font(no_fonts / "any.ttf", "Whatever It Is Called", plots.CHINESE)
+    assert paper.cjk_font() is None
+    write_font(no_fonts / "any.ttf", "Whatever It Is Called", paper.CHINESE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = plots.heatmap(np.eye(1), ["汉"], path=tmp_path / "a.png")
     assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == "Whatever It Is Called"
 
 
-@pytest.mark.parametrize("name", [n for n in plots.CJK_FONTS if n.startswith(("Noto", "WenQuanYi M"))])
+@pytest.mark.parametrize("name", [n for n in paper.CJK_FONTS if n.startswith(("Noto", "WenQuanYi M"))])
 def test_a_font_known_by_its_name_is_taken_without_looking_for_others(no_fonts, monkeypatch, name):
     write_font(no_fonts / "a.ttf", name, "汉")
     font_manager.fontManager.addfont(no_fonts / "a.ttf")
     monkeypatch.setattr(font_manager, "findSystemFonts", None)
-    assert plots.cjk_font() == name
+    assert paper.cjk_font() == name
 
 
 def test_a_font_that_was_removed_is_not_taken(no_fonts):
-    write_font(no_fonts / "a.ttf", "Noto Sans SC", plots.CHINESE)
-    assert plots.cjk_font() == "Noto Sans SC"
+    write_font(no_fonts / "a.ttf", "Noto Sans SC", paper.CHINESE)
+    assert paper.cjk_font() == "Noto Sans SC"
     (no_fonts / "a.ttf").unlink()
-    assert plots.cjk_font() is None
+    assert paper.cjk_font() is None
 
 
 def test_the_advice_is_a_command_for_this_python_and_the_package_of_the_extra():
     with pytest.MonkeyPatch.context() as patched, pytest.warns(Notice) as told:
-        patched.setattr(plots, "cjk_font", lambda: None)
+        patched.setattr(paper, "cjk_font", lambda: None)
         plots.heatmap(np.eye(1), ["我"])
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     package = extra["fonts"][0].split(">=")[0]
@@ -143,8 +204,8 @@ def test_other_figures_keep_their_fonts():
     before = list(mpl.rcParams["font.family"])
     figure = plots.heatmap(np.eye(1), ["我"])
     assert list(mpl.rcParams["font.family"]) == before
-    if plots.cjk_font() is not None:
-        assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == plots.cjk_font()
+    if paper.cjk_font() is not None:
+        assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == paper.cjk_font()
 
 
 def test_parts_of_characters_are_joined_and_special_tokens_grey(tmp_path):
@@ -160,7 +221,7 @@ def test_parts_of_characters_are_joined_and_special_tokens_grey(tmp_path):
         np.testing.assert_array_equal(image_of(axes), view(found, 1, 2).weights)
         for labels in (axes.get_yticklabels(), axes.get_xticklabels()):
             assert [t.get_text() for t in labels] == ["[BOS]", "我", "爱", *"cats"]
-            assert [t.get_color() for t in labels] == [plots.GREY, *["black"] * 6]
+            assert [t.get_color() for t in labels] == [paper.GREY, *["black"] * 6]
     names = [t.get_text() for t in plots.head(found, 1, 2, by="words").axes[0].get_yticklabels()]
     assert names == ["[BOS]", "我", "爱", "cats"]
     axes = plots.head(found, 1, 2, by="tokens").axes[0]
@@ -173,7 +234,7 @@ def test_figures_speak_the_language_asked_for(found):
 
 
 def test_a_missing_font_is_said_once_and_in_both_languages(monkeypatch, tmp_path):
-    monkeypatch.setattr(plots, "cjk_font", lambda: None)
+    monkeypatch.setattr(paper, "cjk_font", lambda: None)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         plots.heatmap(np.eye(1), ["我"], path=tmp_path / "a.png")
@@ -207,10 +268,10 @@ def test_labels_never_touch(name, n):
     """24 stand in a small picture of a layer, as wide as 3 inches; the others in a picture of one head."""
     words = (TEXTS[name] * 50)[:n]
     if n == 24:
-        figure = plots._figure((3.1, 3.1), words)
-        plots._label(figure.add_subplot(), words, words, small=True)
+        figure = paper.blank((3.1, 3.1), words)
+        paper.label(figure.add_subplot(), words, words, small=True)
         figure.axes[0].set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
-        plots._save(figure, None)
+        paper.save(figure, None)
     else:
         figure = plots.heatmap(np.eye(n), words)
     figure.draw_without_rendering()

@@ -27,6 +27,14 @@ class Steps(InNotebook):
     """Every intermediate result of one attention; `print` shows them, `to_dict` and `to_json` hand them on.
 
     Leading axes are those of the input: none for one sentence and one head, (H,), (B,) or (B, H).
+
+    >>> s = steps([[1.0, 0.0], [0.0, 1.0]], mask=masks.causal(), names=["I", "sing"])
+    >>> s
+    <Steps: weights (2, 2), output (2, 2), scale 0.7071>
+    >>> s.masked.round(3).tolist(), s.weights.round(3).tolist()
+    ([[0.707, -inf], [0.0, 0.707]], [[1.0, 0.0], [0.33, 0.67]])
+    >>> s.names(0, 2), s.index(0, 0), s.index_kv(0, 0), s.merged.shape
+    (['I', 'sing'], (), (), (2, 2))
     """
 
     q: Array  # (…, N, D)
@@ -54,7 +62,13 @@ class Steps(InNotebook):
     keys: tuple[str, ...] | None = None  # what each column is called
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; −inf becomes None, since JSON has no infinity. What was not given is left out."""
+        """Plain lists and numbers; −inf becomes None, since JSON has no infinity. What was not given is left out.
+
+        >>> steps([[1.0, 0.0]]).to_dict()["shapes"]["weights"]
+        [1, 1]
+        >>> steps([[1.0], [2.0]], mask=masks.causal()).to_dict()["masked"]
+        [[1.0, None], [2.0, 4.0]]
+        """
         names = [*_GIVEN, "q", "k", "v", "scores", "scaled", "masked", "weights", "heads", "output"]
         tables = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         plain: dict[str, Any] = {name: _plain(table) for name, table in tables.items()}
@@ -66,7 +80,11 @@ class Steps(InNotebook):
         return plain
 
     def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON text, Chinese left readable."""
+        """`to_dict` as JSON text, Chinese left readable.
+
+        >>> steps([[1.0, 0.0]], names=["我"]).to_json()[-42:]
+        ' [1, 2]}, "queries": ["我"], "keys": ["我"]}'
+        """
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
@@ -75,20 +93,43 @@ class Steps(InNotebook):
     def __repr__(self) -> str:
         return f"<Steps: weights {self.weights.shape}, output {self.output.shape}, scale {self.scale:.4g}>"
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the picture, and below it every number."""
+        from ..draw.plots import steps_html
+
+        return steps_html(self) + super()._repr_html_()
+
     def show(self, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-        """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
+        """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named.
+
+        >>> print(steps([[1.0, 0.0], [0.0, 1.0]]).show(lang="en").splitlines()[0])
+        softmax(QKᵀ/√d)V, step by step
+        """
         from ..draw.derivation import show
 
         return show(self, lang=lang, head=head, item=item, digits=digits)
 
     def word(self, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-        """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
+        """One query's output written out as a sum: each key's weight, times its row of V, and the total.
+
+        >>> print(steps([[1.0, 0.0], [0.0, 1.0]], names=["I", "sing"]).word(1, lang="en"))
+        The row of sing, term by term: Σ weight × V
+                   weight    ×V0    ×V1
+             I      0.330  0.330  0.000
+             sing   0.670  0.000  0.670
+             sum    1.000  0.330  0.670
+        """
         from ..draw.derivation import word
 
         return word(self, row, lang=lang, head=head, item=item, digits=digits)
 
     def terms(self, row: int, *, head: int = 0, item: int = 0) -> Array:
-        """What one query's output is the sum of: each key's weight times its row of V, (M, D)."""
+        """What one query's output is the sum of: each key's weight times its row of V, (M, D).
+
+        >>> s = steps([[1.0, 0.0], [0.0, 1.0]])
+        >>> s.terms(1).round(3).tolist(), bool((s.terms(1).sum(0) == s.output[1]).all())
+        ([[0.33, 0.0], [0.0, 0.67]], True)
+        """
         return self.weights[self.index(item, head)][row][:, None] * self.v[self.index_kv(item, head)]
 
     @property

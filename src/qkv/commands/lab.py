@@ -9,7 +9,8 @@ from typing import Any
 from .. import grid
 from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
-from ..words import Problem, one_of, say
+from ..words import say
+from .places import FIGURES, check_place
 from .progress import bar
 
 EXAMPLES = [
@@ -20,7 +21,6 @@ EXAMPLES = [
     'qkv lab seq2seq --text "二〇二六年十一月十五日"',
     "qkv lab heads --help",
 ]
-ENDINGS = (".png", ".svg", ".pdf")
 WORTH_SAYING = 2  # seconds
 
 
@@ -76,8 +76,7 @@ def run(options: argparse.Namespace) -> None:
         if sizes[size.name] is not None:
             sizes[size.name] = checked(size, sizes[size.name])
     out = options.out or Path("out") / f"lab-{name}.png"
-    if out.suffix.lower() not in ENDINGS:
-        raise Problem("{file} should end in {endings}", file=out, endings=one_of(ENDINGS))
+    check_place(out, FIGURES)
     out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
     with bar(say("measuring {name}", name=name)) as progress:
         found: dict[str, Any] = measured(name, _announced(name, progress), **sizes)

@@ -1,8 +1,6 @@
 """qkv see: where the heads of a model look, on a text."""
 
 import argparse
-import errno
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,9 @@ from typing import Any
 from .. import grid
 from ..screen import draw
 from ..tracing.tokens import PARTS
-from ..words import Message, Problem, _, all_of, language, one_of, quoted, say
+from ..words import Message, Problem, _, all_of, language, quoted, say
 from .opening import model_arguments, open_any
+from .places import FIGURES, check_place
 from .progress import bar, passing
 from .texts import text_arguments, whole
 
@@ -127,12 +126,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse, before any work, what can't be done or would be left undone."""
-    for file, endings in ((options.png, (".png", ".svg", ".pdf")), (options.out, (".html", ".htm"))):
-        if file is not None and file.suffix.lower() not in endings:
-            raise Problem("{file} should end in {endings}", file=file, endings=one_of(endings))
-    for file in (options.png, options.out, options.save):
+    for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm")), (options.save, None)):
         if file is not None:
-            _check_place(file)
+            check_place(file, endings)
     for way, others in APART.items():
         for other in others.split():
             if _given(options, way) and _given(options, other):
@@ -158,17 +154,6 @@ def _given(options: argparse.Namespace, name: str) -> bool:
 
 def _flag(name: str) -> Any:
     return Message("a text") if name == "text" else "--" + name.strip("_")
-
-
-def _check_place(file: Path) -> None:
-    """Can it be written? A page is long in the making."""
-    if file.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
-    there = next(place for place in file.absolute().parents if place.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
-    if not os.access(file if file.exists() else there, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
 
 
 def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, title: str | None = None) -> None:

@@ -17,6 +17,7 @@ from ..attention.tiles import Tiles, tiles
 from ..tracing.tokens import PARTS
 from ..words import Problem, _, all_of, say
 from .opening import model_arguments, open_model
+from .places import FIGURES, check_place
 from .texts import PIPE, check, whole
 
 EXAMPLES = [
@@ -26,6 +27,7 @@ EXAMPLES = [
     'qkv steps "I love Beijing" --memory "我 爱 北京"',
     'qkv steps "a b [PAD]" --mask padding --tiles 2',
     "qkv steps --file examples/matrices.json --no-scale",
+    "qkv steps 我爱北京 --mask causal --png steps.png",
     'qkv steps "The cat sat on the mat because it was tired" --model smollm2 --layer 13 --head 8 --word it',
 ]
 PADDING = "[PAD]"
@@ -106,6 +108,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("also B keys at a time, as flash attention does"),
     )
     add("--seed", type=int, metavar="S", help=say("draws the vectors (0)"))
+    add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
     add("--json", action="store_true", help=say("every number as JSON"))
 
 
@@ -113,6 +116,10 @@ def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
     if (options.text is None) == (options.file is None):
         raise Problem('give a text or --file, one of the two, as in  qkv steps "我 爱 北京"')
+    if options.png is not None:
+        check_place(options.png, FIGURES)
+    if options.json and options.png is not None:
+        raise Problem("{one} doesn't go with {other}: leave one of them out", one="--json", other="--png")
     if options.text == PIPE or (options.file is not None and Path(options.file).suffix.lower() not in MATRICES):
         options.text, options.file = whole(options.text, options.file, EXAMPLES[0]), None
     for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
@@ -148,6 +155,11 @@ def run(options: argparse.Namespace) -> None:
     if blocks is not None:
         row = rows[-1] if rows else -1
         print("\n" + blocks.show(row, name=_query_names(done)[row]))
+    if options.png is not None:
+        from ..draw import plots
+
+        plots.steps(done, head=options.head, path=options.png)
+        print("\n" + say("wrote {path}", path=options.png))
 
 
 def tokens(text: str) -> list[str]:

@@ -51,6 +51,14 @@ def page(
     or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many, and `told` which
     layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8). `by`: what its rows
     and columns are at first, "characters", "tokens" or "words".
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from ..model import Config, Transformer
+    >>> from ..tracing import trace
+    >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4], name="tiny")
+    >>> with TemporaryDirectory() as folder:
+    ...     print(page(made, Path(folder, "attention.html")).name)
+    attention.html
     """
     path = Path(path)
     made = html(
@@ -74,7 +82,14 @@ def html(
     first: Opening | None = None,
     by: str = "characters",
 ) -> str:
-    """The same as a text, of at most `limit` bytes."""
+    """The same as a text, of at most `limit` bytes.
+
+    >>> from ..model import Config, Transformer
+    >>> from ..tracing import trace
+    >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4], name="tiny")
+    >>> html(made).splitlines()[0]
+    '<!doctype html>'
+    """
     spoken = None if lang is None else language(lang)
     shell = _shell(title or trace.model or say("Attention", spoken or "en"), spoken or "en", trace)
     carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
@@ -89,7 +104,14 @@ def html(
 
 
 def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:
-    """The page inside a frame of its own, as notebooks show it: what it says can't touch the notebook."""
+    """The page inside a frame of its own, as notebooks show it: what it says can't touch the notebook.
+
+    >>> from ..model import Config, Transformer
+    >>> from ..tracing import trace
+    >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4], name="tiny")
+    >>> notebook_html(made).startswith("<iframe srcdoc=")
+    True
+    """
     inside = escaping.escape(html(trace, limit=limit), quote=True)
     return (
         f'<iframe srcdoc="{inside}" title="{escaping.escape(trace.model or "qkv")}" sandbox="allow-scripts" '

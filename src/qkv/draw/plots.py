@@ -1,67 +1,45 @@
-"""Figures by matplotlib: one head, all heads of a layer, all heads of a model, an alignment; PNG, SVG or PDF by the name.
+"""Figures by matplotlib: any array, the steps of an attention, one head, all heads of a layer or a model, a head as it
+forms; PNG, SVG or PDF by the name. What they are drawn on is paper.py.
 
-Pairs that a mask hides are hatched, not just dark. Chinese labels use any CJK font that is installed, or the one that
-comes with the extra `fonts`. No pyplot, so no window and no state: a figure is an object that can be saved.
+N queries, M keys, H heads, B batch.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import math
-import re
-import warnings
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import pairwise
+import base64
+import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..tracing.tokens import PARTS
-from ..words import Message, Notice, Problem, language, pip_install, say
+from ..words import Message, Problem, _, say
+from .paper import COLOURS, SIGNED, blank, label, paint, save, write
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
+    from ..attention.oracle import Steps
     from ..tracing.maps import Head
     from ..tracing.traces import Trace
 
-COLOURS = "Blues"
-GREY = "#767676"  # special tokens: the lightest that reads well on white
-MOST_LABELS = 64
-APART = 2  # pixels between two labels, at least
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
-DRAWN = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
-# Fonts with 汉字 that systems carry, those drawn for simplified Chinese first. Noto's collections hold one face for each
-# place, of which older matplotlibs know only the first, JP: it has all characters too.
-PLACES = ("SC", "CN", "TC", "HK", "TW", "JP", "KR")
-CJK_FONTS = (
-    *(f"{family}{place}" for place in PLACES for family in ("Noto Sans ", "Noto Sans CJK ", "Source Han Sans ")),
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Microsoft YaHei",
-    "SimHei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Heiti SC",
-    "Arial Unicode MS",
-    "Droid Sans Fallback",
-    *(f"{family}{place}" for place in PLACES for family in ("Noto Serif ", "Noto Serif CJK ", "Source Han Serif ")),
-)
-CHINESE = "汉这层头译"  # a font that lacks one of these draws boxes in our figures
-FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # of the extra `fonts`
+MOST_MAPS = 256  # maps of a grid: beyond, a figure takes minutes and its cells can't be told apart
+FEW = 24  # names along a side of a small map that can be read
+WRITTEN = 12  # cells along a side that have room for their numbers
+
+
+Names = Sequence[str] | Sequence[Sequence[str]] | None
 
 
 def heatmap(
-    weights: ArrayLike,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
+    weights: Any,
+    queries: Names = None,
+    keys: Names = None,
     *,
     allowed: ArrayLike | None = None,
     special: tuple[Sequence[bool], Sequence[bool]] | None = None,
@@ -69,31 +47,201 @@ def heatmap(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Anyone's map with its tokens: rows ask, columns are looked at. Saved to `path` if there is one.
+    """Anyone's numbers with their tokens: rows ask, columns are looked at. Saved to `path` if there is one.
 
-    `special` says which queries and which keys are special tokens: their labels are grey.
+    One map (N, M), a grid of heads (H, N, M), or such a grid for each item of a batch (B, H, N, M); NumPy, torch, lists.
+    For a batch, `queries` and `keys` may be one list for all or a list per item; an item with fewer names than the array
+    has rows is shown without the rest, its padding. Numbers below 0 get colours of their own, and −inf is hatched, as is
+    what `allowed` (bool, broadcasts to the array) forbids. `special` says which queries and which keys are special tokens:
+    their labels are grey.
+
+    >>> figure = heatmap([[1.0, 0.0], [0.3, 0.7]], ["I", "sing"], lang="en")
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['I', 'sing']
+    >>> both = heatmap(np.full((2, 3, 4, 4), 0.25), [["a", "b", "c", "d"], ["e", "f"]], lang="en")
+    >>> [axes.get_title() for axes in both.axes]
+    ['head 0', 'head 1', 'head 2', 'head 0', 'head 1', 'head 2']
     """
-    table = np.asarray(weights, dtype=np.float64)
-    if table.ndim != 2:
-        raise Problem("the map is {shape}: give one matrix, (queries, keys)", shape=table.shape)
-    keys = queries if keys is None and table.shape[0] == table.shape[1] else keys
-    for what, labels, size in ((Message("queries"), queries, table.shape[0]), (Message("keys"), keys, table.shape[1])):
-        if labels is not None and len(labels) != size:
+    table = _numbers(weights)
+    if not 2 <= table.ndim <= 4 or 0 in table.shape:
+        raise Problem(
+            "the array is {shape}: give (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)",
+            shape=table.shape,
+        )
+    shown = np.isfinite(table)
+    if allowed is not None:
+        try:
+            shown = shown & np.broadcast_to(np.asarray(allowed, bool), table.shape)
+        except ValueError:
             raise Problem(
-                "there are {given} names of {what} for {size}: give one each", given=len(labels), what=what, size=size
-            )
+                "allowed is {allowed} and the array is {shape}: give one True or False per cell, or what broadcasts to "
+                "it",
+                allowed=np.shape(allowed),
+                shape=table.shape,
+            ) from None
+    if table.ndim > 2:
+        return _grid(table, shown, queries, keys, special, title, lang, path)
+    asking, asked = _named(queries, keys, table.shape)
     n, m = table.shape
     size = (min(max(0.32 * m + 1.6, 3.6), 13), min(max(0.32 * n + 1.4, 3.2), 13))
-    figure = _figure(size, [*(queries or ()), *(keys or ()), title or ""], lang)
+    figure = blank(size, [*(asking or ()), *(asked or ()), title or ""], lang)
     axes = figure.add_subplot()
-    image = _paint(axes, table, allowed, top=max(float(table.max(initial=0)), 1e-9))
-    _label(axes, queries, keys, special)
+    image = paint(axes, table, shown, **_scale(table))
+    label(axes, asking, asked, special)
     axes.set_xlabel(say("is looked at (key)", lang))
     axes.set_ylabel(say("looks (query)", lang))
     if title:
         axes.set_title(title, fontsize=11, loc="left")
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
-    return _save(figure, path)
+    return save(figure, path)
+
+
+def _grid(
+    table: np.ndarray,
+    shown: np.ndarray,
+    queries: Names,
+    keys: Names,
+    special: tuple[Sequence[bool], Sequence[bool]] | None,
+    title: str | None,
+    lang: str | None,
+    path: str | Path | None,
+) -> Figure:
+    """Heads side by side, (H, N, M); the items of a batch, (B, H, N, M), below each other. All in one scale."""
+    batch = table if table.ndim == 4 else table[None]
+    shown = shown.reshape(batch.shape)
+    items, heads, n, m = batch.shape
+    if items * heads > MOST_MAPS:
+        raise Problem(
+            "the array holds {maps} maps ({shape}) and a figure at most {most}: give some items or heads, as in "
+            "weights[:2, :8]",
+            maps=items * heads,
+            shape=table.shape,
+            most=MOST_MAPS,
+        )
+    names = [_named(_of(queries, i, items), _of(keys, i, items), (n, m), padded=items > 1) for i in range(items)]
+    across = min(heads, 4 if heads <= 16 else 8)
+    down = -(-heads // across)
+    written = [name for pair in names for side in pair for name in side or ()]
+    figure = blank((3.1 * across, items * (3.1 * down + 0.4)), [*written, title or ""], lang)
+    scale = _scale(batch)
+    for i, part in enumerate(np.ravel(figure.subfigures(items, 1, squeeze=False))):
+        asking, asked = names[i]
+        rows, cols = n if asking is None else len(asking), m if asked is None else len(asked)
+        few = max(rows, cols) <= FEW
+        for h in range(heads):
+            axes = part.add_subplot(down, across, h + 1)
+            paint(axes, batch[i, h, :rows, :cols], shown[i, h, :rows, :cols], **scale)
+            label(axes, asking if few else None, asked if few else None, special, small=True)
+            axes.set_title(say("head {head}", lang, head=h), fontsize=9)
+        said = [] if items == 1 else [say("item {item}", lang, item=i)]
+        if heading := " · ".join([*([title] if title and i == 0 else []), *said]):
+            part.suptitle(heading, x=0.01, ha="left")
+    return save(figure, path)
+
+
+def _numbers(array: Any) -> np.ndarray:
+    """Any array as float64: torch's too, on a device, with a gradient or in half precision."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().double()
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise Problem(
+            "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers",
+            name=Message("the array"),
+        ) from None
+
+
+def _named(
+    queries: Any, keys: Any, shape: tuple[int, ...], *, padded: bool = False
+) -> tuple[list[str] | None, list[str] | None]:
+    """The names of rows and columns; keys are called as queries are where there are as many. Refuses any other number,
+    but for the padding of an item."""
+    n, m = shape
+    keys = queries if keys is None and n == m else keys
+    for what, names, size in ((Message("queries"), queries, n), (Message("keys"), keys, m)):
+        if names is not None and (len(names) > size or (len(names) < size and not padded)):
+            raise Problem(
+                "there are {given} names of {what} for {size}: give one each", given=len(names), what=what, size=size
+            )
+    return None if queries is None else list(queries), None if keys is None else list(keys)
+
+
+def _of(names: Names, item: int, items: int) -> Any:
+    """The names of one item: its own list where each has one, else the list of all."""
+    if names is None or all(isinstance(name, str) for name in names):
+        return names
+    if len(names) != items:
+        raise Problem(
+            "names are given for {given} items and the array has {items}: give a list for each, or one for all",
+            given=len(names),
+            items=items,
+        )
+    return names[item]
+
+
+def _scale(table: np.ndarray) -> dict[str, Any]:
+    """From 0 up in blue; numbers below 0 in red, as far as those above reach in blue."""
+    finite = table[np.isfinite(table)]
+    top = max(float(np.abs(finite).max(initial=0)), 1e-9)
+    return {"top": top, "bottom": -top, "colours": SIGNED} if finite.min(initial=0) < 0 else {"top": top}
+
+
+def steps(
+    done: Steps, *, head: int = 0, item: int = 0, lang: str | None = None, path: str | Path | IO[bytes] | None = None
+) -> Figure:
+    """The steps of an attention from left to right: q·kᵀ, what becomes of it before the softmax, the weights.
+
+    >>> from ..attention.oracle import steps as computed
+    >>> figure = steps(computed([[1.0, 0.0], [0.0, 1.0]], names=["I", "sing"]), lang="en")
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['1  scores: q·kᵀ', '2  scaled: × 0.7071', '3  softmax: weights']
+    """
+    at = done.index(item, head)
+    scores, masked, weights = done.scores[at], done.masked[at], done.weights[at]
+    queries, keys = (done.names(axis, size) for axis, size in enumerate(scores.shape))
+    hidden = bool(np.isneginf(masked).any())
+    changed = [
+        say(sentence, lang)
+        for sentence, does in (
+            (_("capped"), done.softcap is not None),
+            (_("+ bias"), done.bias is not None),
+            (_("masked"), hidden),
+        )
+        if does
+    ]
+    titles = (
+        say("1  scores: q·kᵀ", lang),
+        say("2  scaled: × {scale}", lang, scale=done.scale) + "".join(f", {word}" for word in changed),
+        say("3  softmax: weights", lang),
+    )
+    n, m = scores.shape
+    side = (min(max(0.5 * m + 0.6, 2.8), 8), min(max(0.5 * n + 1.2, 2.8), 9))
+    figure = blank((3 * side[0] + 1.2, side[1]), [*queries, *keys], lang)
+    tables = (scores, masked, weights)
+    for number, (table, title) in enumerate(zip(tables, titles, strict=True)):
+        seen = np.isfinite(scores if number == 0 else masked)
+        axes = figure.add_subplot(1, 3, number + 1)
+        image = paint(axes, table, seen, **_scale(table))
+        label(axes, queries if number == 0 else None, keys)
+        if max(n, m) <= WRITTEN:
+            write(axes, np.where(seen, table, np.nan), image)
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xlabel(say("is looked at (key)", lang))
+    figure.axes[0].set_ylabel(say("looks (query)", lang))
+    return save(figure, path)
+
+
+def steps_html(done: Steps) -> str:
+    """That figure as notebooks show it: an image that stands in the text itself.
+
+    >>> from ..attention.oracle import steps as computed
+    >>> steps_html(computed([[1.0, 0.0], [0.0, 1.0]]))[:32]
+    '<img src="data:image/png;base64,'
+    """
+    drawn = io.BytesIO()
+    steps(done, path=drawn)
+    return f'<img src="data:image/png;base64,{base64.b64encode(drawn.getvalue()).decode()}" style="max-width: 100%">'
 
 
 def head(
@@ -107,7 +255,15 @@ def head(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head by "characters", "words" or "tokens"; a long text is pooled to 512 cells a side."""
+    """One head by "characters", "words" or "tokens"; a long text is pooled to 512 cells a side.
+
+    >>> from importlib.resources import files
+    >>> from ..tracing import Trace
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    >>> figure = head(trace, 13, 8, by="words", lang="en")
+    >>> figure.axes[0].get_title(loc="left")
+    'smollm2 · decoder 13.8'
+    """
     from ..tracing.view import view
 
     part = part or trace.parts[0]
@@ -138,7 +294,7 @@ def _pooled(
     table = one.pooled(POOLED).numpy()
     each = -(-one.n // POOLED), -(-one.m // POOLED)
     told = say("each cell: the mean of {value} × {value2} weights", lang, value=each[0], value2=each[1])
-    figure = _figure((9, 8.4), [title], lang)
+    figure = blank((9, 8.4), [title], lang)
     axes = figure.add_subplot()
     cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
     norm = PowerNorm(0.5, 0, max(float(table.max(initial=0)), 1e-9))
@@ -152,7 +308,7 @@ def _pooled(
     axes.set_ylabel(say("looks (number of the query)", lang))
     axes.set_title(f"{title} · {told}", fontsize=11, loc="left")
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _hidden(one: Head, each: tuple[int, int]) -> np.ndarray:
@@ -175,7 +331,14 @@ def layer(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """All heads of a layer, side by side."""
+    """All heads of a layer, side by side.
+
+    >>> from importlib.resources import files
+    >>> from ..tracing import Trace
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    >>> len(layer(trace, 13, lang="en").axes)
+    9
+    """
     from ..tracing.view import view
 
     part = part or trace.parts[0]
@@ -183,24 +346,24 @@ def layer(
     heads = trace.n_head(part, layer)
     across = min(heads, 4)
     down = -(-heads // across)
-    figure = _figure(
+    figure = blank(
         (3.1 * across, 3.1 * down + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
     )
     for number in range(heads):
         axes = figure.add_subplot(down, across, number + 1)
         if max(len(queries), len(keys)) > 256:
-            _paint(axes, trace.map(layer, number, bins=256, part=part, batch=batch), None)
-            _label(axes, None, None)
+            paint(axes, trace.map(layer, number, bins=256, part=part, batch=batch), None)
+            label(axes, None, None)
         else:
             seen = view(trace, layer, number, by, part=part, batch=batch)
-            few = max(seen.weights.shape) <= 24
-            _paint(axes, seen.weights, seen.allowed)
+            few = max(seen.weights.shape) <= FEW
+            paint(axes, seen.weights, seen.allowed)
             asking, asked = seen.names if few else (None, None)
-            _label(axes, asking, asked, seen.special, small=True)
+            label(axes, asking, asked, seen.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
     where = say("layer {layer}", lang, layer=layer)
     figure.suptitle(f"{trace.model} · {say(PARTS[part], lang)} · {where}".strip(" ·"), x=0.01, ha="left")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def overview(
@@ -212,11 +375,18 @@ def overview(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them."""
+    """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them.
+
+    >>> from importlib.resources import files
+    >>> from ..tracing import Trace
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "weather-opus-zh-en.safetensors"))
+    >>> len(overview(trace, part="cross", mark=[(4, 2)], lang="en").axes)
+    48
+    """
     part = part or trace.parts[0]
     numbers = trace.layers(part)
     layers, heads = len(numbers), trace.n_head(part)
-    figure = _figure((0.8 * heads + 0.9, 0.8 * layers + 0.9), [], lang)
+    figure = blank((0.8 * heads + 0.9, 0.8 * layers + 0.9), [], lang)
     figure.set_layout_engine("none")
     top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
     for i, number in enumerate(numbers):
@@ -237,7 +407,7 @@ def overview(
             if i == 0:
                 axes.set_title(str(j), fontsize=8, pad=3)
     figure.text(0.01, 0.995, say("layer ↓  head →", lang), fontsize=8, va="top")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def growth(
@@ -250,194 +420,27 @@ def growth(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head at several moments of its training, from left to right."""
+    """One head at several moments of its training, from left to right.
+
+    >>> from ..model import Config, Transformer
+    >>> from ..tracing import trace
+    >>> model = Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2))
+    >>> len(growth([trace(model, [3, 1, 4]) for _ in range(3)], 0, 1, lang="en").axes)
+    3
+    """
     from ..tracing.view import view
 
     part = part or traces[0].parts[0]
     chosen = traces if len(traces) <= 8 else [traces[i] for i in np.linspace(0, len(traces) - 1, 8).round().astype(int)]
     names = [text for side in (False, True) for text, _, _ in chosen[-1].tokens(part, keys=side).groups(by)]
-    figure = _figure((2.6 * len(chosen), 3.4), names, lang)
+    figure = blank((2.6 * len(chosen), 3.4), names, lang)
     for number, trace in enumerate(chosen):
         axes = figure.add_subplot(1, len(chosen), number + 1)
         seen = view(trace, layer, head, by, part=part)
         queries, keys = seen.names
-        _paint(axes, seen.weights, seen.allowed)
-        _label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
+        paint(axes, seen.weights, seen.allowed)
+        label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
         step = trace.more.get("step", "")
         axes.set_title(say("step {step}", lang, step=step), fontsize=9)
     figure.suptitle(f"{traces[-1].model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·"), x=0.01, ha="left")
-    return _save(figure, path)
-
-
-def _paint(axes: Axes, table: np.ndarray, allowed: ArrayLike | None, top: float = 1.0) -> Any:
-    image = axes.imshow(table, cmap=COLOURS, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
-    if allowed is not None:
-        hidden = ~np.broadcast_to(np.asarray(allowed, bool), table.shape)
-        hatch = "////" if max(table.shape) <= 96 else None  # finer cells than hatching can show: plain grey
-        for i, row in enumerate(hidden):
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], row, [0]])))
-            runs = [(start - 0.5, stop - start) for start, stop in edges.reshape(-1, 2)]
-            if runs:
-                face = "none" if hatch else "#e4e4e4"
-                axes.broken_barh(runs, (i - 0.5, 1), facecolor=face, edgecolor="#cccccc", hatch=hatch, linewidth=0)
-    return image
-
-
-def _label(
-    axes: Axes,
-    queries: Sequence[str] | None,
-    keys: Sequence[str] | None,
-    special: tuple[Sequence[bool], Sequence[bool]] | None = None,
-    *,
-    small: bool = False,
-) -> None:
-    grey = special or ((), ())
-    for labels, dimmed, axis, turned in ((keys, grey[1], axes.xaxis, True), (queries, grey[0], axes.yaxis, False)):
-        if labels is None:
-            axis.set_ticks([])
-            continue
-        every = -(-len(labels) // MOST_LABELS)
-        axis.set_ticks(range(0, len(labels), every))
-        axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=6 if small else 9, parse_math=False)
-        if turned and max(map(len, labels), default=0) > 2:
-            for text in axis.get_ticklabels():  # each ends under its column
-                text.set(rotation=60, ha="right", rotation_mode="anchor")
-        for text, dim in zip(axis.get_ticklabels(), dimmed[::every], strict=False):
-            text.set_color(GREY if dim else "black")
-
-
-def _thin(figure: Figure) -> None:
-    """Leave labels out, evenly, until none touches another: measured, since only the layout knows what room there is."""
-    from matplotlib.ticker import FuncFormatter  # what `set_ticklabels` makes; other axes choose their own labels
-
-    named = [
-        axis
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        if isinstance(axis.get_major_formatter(), FuncFormatter) and len(axis.get_ticklocs()) > 1
-    ]
-    if not named:
-        return
-    figure.draw_without_rendering()  # lays it out
-    for axis in named:
-        places, texts = axis.get_ticklocs(), axis.get_ticklabels()
-        spans = [_span(text, axis.axis_name == "x", figure.dpi) for text in texts]
-        every = 1
-        while any(b[0] < a[1] + APART and a[0] < b[1] + APART for a, b in pairwise(spans[::every])):
-            every += 1
-        if every == 1:
-            continue
-        kept = [(text.get_text(), text.get_color()) for text in texts[::every]]
-        like = {
-            name: texts[0].properties()[name]
-            for name in ("fontsize", "rotation", "horizontalalignment", "rotation_mode")
-        }
-        axis.set_ticks(places[::every], [text for text, _ in kept], parse_math=False, **like)
-        for text, (_, colour) in zip(axis.get_ticklabels(), kept, strict=True):
-            text.set_color(colour)
-
-
-def _span(text: Text, across: bool, dpi: float) -> tuple[float, float]:
-    """From where to where a label reaches along its axis, in pixels; of a turned one, what it keeps others away from."""
-    box, turned = text.get_window_extent(), math.radians(text.get_rotation())
-    if not turned:
-        return (box.x0, box.x1) if across else (box.y0, box.y1)
-    middle = float(text.get_transform().transform(text.get_position())[0])
-    half = 0.55 * float(text.get_fontsize()) * dpi / 72 / math.sin(turned)
-    return middle - half, middle + half
-
-
-def _clip(label: str) -> str:
-    label = label.translate(DRAWN)
-    return label if len(label) <= 14 else label[:13] + "…"
-
-
-def _figure(size: tuple[float, float], labels: Sequence[str], lang: str | None = None) -> Figure:
-    from matplotlib.figure import Figure
-
-    families = ["DejaVu Sans"]
-    if any(re.search("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]", label) for label in labels) or language(lang) == "zh":
-        font = cjk_font()
-        if font is None:
-            warnings.warn(
-                Notice(
-                    "there is no font with Chinese characters here, so they show as boxes. Install any, or this one (17 "
-                    "MB), then draw again:\n  {command}",
-                    command=pip_install(FONT_PACKAGE),
-                ),
-                stacklevel=3,
-            )
-        else:
-            families = [font, "DejaVu Sans"]
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    figure.set_label(",".join(families))  # what `_save` gives every text; other figures keep their own fonts
-    return figure
-
-
-def cjk_font() -> str | None:
-    """The name of a font with 汉字: one known by name, that of the extra `fonts`, or any that has the characters.
-
-    Matplotlib keeps a list of fonts from the first time it ran. So before giving up, look for those that came since, and
-    never remember that there was none: who follows the advice and draws again should see it.
-    """
-    from matplotlib import font_manager
-
-    if found := _known():
-        return found
-    importlib.invalidate_caches()  # it may have been installed since this process began
-    package = importlib.util.find_spec(FONT_PACKAGE.replace("-", "_"))
-    folders = (package and package.submodule_search_locations) or []
-    listed = {font.fname for font in font_manager.fontManager.ttflist}
-    for file in [*font_manager.findSystemFonts(folders), *sorted(font_manager.findSystemFonts())]:
-        if file not in listed:
-            with contextlib.suppress(Exception):  # a file that is no font, or one of a kind matplotlib can't read
-                font_manager.fontManager.addfont(file)
-    return _known() or next((name for name, file in _fonts() if _writes_chinese(file)), None)
-
-
-def _fonts() -> Iterator[tuple[str, str]]:
-    """Name and file of each font that matplotlib has in its list and that is still there."""
-    from matplotlib import font_manager
-
-    for font in font_manager.fontManager.ttflist:
-        if Path(font.fname).exists():
-            yield font.name, font.fname
-
-
-def _known() -> str | None:
-    names = {name for name, _ in _fonts()}
-    return next((name for name in CJK_FONTS if name in names), None)
-
-
-@cache
-def _writes_chinese(file: str) -> bool:
-    """Whether a font has the characters. One of last resort, which comes with matplotlib, has one sign for all of them."""
-    from matplotlib import ft2font
-
-    try:
-        font = ft2font.FT2Font(file)
-        signs = {font.get_char_index(ord(character)) for character in CHINESE}
-    except Exception:  # of a kind matplotlib can't read
-        return False
-    return 0 not in signs and len(signs) == len(CHINESE)
-
-
-def _save(figure: Figure, path: str | Path | None) -> Figure:
-    import matplotlib as mpl
-    from matplotlib.text import Text
-
-    families = str(figure.get_label()).split(",")
-
-    def dress() -> None:
-        for text in figure.findobj(Text):
-            text.set_fontfamily(families)
-
-    with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `_figure`
-        dress()
-        _thin(figure)
-        dress()  # labels that were set anew
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path)
-    return figure
+    return save(figure, path)

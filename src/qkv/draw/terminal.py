@@ -27,7 +27,11 @@ HIDDEN = "╱╱"
 
 
 def colours() -> str:
-    """What this terminal can show: "true", "256" or "none"."""
+    """What this terminal can show: "true", "256" or "none".
+
+    >>> colours() in ("true", "256", "none")
+    True
+    """
     if os.environ.get("FORCE_COLOR"):
         return "true"
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
@@ -150,7 +154,16 @@ def _ink(value: float) -> tuple[int, int, int]:
 
 
 def whole_map(seen: View, mark: tuple[int, int] | None = None) -> str:
-    """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined."""
+    """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined.
+
+    >>> from importlib.resources import files
+    >>> from ..tracing import Trace
+    >>> from ..tracing.view import view
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    >>> print(whole_map(view(trace, 13, 8, "words"))[-60:])
+     .05 .01 ╱╱
+        tired .04 .74  ·   ·   ·  .08 .01 .11 .01  ·
+    """
     drawn = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
     joined = together(len(seen.keys), seen.names[0])
     return (

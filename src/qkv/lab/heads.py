@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..draw import plots
+from ..draw import paper
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..text.dice import dice
@@ -313,7 +313,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
                 continue
             axes = figure.add_subplot(grid[line + 1, at])
             table = np.array(one["map"])
-            plots._paint(axes, table, np.tri(len(table), dtype=bool))
+            paper.paint(axes, table, np.tri(len(table), dtype=bool))
             axes.set_xticks([])
             axes.set_yticks([])
             heads = say(report.heads(row["heads"]))

@@ -16,7 +16,7 @@ import torch
 
 from ..attention import masks
 from ..attention.dispatch import Call, attend
-from ..draw import plots
+from ..draw import paper
 from ..text.dice import dice
 from ..words import Problem, _, paragraph, say
 from . import Progress, report
@@ -239,13 +239,13 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
             )
         ):
             axes = figure.add_subplot(2, 3, 3 * line + at + 1)
-            plots._paint(axes, table, allowed)
+            paper.paint(axes, table, allowed)
             if line == 0:  # cells that can be counted
                 axes.set_xticks(np.arange(0.5, table.shape[1] - 1), minor=True)
                 axes.set_yticks(np.arange(0.5, table.shape[0] - 1), minor=True)
                 axes.grid(which="minor", color="white", linewidth=0.8)
                 axes.tick_params(which="minor", length=0)
-            plots._label(axes, row["queries"], row["keys"])
+            paper.label(axes, row["queries"], row["keys"])
             axes.tick_params(labelsize=8)
             axes.set_title(title, fontsize=10, loc="left")
             axes.set_xlabel(say(WHERE[row["kind"]][1]) + " (K, V)", fontsize=9)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.additive import AdditiveAttention
-from ..draw import plots
+from ..draw import paper
 from ..model.config import Config
 from ..model.generation import translate
 from ..model.transformer import Transformer
@@ -368,8 +368,8 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes = figure.add_subplot(1, 3, at + 1)
         axes.set_title(title, fontsize=10, loc="left")
         if one["map"]:
-            plots._paint(axes, np.array(one["map"]), None)
-            plots._label(axes, list(one["said"]), one["keys"])
+            paper.paint(axes, np.array(one["map"]), None)
+            paper.label(axes, list(one["said"]), one["keys"])
         axes.tick_params(labelsize=8)
         axes.set_xlabel(say("source: read"), fontsize=9)
         axes.set_ylabel(say("target: written"), fontsize=9)
