@@ -6,6 +6,16 @@ What is named here is what is promised; everything is loaded when first used, so
 >>> print(qkv.steps([[1.0, 0.0], [0.0, 1.0]]).weights.round(3))
 [[0.67 0.33]
  [0.33 0.67]]
+
+>>> import torch
+>>> def attention(q, k, v):
+...     return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+>>> report = qkv.check(attention)
+>>> report.verdict, str(report.findings[0].evidence)[:26]
+('wrong', 'your scores are not scaled')
+>>> def attention(q, k, v):
+...     return torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, -1) @ v
+>>> qkv.assert_correct(attention)
 """
 
 from typing import TYPE_CHECKING

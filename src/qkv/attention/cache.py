@@ -58,7 +58,14 @@ class KVCache:
         self._expected: Tensor | None = None
 
     def expect(self, counts: Any) -> None:
-        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding.
+
+        >>> cache = KVCache(batch=2, n_kv_head=1, capacity=4, head_width=2)
+        >>> cache.expect([3, 1])
+        >>> _ = cache.append(torch.ones(2, 1, 3, 2), torch.ones(2, 1, 3, 2))
+        >>> cache.lengths
+        tensor([3, 1])
+        """
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
         self.uniform = False
 
@@ -106,23 +113,61 @@ class KVCache:
         return self.k[:, :, :seen].to(k.dtype), self.v[:, :, :seen].to(v.dtype)
 
     def place(self, mask: masks.Mask, at: At) -> masks.Mask:
-        """The mask for queries at `at` over the keys that `append` gave."""
+        """The mask for queries at `at` over the keys that `append` gave.
+
+        >>> cache = KVCache(batch=1, n_kv_head=1, capacity=3, head_width=2, static=True)
+        >>> at = cache.at(2)
+        >>> _ = cache.append(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+        >>> print(cache.place(masks.causal(), at).draw(2, 3))
+        ■ · ·
+        ■ ■ ·
+        """
         if isinstance(at, int):
             return mask
         return mask.placed(at) & masks.padding(self.lengths.clone())  # lengths go on growing; a mask must not
 
     def reorder(self, index: Tensor) -> None:
-        """Item i continues what item index[i] held (beam search)."""
+        """Item i continues what item index[i] held (beam search).
+
+        >>> cache = KVCache(batch=2, n_kv_head=1, capacity=1, head_width=1)
+        >>> k, v = cache.append(torch.tensor([5.0, 7.0]).view(2, 1, 1, 1), torch.zeros(2, 1, 1, 1))
+        >>> cache.reorder(torch.tensor([1, 1]))
+        >>> cache.k.flatten()
+        tensor([7., 7.])
+        """
         self.k, self.v, self.lengths = self.k[index], self.v[index], self.lengths[index]
 
     def reset(self) -> None:
-        """Empty it; the room is kept."""
+        """Empty it; the room is kept.
+
+        >>> cache = KVCache(batch=1, n_kv_head=1, capacity=3, head_width=1)
+        >>> _ = cache.append(torch.ones(1, 1, 3, 1), torch.ones(1, 1, 3, 1))
+        >>> cache.reset()
+        >>> cache.at(1), cache.capacity
+        (0, 3)
+        """
         self.lengths.zero_()
         self.longest, self.uniform, self.memory, self._expected = 0, True, None, None
 
 
 class WindowCache:
-    """Only the last `left` + 1 tokens, which is all that `window(left, 0)` can see: room does not grow with the text."""
+    """Only the last `left` + 1 tokens, which is all that `window(left, 0)` can see: room does not grow with the text.
+
+    >>> cache = WindowCache(batch=1, n_kv_head=1, left=2, head_width=1)
+    >>> for token in range(100):
+    ...     at = cache.at(1)
+    ...     k, v = cache.append(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1))
+    >>> at, k.shape
+    (tensor([[99]]), torch.Size([1, 1, 4, 1]))
+    >>> print(cache.place(masks.causal(), at).draw(1, 4))
+    · ■ ■ ■
+    >>> cache.reset()
+    >>> cache.expect([0])
+    >>> _ = cache.append(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1))
+    >>> cache.reorder(torch.tensor([0, 0]))
+    >>> cache.lengths
+    tensor([0, 0])
+    """
 
     def __init__(
         self,

@@ -31,7 +31,20 @@ NOTHING = float("-inf")  # the score of a pair that may not attend
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call:
-    """What one `attend` received: references, not copies."""
+    """What one `attend` received: references, not copies.
+
+    >>> import torch
+    >>> from .masks import causal
+    >>> x = torch.eye(2)[None, None]
+    >>> call = Call(x, x, x, causal(), scale=1.0, name="decoder.0")
+    >>> call
+    <Call decoder.0: q (1, 1, 2, 2), k (1, 1, 2, 2), mask causal()>
+    >>> call.weights()[0, 0].round(decimals=2), call.allowed()[0, 0].tolist(), call.added() is None
+    (tensor([[1.0000, 0.0000],
+            [0.2700, 0.7300]]), [[True, False], [True, True]], True)
+    >>> call.only(heads=[0]).q.shape, call.mapped(torch.Tensor.double).q.dtype
+    (torch.Size([1, 1, 2, 2]), torch.float64)
+    """
 
     q: Tensor  # (B, H, N, D), after positions
     k: Tensor  # (B, G, M, D), not repeated for grouped heads

@@ -287,6 +287,11 @@ class MultiHeadAttention(nn.Module):
         """The same attention with the same weights, from PyTorch's own module; ours is always batch first.
 
         Masks differ: PyTorch's True means "may not"; `masks.from_torch_mha` reads them.
+
+        >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+        >>> ours, x = MultiHeadAttention.from_torch(theirs).eval(), torch.randn(1, 3, 8)
+        >>> bool(torch.allclose(ours(x), theirs(x, x, x)[0], atol=1e-6))
+        True
         """
         if module.bias_k is not None or module.add_zero_attn:
             raise Problem("add_bias_kv and add_zero_attn add keys that no text has; qkv has no such keys")
@@ -314,7 +319,12 @@ class MultiHeadAttention(nn.Module):
         return ours
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """The same weights in PyTorch's own module (batch first), where it can express them."""
+        """The same weights in PyTorch's own module (batch first), where it can express them.
+
+        >>> ours, x = MultiHeadAttention(8, 2).eval(), torch.randn(1, 3, 8)
+        >>> bool(torch.allclose(ours.to_torch().eval()(x, x, x)[0], ours(x), atol=1e-6))
+        True
+        """
         can = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
         extras = [self.position, self.q_norm, self.window, self.scale, self.softcap]
         if not can or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):

@@ -42,12 +42,25 @@ from .rules import (
 
 
 def full() -> Mask:
-    """Every query may look at every key."""
+    """Every query may look at every key.
+
+    >>> print(full().draw(2, 3))
+    ■ ■ ■
+    ■ ■ ■
+    """
     return Full()
 
 
 def causal() -> Mask:
-    """A query sees itself and what came before: no look into the future."""
+    """A query sees itself and what came before: no look into the future.
+
+    >>> print(causal().draw(3))
+    ■ · ·
+    ■ ■ ·
+    ■ ■ ■
+    >>> print(causal().draw(1, 3))
+    ■ ■ ■
+    """
     return Band(None, 0)
 
 
@@ -55,6 +68,12 @@ def window(left: int | None, right: int | None = 0) -> Mask:
     """A query sees itself, `left` keys before it and `right` after it, both ends included; None is no limit.
 
     A model's `sliding_window=W`, which counts the token itself, is `window(W − 1, 0)`.
+
+    >>> print(window(1, 0).draw(4))
+    ■ · · ·
+    ■ ■ · ·
+    · ■ ■ ·
+    · · ■ ■
     """
     if any(side is not None and (not isinstance(side, int) or side < 0) for side in (left, right)):
         raise Problem(
@@ -89,7 +108,14 @@ def padding(real: Any) -> Mask:
 
 
 def prefix(n: Any) -> Mask:
-    """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item."""
+    """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item.
+
+    >>> print(prefix(2).draw(4))
+    ■ ■ · ·
+    ■ ■ · ·
+    ■ ■ ■ ·
+    ■ ■ ■ ■
+    """
     values = values_of(n).reshape(-1)
     if not is_integer(values):
         raise Problem("prefix lengths are {dtype}: give whole numbers, one or one per item", dtype=values.dtype)
@@ -97,7 +123,14 @@ def prefix(n: Any) -> Mask:
 
 
 def documents(ids: Any) -> Mask:
-    """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences)."""
+    """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences).
+
+    >>> print(documents([0, 0, 1, 1]).draw(4))
+    ■ ■ · ·
+    ■ ■ · ·
+    · · ■ ■
+    · · ■ ■
+    """
     values = values_of(ids)
     if values.ndim not in (1, 2) or not is_integer(values):
         raise Problem(
@@ -112,6 +145,10 @@ def cross(keys: Any, queries: Any = None) -> Mask:
     """Cross-attention: real keys of the memory may be seen; rows of padded queries, if told, attend to nothing.
 
     Both as in `padding`: lengths (B,), or True/False per token.
+
+    >>> print(cross([2], queries=[1]).draw(2, 3))
+    ■ ■ ·
+    · · ·
     """
     rule = padding(keys)
     if queries is None:
@@ -122,7 +159,12 @@ def cross(keys: Any, queries: Any = None) -> Mask:
 
 
 def dense(allowed: Any) -> Mask:
-    """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend."""
+    """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend.
+
+    >>> print(dense([[True, False], [True, True]]))
+    ■ ·
+    ■ ■
+    """
     values = values_of(allowed)
     if not is_bool(values):
         raise Problem(
@@ -137,7 +179,12 @@ def dense(allowed: Any) -> Mask:
 
 
 def from_additive(added: Any) -> Mask:
-    """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores."""
+    """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores.
+
+    >>> print(from_additive([[0.0, float("-inf")], [0.0, 0.0]]))
+    ■ ·
+    ■ ■
+    """
     values = values_of(added)
     if is_bool(values) or is_integer(values):
         raise Problem(
@@ -155,6 +202,10 @@ def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: 
     """The masks of `nn.MultiheadAttention`, where True = may NOT attend and floats are added.
 
     attn_mask is (N, M) or (B·n_head, N, M), which needs `n_head`; key_padding_mask is (B, M).
+
+    >>> print(from_torch_mha([[False, True], [False, False]]))
+    ■ ·
+    ■ ■
     """
 
     def read(values: Any) -> Mask:
@@ -241,7 +292,13 @@ def parse(text: str, real: Any = None) -> Mask:
 
 
 def resolve(mask: Any) -> Mask:
-    """What a caller gave as a mask: a Mask, nothing, or a bool array with True = may attend."""
+    """What a caller gave as a mask: a Mask, nothing, or a bool array with True = may attend.
+
+    >>> resolve(None), resolve(causal())
+    (full(), causal())
+    >>> print(resolve([[True, False]]))
+    ■ ·
+    """
     if mask is None:
         return full()
     if isinstance(mask, str):

@@ -59,7 +59,14 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """A vector per position, learned like a word's, added to the word vectors."""
+    """A vector per position, learned like a word's, added to the word vectors.
+
+    >>> Learned(longest=8, width=4)(torch.zeros(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
+    >>> Learned(longest=8, width=4)(torch.zeros(1, 9, 4))
+    Traceback (most recent call last):
+    qkv.words.Problem: positions go to 8 but only 8 were learned: shorten the text
+    """
 
     def __init__(self, longest: int, width: int) -> None:
         super().__init__()
@@ -83,6 +90,15 @@ class Rotary(nn.Module):
     turns only that share of the head width. `scaling` stretches a trained model to longer texts, one of
     {"kind": "linear" | "ntk", "factor": f}, {"kind": "yarn", "factor": f, "original": n, …},
     {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}.
+
+    >>> rotary, q, k = Rotary(4), torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)
+    >>> [round(float((rotary(q, at=i) * rotary(k, at=i - 2)).sum()), 4) for i in (2, 10, 100)]
+    [1.1673, 1.1673, 1.1673]
+    >>> rotary(q, at=0).tolist()
+    [[[[1.0, 1.0, 1.0, 1.0]]]]
+    >>> cos, sin = rotary.table(at=1, n=1, like=q)
+    >>> cos.round(decimals=3)
+    tensor([[0.5400, 1.0000]])
     """
 
     def __init__(
@@ -266,14 +282,25 @@ class ALiBi(nn.Module):
         self.slopes = tuple(slopes)
 
     def bias(self, n: int, m: int, at: At | None = None, keys: Tensor | None = None, device: Any = None) -> Tensor:
-        """−slope × distance, (1, H, N, M), or (B, H, N, M) where positions differ per item."""
+        """−slope × distance, (1, H, N, M), or (B, H, N, M) where positions differ per item.
+
+        >>> ALiBi(2).bias(1, 4)[0, 0].tolist()
+        [[-0.1875, -0.125, -0.0625, 0.0]]
+        """
         distance = _distance(n, m, at, keys, device).abs()
         return -distance * torch.tensor(self.slopes, device=device).reshape(-1, 1, 1)
 
 
 class Relative(nn.Module):
     """T5's learned bias: distances fall into buckets, fine for near ones and coarse for far ones; a number per bucket
-    and head is added to the scores."""
+    and head is added to the scores.
+
+    >>> relative = Relative(n_head=2)
+    >>> relative.bias(3, 3).shape
+    torch.Size([1, 2, 3, 3])
+    >>> relative_bucket(torch.tensor([[0, -1, -20, -100, 1]]), 32, 128, both_ways=True).tolist()
+    [[0, 1, 10, 15, 17]]
+    """
 
     def __init__(self, n_head: int, buckets: int = 32, longest: int = 128, both_ways: bool = True) -> None:
         super().__init__()

@@ -69,7 +69,14 @@ class Mask(InNotebook):
     def array(
         self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, rows: Span = None, cols: Span = None
     ) -> NDArray[np.bool_]:
-        """The mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols)."""
+        """The mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols).
+
+        >>> from .masks import causal
+        >>> causal().array(2).tolist()
+        [[[[True, False], [True, True]]]]
+        >>> causal().array(100_000, rows=[499], cols=slice(498, 502)).tolist()
+        [[[[True, True, False, False]]]]
+        """
         m = n if m is None else m
         self.check(batch, heads, n, m)
         return np.asarray(self.allows(self._at(np, n, m, batch, heads, rows, cols)))
@@ -85,7 +92,13 @@ class Mask(InNotebook):
         cols: Span = None,
         device: Any = None,
     ) -> torch.Tensor:
-        """The same as a torch tensor: what kernels that take a bool mask want."""
+        """The same as a torch tensor: what kernels that take a bool mask want.
+
+        >>> from .masks import causal
+        >>> causal().tensor(2)
+        tensor([[[[ True, False],
+                  [ True,  True]]]])
+        """
         import torch
 
         m = n if m is None else m
@@ -93,7 +106,13 @@ class Mask(InNotebook):
         return self.allows(self._at(torch, n, m, batch, heads, rows, cols, device=device))
 
     def additive(self, n: int, m: int | None = None, *, dtype: Any = None, **where: Any) -> torch.Tensor:
-        """The same as a float tensor of 0 and −inf: what kernels that add their mask want."""
+        """The same as a float tensor of 0 and −inf: what kernels that add their mask want.
+
+        >>> from .masks import causal
+        >>> causal().additive(2)
+        tensor([[[[0., -inf],
+                  [0., 0.]]]])
+        """
         import torch
 
         allowed = self.tensor(n, m, **where)
@@ -154,6 +173,12 @@ class Mask(InNotebook):
         """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded.
 
         Items of a batch, and heads, where they differ, are drawn one below the other.
+
+        >>> from .masks import causal
+        >>> print(causal().draw(3))
+        ■ · ·
+        ■ ■ ·
+        ■ ■ ■
         """
         m = n if m is None else m
         allowed = np.broadcast_to(self.array(n, m, batch=batch, heads=heads), (batch, heads, n, m))

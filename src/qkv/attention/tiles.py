@@ -34,7 +34,18 @@ class Tile:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tiles(InNotebook):
-    """The blocks in order, the finished output and the plain computation it equals."""
+    """The blocks in order, the finished output and the plain computation it equals.
+
+    >>> t = tiles([[1.0]], [[1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0]], block=2)
+    >>> t
+    <Tiles: 2 blocks of 2 keys, difference 0.0e+00>
+    >>> t.output.round(3).tolist(), t.plain.output.round(3).tolist(), t.difference < 1e-15
+    ([[2.575]], [[2.575]], True)
+    >>> t.to_dict()["tiles"][1]["keys"]
+    [2]
+    >>> print(t.show(lang="en").splitlines()[0])
+    The same softmax, 2 keys at a time (how flash attention needs no n×n matrix)
+    """
 
     tiles: tuple[Tile, ...]
     output: Array  # (N, D)

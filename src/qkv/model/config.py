@@ -30,7 +30,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """A Transformer's shape. B batch, N tokens; widths and counts as in the rest of qkv."""
+    """A Transformer's shape. B batch, N tokens; widths and counts as in the rest of qkv.
+
+    >>> Config(width=64, n_head=4, n_kv_head=2).n_kv_head
+    2
+    >>> Config(width=64, n_head=5)
+    Traceback (most recent call last):
+    qkv.words.Problem: width 64 doesn't divide into 5 heads: choose a divisor, or give head_width
+    """
 
     kind: str = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
     vocab: int = 256
@@ -187,18 +194,30 @@ class Config:
 
     @property
     def layers(self) -> tuple[int, int]:
-        """How many of the encoder and of the decoder."""
+        """How many of the encoder and of the decoder.
+
+        >>> Config(n_layer=4).layers, Config(kind="encoder-decoder", n_layer=4, n_decoder_layer=2).layers
+        ((0, 4), (4, 2))
+        """
         decoder = self.n_layer if self.n_decoder_layer is None else self.n_decoder_layer
         return 0 if self.kind == "decoder" else self.n_layer, 0 if self.kind == "encoder" else decoder
 
     @property
     def gated(self) -> bool:
-        """Does the feed-forward have a gate, and so three matrices?"""
+        """Does the feed-forward have a gate, and so three matrices?
+
+        >>> Config(feed_forward="swiglu").gated, Config(feed_forward="gelu").gated
+        (True, False)
+        """
         return self.feed_forward in ("swiglu", "geglu", "geglu-tanh")
 
     @property
     def hidden_width(self) -> int:
-        """Of the feed-forward; where it isn't given, so that gated and plain ones have the same number of weights."""
+        """Of the feed-forward; where it isn't given, so that gated and plain ones have the same number of weights.
+
+        >>> Config(width=128, feed_forward="gelu").hidden_width, Config(width=128, feed_forward="swiglu").hidden_width
+        (512, 344)
+        """
         if self.hidden is not None:
             return self.hidden
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
@@ -218,16 +237,28 @@ class Config:
         return super().__new__(cls)
 
     def replace(self, /, **changes: Any) -> "Config":
-        """A copy with some values changed; an unknown name is refused with the nearest right one."""
+        """A copy with some values changed; an unknown name is refused with the nearest right one.
+
+        >>> Config(width=64).replace(n_layer=2).n_layer
+        2
+        """
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        >>> Config(width=64).to_dict()["width"]
+        64
+        """
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> "Config":
-        """The other way; unknown names are refused."""
+        """The other way; unknown names are refused.
+
+        >>> Config.from_dict(Config(width=64).to_dict()) == Config(width=64)
+        True
+        """
         if not isinstance(values, dict):
             raise Problem("a model is described by names and values, not by {value}", value=repr(values))
         return cls().replace(**values)

@@ -77,7 +77,12 @@ class Transformer(nn.Module):
         self.tie()
 
     def tie(self) -> None:
-        """Let the head read the embedding's matrix, where the config says so."""
+        """Let the head read the embedding's matrix, where the config says so.
+
+        >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4, tied=True))
+        >>> model.head.weight is model.embedding.weight
+        True
+        """
         if self.config.tied and self.config.head != "none":
             self.head.weight = self.embedding.weight
 
@@ -144,7 +149,12 @@ class Transformer(nn.Module):
         *,
         at: Tensor | None = None,
     ) -> Tensor:
-        """The encoder's states (B, N, C)."""
+        """The encoder's states (B, N, C).
+
+        >>> model = Transformer(Config(kind="encoder", vocab=50, width=32, n_layer=2, n_head=4))
+        >>> model.encode(torch.tensor([[3, 1, 4]])).shape
+        torch.Size([1, 3, 32])
+        """
         assert self.encoder is not None, "a decoder has no encoder"
         x = self._embed(ids, 0 if at is None else at, types)
         rule = real(mask)
@@ -153,7 +163,12 @@ class Transformer(nn.Module):
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def pool(self, states: Tensor) -> Tensor:
-        """An encoder's summary (B, C) of texts from their states (B, N, C): what its pooler makes of the first token."""
+        """An encoder's summary (B, C) of texts from their states (B, N, C): what its pooler makes of the first token.
+
+        >>> model = Transformer(Config(kind="encoder", vocab=50, width=32, n_layer=2, n_head=4, head="none", pooler=True))
+        >>> model.pool(model(torch.tensor([[3, 1, 4]]))).shape
+        torch.Size([1, 32])
+        """
         if self.pooler is None:
             raise Problem("this model has no pooler: average its states over the real tokens, or set pooler=True")
         return torch.tanh(self.pooler(states[:, 0]))
@@ -168,7 +183,15 @@ class Transformer(nn.Module):
         at: Tensor | None = None,
         cache: ModelCache | None = None,
     ) -> Tensor:
-        """The decoder's states (B, N, C); with a cache, ids are only the new tokens."""
+        """The decoder's states (B, N, C); with a cache, ids are only the new tokens.
+
+        >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).eval()
+        >>> ids, cache = torch.tensor([[3, 1, 4]]), model.new_cache(batch=1, capacity=3)
+        >>> whole = model.decode(ids)
+        >>> steps = [model.decode(ids[:, i : i + 1], cache=cache) for i in range(3)]
+        >>> whole.shape, bool(torch.allclose(torch.cat(steps, 1), whole, atol=1e-6))
+        (torch.Size([1, 3, 32]), True)
+        """
         assert self.decoder is not None, "an encoder has no decoder"
         x = self._embed_target(ids, at if at is not None else 0 if cache is None else cache.at(ids.shape[1]))
         rule, memory_rule = masks.causal() & real(mask), real(memory_mask)
@@ -226,7 +249,12 @@ class Transformer(nn.Module):
         return generate(self, prompts, **options)
 
     def new_cache(self, batch: int, capacity: int, *, memory: int = 0, static: bool = False) -> ModelCache:
-        """Room for `capacity` tokens per item, and for `memory` source tokens."""
+        """Room for `capacity` tokens per item, and for `memory` source tokens.
+
+        >>> cache = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).new_cache(batch=1, capacity=10)
+        >>> len(cache.layers), cache.layers[0].k.shape
+        (2, torch.Size([1, 4, 10, 8]))
+        """
         config = self.config
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
@@ -256,7 +284,12 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Weights as the families begin: see `Config.init`."""
+        """Weights as the families begin: see `Config.init`.
+
+        >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4, init="zero-out"))
+        >>> bool((model.decoder[0].attention.out.weight == 0).all())
+        True
+        """
         config = self.config
         if config.init == "torch":
             for block in (*(self.encoder or ()), *(self.decoder or ())):
@@ -281,11 +314,19 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def count(self) -> int:
-        """How many numbers are learned; a tied head counts once."""
+        """How many numbers are learned; a tied head counts once.
+
+        >>> Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).count()
+        26848
+        """
         return sum(parameter.numel() for parameter in self.parameters())
 
     def describe(self, lang: str | None = None) -> str:
-        """A table of parts, parameters, memory and FLOPs per token."""
+        """A table of parts, parameters, memory and FLOPs per token.
+
+        >>> print(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).describe("en").splitlines()[0])
+        decoder, 2 layers, width 32, 4 heads, vocabulary 50
+        """
         from .describe import describe
 
         return describe(self, lang)

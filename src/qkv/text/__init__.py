@@ -1,6 +1,5 @@
 """Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch."""
 
-from . import foreign
 from .corpus import Corpus
 from .dates import date_pair, date_tokenizer
 from .folder import load
@@ -26,7 +25,6 @@ __all__ = [
     "choose",
     "date_pair",
     "date_tokenizer",
-    "foreign",
     "load",
     "mlm",
     "prepare",

@@ -47,7 +47,20 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents in a fixed order. Iterating gives their text in blocks, as often as wanted."""
+    r"""Documents in a fixed order. Iterating gives their text in blocks, as often as wanted.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("one\n", encoding="utf-8")
+    ...     _ = Path(folder, "b.txt").write_text("二\n", encoding="utf-8")
+    ...     corpus = Corpus.of(folder)
+    ...     print(len(corpus.documents), corpus.size, corpus.sizes_before(), list(corpus))
+    ...     print(corpus.start, corpus.end, corpus.cut(0.5), corpus.normal(0, 4), corpus.sha256()[:8])
+    ...     print([block.text for block in corpus.blocks(corpus.start, corpus.cut(0.5))])
+    2 8 [0, 4, 8] ['one\n', '二\n']
+    (0, 0) (1, 4) (1, 0) (1, 0) 2d51a9d0
+    ['one\n']
+    """
 
     documents: tuple[Document, ...]
 

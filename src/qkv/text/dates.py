@@ -145,7 +145,12 @@ def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") 
 
 
 def date_tokenizer() -> Characters:
-    """Characters that write every form of every date; an unknown character becomes `unk`."""
+    """Characters that write every form of every date; an unknown character becomes `unk`.
+
+    >>> tokenizer = date_tokenizer()
+    >>> tokenizer.decode(tokenizer.encode("15 Nov 2026")), tokenizer.vocab
+    ('15 Nov 2026', 96)
+    """
     days = [date.fromordinal(FIRST.toordinal() + 73 * i) for i in range(1000)] + [
         date(2000, m, 1) for m in range(1, 13)
     ]

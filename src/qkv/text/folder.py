@@ -31,7 +31,15 @@ class NoTokenizer(Problem):
 
 
 def load(path: str | Path) -> Tokenizer:
-    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library."""
+    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Characters.make("abc", special=["eos"]).save(folder)
+    ...     tokenizer = load(folder)
+    >>> tokenizer.encode("cab"), tokenizer.eos
+    ([2, 0, 1], 3)
+    """
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
     with reading(file if file.is_file() else path, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):

@@ -20,7 +20,14 @@ Text = tuple[str, str]
 
 
 class PairBatch(NamedTuple):
-    """Padded ids (int64). The decoder reads `target_in` = bos y… and should say `target_out` = y… eos."""
+    """Padded ids (int64). The decoder reads `target_in` = bos y… and should say `target_out` = y… eos.
+
+    >>> from .tokenizer import Characters
+    >>> tokenizer = Characters.make("abc", special=["pad", "bos", "eos"])
+    >>> batch = Pairs([("ab", "ba"), ("abc", "cba")], tokenizer).batch(seed=0, step=0, batch=2)
+    >>> batch.source.shape, sorted(batch.source_lengths.tolist())
+    ((2, 4), [3, 4])
+    """
 
     source: np.ndarray  # (B, N)
     source_lengths: np.ndarray  # (B,)
@@ -30,9 +37,16 @@ class PairBatch(NamedTuple):
 
 
 def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text]:
-    """The (source, target) sentences of a UTF-8 file with a pair per line, separated by a TAB.
+    r"""The (source, target) sentences of a UTF-8 file with a pair per line, separated by a TAB.
 
     `columns` says where they are, counted from 0: (1, 0) is the other direction. Blank lines are skipped.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pairs.tsv")
+    ...     _ = file.write_text("good\t好\nday\t日\n", encoding="utf-8")
+    ...     print(read_pairs(file), read_pairs(file, columns=(1, 0)))
+    [('good', '好'), ('day', '日')] [('好', 'good'), ('日', 'day')]
     """
     path = Path(path)
     if not path.is_file():
@@ -51,7 +65,11 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
 
 
 def as_tsv(pairs: Sequence[Text]) -> str:
-    """The other way: what `read_pairs` reads as these pairs."""
+    r"""The other way: what `read_pairs` reads as these pairs.
+
+    >>> as_tsv([("good", "好"), ("day", "日")])
+    'good\t好\nday\t日\n'
+    """
     return "".join(f"{source}\t{target}\n" for source, target in pairs)
 
 
@@ -86,6 +104,10 @@ def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Te
     """(train, validation), by source sentence: one with several translations is wholly on one side.
 
     Which side depends on the sentence alone, not on its place in the file.
+
+    >>> train, validation = split_pairs([("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")], validation=0.34)
+    >>> train, validation
+    ([('a', '1'), ('a', '2'), ('b', '3')], [('c', '4')])
     """
     sources = sorted({source for source, _ in pairs}, key=lambda source: hashlib.sha256(source.encode()).digest())
     held = set(sources[: round(len(sources) * validation)])
@@ -97,6 +119,14 @@ class Pairs:
 
     In each epoch the pairs are shuffled, sorted by length within pools, cut into batches, and the batches shuffled:
     every pair once (some twice, to fill the last batch), little padding, and all of it a pure function of (seed, step).
+
+    >>> from .tokenizer import Characters
+    >>> tokenizer = Characters.make("abc", special=["pad", "bos", "eos"])
+    >>> pairs = Pairs([("ab", "ba"), ("abc", "cba"), ("c", "c")], tokenizer)
+    >>> len(pairs), pairs.longest, pairs.batch(seed=0, step=0, batch=2).source.shape[0]
+    (3, 4, 2)
+    >>> [tokenizer.decode(row) for batch in pairs.batches(batch=3) for row in batch.source]
+    ['c', 'ab', 'abc']
     """
 
     def __init__(self, pairs: Sequence[Text], tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> None:
@@ -144,7 +174,17 @@ class Pairs:
 
 
 class PairStream:
-    """Pairs that are made as they are needed: `make(seed, index)` gives the text of each, there is no end."""
+    """Pairs that are made as they are needed: `make(seed, index)` gives the text of each, there is no end.
+
+    >>> from .tokenizer import Characters
+    >>> tokenizer = Characters.make("0123456789", special=["pad", "bos", "eos"])
+    >>> stream = PairStream(lambda seed, index: (str(index), str(index)[::-1]), tokenizer)
+    >>> batch = stream.batch(seed=0, step=4, batch=3)
+    >>> [(tokenizer.decode(a), tokenizer.decode(b)) for a, b in zip(batch.source, batch.target_out, strict=True)]
+    [('12', '21'), ('13', '31'), ('14', '41')]
+    >>> stream.longest
+    4
+    """
 
     def __init__(self, make: Callable[[int, int], Text], tokenizer: Tokenizer) -> None:
         pad_pairs([], [], tokenizer, tokenizer)  # refuses a tokenizer that lacks what pairs need

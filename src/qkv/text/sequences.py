@@ -35,7 +35,12 @@ def sequences(task: str, seed: int, step: int, batch: int, length: int, vocab: i
 
 
 def sequence_pairs(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> PairBatch:
-    """For an encoder and decoder: the sequence as source, its copy, reverse or repetition as target."""
+    """For an encoder and decoder: the sequence as source, its copy, reverse or repetition as target.
+
+    >>> batch = sequence_pairs("reverse", seed=0, step=0, batch=1, length=3, vocab=9)
+    >>> batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()
+    ([[8, 4, 7, 2]], [[1, 7, 4, 8]], [[7, 4, 8, 2]])
+    """
     given = _random(task, seed, step, batch, length, vocab)
     answer = np.concatenate([given, given], axis=1) if task == "repeat" else _answer(task, given)
     start, end = np.full((batch, 1), BOS), np.full((batch, 1), SEPARATOR)

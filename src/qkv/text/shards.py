@@ -35,6 +35,15 @@ def prepare(
     """Write the tokens of a corpus to a folder and open them; done already, or half done, it does only the rest.
 
     Documents are joined by the `eos` token where the tokenizer has one. `progress(done, total)` counts bytes of text.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from .tokenizer import Bytes
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be or not to be", encoding="utf-8")
+    ...     tokens = prepare(folder, Bytes.make(), Path(folder, "tokens"), validation=0)
+    ...     print(len(tokens), bytes(tokens[:5].tolist()))
+    ...     del tokens
+    18 b'to be'
     """
     corpus = source if isinstance(source, Corpus) else Corpus.of(source)
     folder = Path(folder)

@@ -54,6 +54,12 @@ class Tokenizer:
 
     `cutter` is for the few whose text is cut by one vocabulary and numbered by another (Marian): the cutter's pieces
     are looked up by name.
+
+    >>> from . import train_tokenizer
+    >>> tokenizer = train_tokenizer("bpe", ["the cat sat on the mat"] * 9, vocab=270, special=["pad", "eos"])
+    >>> ids = tokenizer.encode("the cat")
+    >>> tokenizer.pieces(ids), tokenizer.decode(ids), tokenizer.special_ids
+    (['the', ' cat'], 'the cat', [268, 269])
     """
 
     kind: ClassVar[str] = "other"
@@ -94,7 +100,13 @@ class Tokenizer:
         return sorted(set(self._named.values()))
 
     def assign(self, role: str, i: int) -> None:
-        """Let the token of an id play a part."""
+        """Let the token of an id play a part.
+
+        >>> tokenizer = Characters.make("ab|")
+        >>> tokenizer.assign("eos", 2)
+        >>> tokenizer.eos, tokenizer.ends
+        (2, [2])
+        """
         name = self.library.id_to_token(i)
         if name is not None:
             self.special[role], self._named[name] = name, i
@@ -103,11 +115,20 @@ class Tokenizer:
             self.ends = [i] if role == "eos" and not self.ends else self.ends
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """The ids of a text; with `special`, names such as [MASK] in it become the tokens they name."""
+        """The ids of a text; with `special`, names such as [MASK] in it become the tokens they name.
+
+        >>> tokenizer = Characters.make("the cat[EOS]", special=["eos"])
+        >>> len(tokenizer.encode("cat[EOS]")), len(tokenizer.encode("cat[EOS]", special=True))
+        (8, 4)
+        """
         return self._encode_special(text) if special and self._named else self._encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, on all cores."""
+        """The ids of many texts, on all cores.
+
+        >>> Bytes.make().encode_batch(["a", "bc"])
+        [[97], [98, 99]]
+        """
         prepared = [self._prepared(text) for text in texts]
         with reading(None, _("this tokenizer can't cut the text: {why}")):
             if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
@@ -115,22 +136,35 @@ class Tokenizer:
             return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
-        """The ids of many texts one after the other, as one array: what goes into a shard."""
+        """The ids of many texts one after the other, as one array: what goes into a shard.
+
+        >>> Bytes.make().encode_array(["a", "bc"])
+        array([97, 98, 99], dtype=uint32)
+        """
         batches = self.encode_batch(texts)
         return (
             np.concatenate([np.asarray(ids, dtype=np.uint32) for ids in batches]) if batches else np.zeros(0, np.uint32)
         )
 
     def frame(self, ids: Sequence[int]) -> list[int]:
-        """The ids with what the model expects around a text: [CLS] … [SEP], <s> …, … </s>, or nothing."""
+        """The ids with what the model expects around a text: [CLS] … [SEP], <s> …, … </s>, or nothing.
+
+        >>> Bytes.make().frame([97, 98])
+        [97, 98]
+        """
         before, after = self._around
         return [*before, *(int(i) for i in ids), *after]
 
     def chat(self, messages: Sequence[Mapping[str, Any]], *, answer: bool = True) -> list[int]:
-        """The ids of a chat by the model's own template; with `answer`, up to where the model's turn begins.
+        r"""The ids of a chat by the model's own template; with `answer`, up to where the model's turn begins.
 
         Messages are {"role": "system" | "user" | "assistant", "content": …}. Control tokens come from the template
         alone: their names in a message are only text.
+
+        >>> tokenizer = Bytes.make()
+        >>> tokenizer.template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+        >>> tokenizer.decode(tokenizer.chat([{"role": "user", "content": "Hi"}]))
+        'user: Hi\n'
         """
         if self.template is None:
             raise Problem(
@@ -154,11 +188,18 @@ class Tokenizer:
         """The text of some ids; special tokens are left out unless asked for.
 
         Bytes that do not make a whole character show as U+FFFD (�).
+
+        >>> Bytes.make().decode([228, 186, 186]), Bytes.make().decode([228, 186])
+        ('人', '�')
         """
         return self.library.decode([int(i) for i in ids], skip_special_tokens=not special)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """The text as it grows, one piece per yield, never half a character."""
+        """The text as it grows, one piece per yield, never half a character.
+
+        >>> list(Bytes.make().stream("a人".encode()))
+        ['a', '人']
+        """
         grown, seen, said = DecodeStream(skip_special_tokens=True), [], 0
         for i in ids:
             seen.append(int(i))
@@ -170,18 +211,29 @@ class Tokenizer:
             yield rest
 
     def token_bytes(self, ids: Iterable[int]) -> list[bytes]:
-        """The UTF-8 bytes that each token stands for (a byte-level token may hold part of a character).
+        r"""The UTF-8 bytes that each token stands for (a byte-level token may hold part of a character).
 
         A space that a tokenizer writes as a sign of its own (▁, or the lack of ##) is a space here.
+
+        >>> Bytes.make().token_bytes(Bytes.make().encode("é"))
+        [b'\xc3', b'\xa9']
         """
         return [self._bytes_of(int(i)) for i in ids]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each token shows as: its text, or <E4> for a byte that is only part of a character."""
+        """What each token shows as: its text, or <E4> for a byte that is only part of a character.
+
+        >>> Bytes.make().pieces(Bytes.make().encode("aé"))
+        ['a', '<C3>', '<A9>']
+        """
         return [_show(raw) for raw in self.token_bytes(ids)]
 
     def whole(self, ids: Iterable[int]) -> list[tuple[str, int, int]]:
-        """Tokens joined until they make whole characters: (text, first, end) for each group ids[first:end]."""
+        """Tokens joined until they make whole characters: (text, first, end) for each group ids[first:end].
+
+        >>> Bytes.make().whole(Bytes.make().encode("a人"))
+        [('a', 0, 1), ('人', 1, 4)]
+        """
         groups: list[tuple[str, int, int]] = []
         raw, first, end = b"", 0, 0
         for end, more in enumerate(self.token_bytes(ids), start=1):
@@ -192,7 +244,15 @@ class Tokenizer:
         return [*groups, (_show(raw), first, end)] if raw else groups
 
     def save(self, folder: str | Path) -> Path:
-        """Write tokenizer.json, and tokenizer_config.json, where `transformers` looks for the special tokens."""
+        """Write tokenizer.json, and tokenizer_config.json, where `transformers` looks for the special tokens.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from . import load
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Bytes.make().save(folder)
+        ...     print(load(folder))
+        Bytes(vocab=256, special=[])
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
@@ -212,7 +272,11 @@ class Tokenizer:
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:
-        """The library's JSON: everything that decides which ids a text gets."""
+        """The library's JSON: everything that decides which ids a text gets.
+
+        >>> json.loads(Bytes.make().to_json())["model"]["type"]
+        'BPE'
+        """
         return self.library.to_str(pretty=True)
 
     def __repr__(self) -> str:
@@ -283,7 +347,13 @@ class Tokenizer:
 
 
 class BPE(Tokenizer):
-    """Byte-level BPE: frequent pieces are one token, anything else falls back to bytes, so any text round-trips."""
+    """Byte-level BPE: frequent pieces are one token, anything else falls back to bytes, so any text round-trips.
+
+    >>> from . import train_tokenizer
+    >>> tokenizer = train_tokenizer("bpe", ["low lower lowest"] * 9, vocab=262)
+    >>> tokenizer.pieces(tokenizer.encode("lower 低"))
+    ['low', 'e', 'r', ' ', '<E4>', '<BD>', '<8E>']
+    """
 
     kind = "bpe"
 
@@ -301,7 +371,11 @@ class Bytes(BPE):
 
     @classmethod
     def make(cls, special: Iterable[str] = (), why: str = "") -> "Bytes":
-        """The tokenizer of bytes: nothing to learn."""
+        """The tokenizer of bytes: nothing to learn.
+
+        >>> Bytes.make(special=["pad", "eos"]).special_ids
+        [256, 257]
+        """
         library = byte_level(models.BPE(vocab={letter: byte for byte, letter in enumerate(LETTERS)}, merges=[]))
         return cls(library, add_special(library, special), why)
 
@@ -343,7 +417,11 @@ class Characters(Tokenizer):
 
     @classmethod
     def make(cls, alphabet: Iterable[str], special: Iterable[str] = (), why: str = "") -> "Characters":
-        """The tokenizer of these characters, in the order of their code points."""
+        """The tokenizer of these characters, in the order of their code points.
+
+        >>> Characters.make(["hello", "help"], special=["unk"]).vocab
+        6
+        """
         seen: set[str] = set()
         for text in alphabet:  # one text at a time: the corpus may be larger than memory
             seen.update(text)

@@ -71,12 +71,27 @@ class Tokens:
 
     @classmethod
     def of(cls, train: Sequence[int] | np.ndarray, validation: Sequence[int] | np.ndarray = ()) -> "Tokens":
-        """Tokens that are in memory already."""
+        """Tokens that are in memory already.
+
+        >>> Tokens.of([3, 1, 4], [1, 5])[:]
+        array([3, 1, 4, 1, 5])
+        """
         return cls([np.asarray(train, dtype=np.int64)], [np.asarray(validation, dtype=np.int64)], {})
 
     @classmethod
     def open(cls, folder: str | Path) -> "Tokens":
-        """The tokens that `prepare` wrote; nothing is read until it is asked for."""
+        """The tokens that `prepare` wrote; nothing is read until it is asked for.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from . import Bytes, prepare
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.txt").write_text("to be or not to be", encoding="utf-8")
+        ...     _ = prepare(folder, Bytes.make(), Path(folder, "tokens"), validation=0.3)
+        ...     tokens = Tokens.open(Path(folder, "tokens"))
+        ...     print(len(tokens.train), len(tokens.validation), bytes(tokens[:5].tolist()))
+        ...     del tokens
+        12 6 b'to be'
+        """
         folder = Path(folder)
         index = read_index(folder)
         if index is None:
@@ -100,6 +115,10 @@ class Tokens:
         """Random windows x and the tokens y that follow each of their tokens, both (B, N) int64.
 
         A pure function of (seed, step): a run that goes on at step 1000 needs no more than that number.
+
+        >>> x, y = Tokens.of(range(100)).batch(seed=0, step=3, batch=1, context=4)
+        >>> x.tolist(), y.tolist()
+        ([[11, 12, 13, 14]], [[12, 13, 14, 15]])
         """
         shards = self._part(split, context)
         starts = dice(seed, step).integers(len(shards) - context, size=batch)
@@ -109,7 +128,12 @@ class Tokens:
     def validation_batches(
         self, batch: int, context: int, n: int | None = None, split: str = "validation"
     ) -> Iterator[Batch]:
-        """The same batches every time: `n` of them spread evenly over the text, or all of it side by side."""
+        """The same batches every time: `n` of them spread evenly over the text, or all of it side by side.
+
+        >>> batches = Tokens.of([], range(9)).validation_batches(batch=2, context=4)
+        >>> [x.tolist() for x, y in batches]
+        [[[0, 1, 2, 3], [4, 5, 6, 7]]]
+        """
         shards = self._part(split, context)
         last = len(shards) - context - 1
         if n is None:

@@ -59,7 +59,29 @@ class Turning:
 
 @dataclass(frozen=True)
 class Trace:
-    """See the head of this file. `tokens` holds one `Tokens` per item of the batch, for each side of the model."""
+    """See the head of this file. `tokens` holds one `Tokens` per item of the batch, for each side of the model.
+
+    >>> from importlib.resources import files
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    >>> trace
+    <Trace of smollm2: decoder 30 × 9 heads, 10 tokens>
+    >>> trace.parts, trace.n_layer(), trace.n_head(), trace.layers()[-1], trace.tokens().shown[:3], trace.bare
+    (['decoder'], 30, 9, 29, ['The', 'cat', 'sat'], False)
+    >>> [(layer, head, round(weight, 2)) for layer, head, weight in trace.find("it", "cat", most=2)]
+    [(13, 8, 0.8), (3, 8, 0.49)]
+    >>> round(float(trace.row(13, 8, "it")[trace.place("cat")]), 2), trace.column(13, 8, "cat").shape
+    (0.8, (10,))
+    >>> trace.map(13, 8).shape, trace.map(13, 8, bins=4).shape
+    ((10, 10), (4, 4))
+    >>> trace.steps(13, 8, "it"), trace.difference(13, 8, "it") < 1e-5
+    (<Steps: weights (1, 10), output (1, 64), scale 0.125>, True)
+    >>> trace.call(13).q.shape, trace.head(13, 8).weights().shape, trace.rollout().shape
+    (torch.Size([1, 9, 10, 64]), torch.Size([10, 10]), (10, 10))
+    >>> trace.patterns().best("first", most=1)[0].place
+    '18.8'
+    >>> trace.survey().most_telling(trace.layers(), range(9))
+    (13, 8)
+    """
 
     calls: dict[str, list[Call]]  # part → its layers
     queries: dict[str, list[Tokens]]  # part → per item
@@ -195,7 +217,14 @@ class Trace:
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
     ) -> Floats | None:
         """How one query's q was turned by its position, where that is known: (D/2, 5), a row per pair of numbers:
-        the angle in radians, the pair before, the pair after. A pair is (i, i + D/2)."""
+        the angle in radians, the pair before, the pair after. A pair is (i, i + D/2).
+
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> made.rotation(0, 1, 2)[:, 0].round(2)
+        array([2.  , 0.02], dtype=float32)
+        """
         part, turning = self._part(part), self.turning
         if turning is None or part == "cross":
             return None
@@ -209,14 +238,28 @@ class Trace:
     def contribution(
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
     ) -> Floats:
-        """What a head adds to the model's stream for one query: W_o's slice of this head times Σ w·v, (C,)."""
+        """What a head adds to the model's stream for one query: W_o's slice of this head times Σ w·v, (C,).
+
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> made.contribution(0, 1, 2).shape
+        (8,)
+        """
         part = self._part(part)
         one = self._whole(layer, head, part, batch)
         mixed = one.weights([self.place(query, part, batch)])[0].float() @ one.call.v[0, 0].float()
         return (self._slice(part, layer, head) @ mixed).numpy()
 
     def norms(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> Floats:
-        """Value-weighted attention (N, M): each weight times the length of what that key would add to the stream."""
+        """Value-weighted attention (N, M): each weight times the length of what that key would add to the stream.
+
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> made.norms(0, 1).shape
+        (3, 3)
+        """
         part = self._part(part)
         one = self._whole(layer, head, part, batch)
         carried = (one.call.v[0, 0].float() @ self._slice(part, layer, head).T).norm(dim=-1)  # (M,)
@@ -296,7 +339,17 @@ class Trace:
         return word % len(tokens)
 
     def save(self, path: str | Path, *, half: bool = False) -> None:
-        """One safetensors file, O(n·d); `half` keeps float16."""
+        """One safetensors file, O(n·d); `half` keeps float16.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> with TemporaryDirectory() as folder:
+        ...     made.save(Path(folder, "trace.safetensors"))
+        ...     print(Trace.load(Path(folder, "trace.safetensors")))
+        <Trace of a model: decoder 1 × 2 heads, 3 tokens>
+        """
         from .file import save
 
         save(self, Path(path), half=half)

@@ -1,4 +1,21 @@
-"""Training: what to learn (tasks), how to step (optim), what to keep (checkpoint), and the loop that is a page long."""
+"""Training: what to learn (tasks), how to step (optim), what to keep (checkpoint), and the loop that is a page long.
+
+>>> from pathlib import Path
+>>> from tempfile import TemporaryDirectory
+>>> from qkv.train import Run, resume, start
+>>> with TemporaryDirectory() as folder:
+...     text, out = Path(folder, "text.txt"), Path(folder, "run")
+...     _ = text.write_text("to be or not to be " * 50, encoding="utf-8")
+...     shape = {"n_layer": 1, "width": 16, "n_head": 2, "context": 8, "steps": 2, "batch": 2, "eval_batches": 1}
+...     run: Run = start("lm", source=str(text), out=out, changes=shape)
+...     done = run.train()
+...     print(sorted(done), run.settings.steps)
+...     print(sorted(path.name for path in out.iterdir()))
+...     print(resume(out).state["step"])
+['best_loss', 'best_step', 'seconds', 'step'] 2
+['checkpoints', 'config.json', 'metrics.jsonl', 'samples.txt', 'tokenizer.json', 'tokenizer_config.json', 'tokens']
+2
+"""
 
 from typing import TYPE_CHECKING
 

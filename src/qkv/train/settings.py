@@ -15,7 +15,14 @@ LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's nu
 
 @dataclass(frozen=True)
 class Settings:
-    """One run: how many steps of how much, and how the weights move."""
+    """One run: how many steps of how much, and how the weights move.
+
+    >>> Settings(steps=500).batch, Settings(steps=500).optimizer
+    (32, 'muon')
+    >>> Settings(lr=-1)
+    Traceback (most recent call last):
+    qkv.words.Problem: lr is -1: give a number, 0 or more
+    """
 
     steps: int = 1000
     batch: int = 32  # rows per step, over all processes
@@ -89,7 +96,11 @@ class Settings:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        >>> Settings(steps=500).to_dict()["steps"]
+        500
+        """
         return asdict(self)
 
     def rate(self, step: int) -> float:
