@@ -474,7 +474,7 @@ def test_a_translation_that_was_cut_is_said(call, most, cut, beam):
 def test_a_translation_that_was_cut_is_said_with_its_map(call, monkeypatch, tmp_path):
     date = ("see", "15 Nov 2026", "--model", DATES, "--cross")
     assert "cut" not in call(*date)[1]
-    monkeypatch.setattr("qkv.tracing.recorder.MOST", 4)
+    monkeypatch.setattr("qkv.tracing.ours.MOST", 4)
     kept = str(tmp_path / "a.safetensors")
     for out in (call(*date, "--save", kept)[1], call("see", "--trace", kept, "--cross", "--lang", "en")[1]):
         assert "after 4 tokens" in out and "■" not in out and list(rows_of(out))[-1] == "…"

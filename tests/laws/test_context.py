@@ -11,7 +11,8 @@ from qkv import Config, Transformer
 from qkv.draw.page import html
 from qkv.model.generation import generate, masked_ids, translate_ids
 from qkv.text.tokenizer import Characters
-from qkv.tracing.edits import importance, without
+from qkv.tracing.ablation import importance
+from qkv.tracing.effects import without
 from qkv.tracing.recorder import trace
 from qkv.tracing.traces import Trace
 from qkv.words import Notice

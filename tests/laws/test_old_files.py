@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from qkv.lessons.grade import grade
 from qkv.lessons.progress import Folder
 from qkv.model.weights import load
-from qkv.tracing.edits import importance
+from qkv.tracing.ablation import importance
 from qkv.tracing.traces import Trace
 from qkv.train import run as runs
 from tests.fixtures.make import RUNS, SENTENCE, STOPPED, said

@@ -16,9 +16,10 @@ from qkv.attention.dispatch import replace_weights
 from qkv.model.generation import translate
 from qkv.model.reading import Reading
 from qkv.text.tokenizer import Characters
-from qkv.tracing import edits as editing
-from qkv.tracing import registry
-from qkv.tracing.edits import Importance, edit, find, importance, shape, without
+from qkv.tracing import ablation, registry
+from qkv.tracing.ablation import Importance, importance
+from qkv.tracing.edits import edit, find, shape
+from qkv.tracing.effects import without
 from qkv.tracing.recorder import trace
 from tests.tracing.families import made
 
@@ -495,8 +496,8 @@ def test_importance_goes_on_where_it_stopped(tmp_path, monkeypatch):
     file.write_text(torn, encoding="utf-8")
 
     edited = []
-    own = editing.edit
-    monkeypatch.setattr(editing, "edit", lambda model, heads, to: edited.append(heads) or own(model, heads, to))
+    own = ablation.edit
+    monkeypatch.setattr(ablation, "edit", lambda model, heads, to: edited.append(heads) or own(model, heads, to))
     counts = []
     again = importance(model, ROWS, resume=file, progress=lambda done, total: counts.append(done))
     assert len(edited) == 11 and counts[-1] == 18 and again == whole

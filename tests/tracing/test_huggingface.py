@@ -13,8 +13,8 @@ from tokenizers import models, pre_tokenizers, processors
 from qkv import masks
 from qkv.attention.rules import Band, Dense
 from qkv.text.tokenizer import Characters
+from qkv.tracing import chunking, registry
 from qkv.tracing import eager as keeping
-from qkv.tracing import recorder, registry
 from qkv.tracing.edits import edit
 from qkv.tracing.recorder import trace
 from qkv.tracing.traces import Trace
@@ -120,7 +120,7 @@ def test_a_long_text_in_chunks_is_the_whole_text(family, monkeypatch):
     given = inputs(name, "none")
     whole = trace(model, given, logits=True)
     before = state(model)
-    monkeypatch.setattr(recorder, "CHUNK", 4)
+    monkeypatch.setattr(chunking, "CHUNK", 4)
     sizes = []
     hook = model.get_input_embeddings().register_forward_pre_hook(lambda m, given: sizes.append(given[0].shape[-1]))
     chunks = trace(model, given, logits=True)
@@ -144,7 +144,7 @@ def test_a_long_text_is_traced_at_once_where_its_mask_is_no_rule_of_distances(mo
     config |= dict(num_local_experts=2, num_experts_per_tok=1, interleave_moe_layer_step=100)
     model = transformers.Llama4ForCausalLM(transformers.Llama4TextConfig(**config)).eval()
     whole = trace(model, ROWS[0])
-    monkeypatch.setattr(recorder, "CHUNK", 4)
+    monkeypatch.setattr(chunking, "CHUNK", 4)
     again = trace(model, ROWS[0])
     for layer in range(3):
         assert again.calls["decoder"][layer].mask == whole.calls["decoder"][layer].mask

@@ -379,9 +379,9 @@ def test_asking():
 
 def test_bytes_of_a_comma_are_punctuation():
     from qkv.text import Bytes
-    from qkv.tracing.tokens import read
+    from qkv.tracing.tokenizers import reader_of
 
-    tokens = read(Bytes.make(), Bytes.make().encode("你，b.c"))  # 3 + 3 + 1 + 1 + 1 bytes
+    tokens = reader_of(Bytes.make()).tokens(Bytes.make().encode("你，b.c"))  # 3 + 3 + 1 + 1 + 1 bytes
     head = only(9, lambda i: [j for j in (3, 4, 5, 7) if j <= i])
     row = patterns(made([head], masks.causal(), keys=tokens)).table[0]
     assert row.name == "punctuation" and row.scores["punctuation"].count == 6

@@ -1,6 +1,7 @@
 """Sentences are read as they are written, words find their tokens, and heads made by hand find the words they look for."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ import torch
 from qkv import Config, Transformer, masks
 from qkv.attention.dispatch import Call
 from qkv.text import Bytes, Characters
-from qkv.tracing import conllu, recorder
+from qkv.tracing import conllu
 from qkv.tracing.conllu import Sentence, parse, shipped
 from qkv.tracing.recorder import trace
 from qkv.tracing.syntax import _looks, align, syntax
-from qkv.tracing.tokens import Tokens, read
+from qkv.tracing.tokenizers import reader_of
+from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace
 from qkv.words import Problem
 from tests.tracing.elsewhere import Elsewhere
@@ -148,13 +150,13 @@ def joined(tokens, groups):
 @pytest.mark.parametrize("one", shipped(), ids=str)
 def test_every_word_gets_its_own_bytes_and_its_own_characters(one):
     ids = Bytes.make().encode(one.text)
-    tokens = read(Bytes.make(), ids)
+    tokens = reader_of(Bytes.make()).tokens(ids)
     raw = one.text.encode()
     for word, group in zip(one.words, align(tokens, one), strict=True):
         # a space goes with the token it is in, and a byte's space is a token of its own, which is nobody's
         assert bytes(raw[i] for i in group).decode() == word.form
     letters = Characters.make([one.text])
-    tokens = read(letters, letters.encode(one.text))
+    tokens = reader_of(letters).tokens(letters.encode(one.text))
     assert joined(tokens, align(tokens, one)) == [word.form for word in one.words]
 
 
@@ -195,7 +197,7 @@ def fake(monkeypatch, make, *, mask=None, special=False, heads=3):
     """`trace` answers with heads made by hand: make(sentence) → (heads, words, words), over two tokens per word."""
     by_text = {one.text: one for one in shipped()}
 
-    def answer(model, text, tokenizer, **more):
+    def answer(text, tokenizer, **more):
         one = by_text[text.lstrip("\n")]
         table = torch.as_tensor(np.stack(make(one)))  # (H, W, W)
         pieces, of, marks = [], [], []
@@ -222,7 +224,8 @@ def fake(monkeypatch, make, *, mask=None, special=False, heads=3):
         call = Call(q, q, q, mask or masks.full(), 1.0, shares.log()[None], name=f"{part}.0")
         return Trace({part: [call]}, {part: tokens}, {part: tokens}, "made by hand")
 
-    monkeypatch.setattr(recorder, "trace", answer)
+    model = SimpleNamespace(kind="encoder", trace=answer)
+    monkeypatch.setattr("qkv.tracing.syntax.model_of", lambda _: model)
 
 
 def follows(relation, direction):

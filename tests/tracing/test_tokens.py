@@ -3,13 +3,14 @@
 import pytest
 
 from qkv.text import Bytes
-from qkv.tracing.tokens import Tokens, read, show
+from qkv.tracing.tokenizers import reader_of
+from qkv.tracing.tokens import Tokens, show
 
 
 def test_bytes_join_to_whole_characters_and_words():
     text = "我爱GPT, don't 🙂 go\n"
     ids = Bytes.make().encode(text)
-    tokens = read(Bytes.make(), ids)
+    tokens = reader_of(Bytes.make()).tokens(ids)
     assert "".join(piece for piece, _, _ in tokens.whole) == text
     assert [word for word, _, _ in tokens.words] == ["我", "爱", "GPT", ",", "don't", "🙂", "go", "⏎"]
     covered = [i for _, first, end in tokens.words for i in range(first, end)]
@@ -48,7 +49,7 @@ def test_what_shows_nothing_by_itself_is_shown_by_its_number():
 
 
 def test_parts_of_one_character_are_numbered():
-    tokens = read(Bytes.make(), Bytes.make().encode("a我"))
+    tokens = reader_of(Bytes.make()).tokens(Bytes.make().encode("a我"))
     assert tokens.numbered == ["a", "我₁", "我₂", "我₃"] and tokens.shown[1:] == ["<E6>", "<88>", "<91>"]
 
 
@@ -60,14 +61,14 @@ def test_a_tokenizer_of_transformers_is_read_once_and_again_when_it_changed(monk
     monkeypatch.setattr("qkv.text.tokenizer.Tokenizer.__init__", _counting(made))
     theirs = PreTrainedTokenizerFast(tokenizer_object=Bytes.make().library)
     made.clear()
-    assert read(theirs, [97, 230, 136, 145]).numbered == ["a", "我₁", "我₂", "我₃"]
+    assert reader_of(theirs).tokens([97, 230, 136, 145]).numbered == ["a", "我₁", "我₂", "我₃"]
     assert len(made) == 1
-    read(theirs, [98])
+    reader_of(theirs).tokens([98])
     assert len(made) == 1
     theirs.add_tokens([AddedToken("我们")])
-    assert read(theirs, [97, 256]).shown == ["a", "我们"] and len(made) == 2
+    assert reader_of(theirs).tokens([97, 256]).shown == ["a", "我们"] and len(made) == 2
     theirs.add_special_tokens({"eos_token": "[END]"})
-    tokens = read(theirs, [97, 257])
+    tokens = reader_of(theirs).tokens([97, 257])
     assert tokens.shown == ["a", "[END]"] and tokens.special == (False, True)
 
 

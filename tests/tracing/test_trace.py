@@ -87,12 +87,12 @@ def test_tracing_changes_nothing(model):
 
 
 def test_a_long_text_in_chunks_is_the_whole_text(model, monkeypatch):
-    from qkv.tracing import recorder
+    from qkv.tracing import chunking
 
     if model.config.kind != "decoder":
         return
     whole = trace(model, ROWS[:1], logits=True)
-    monkeypatch.setattr(recorder, "CHUNK", 4)
+    monkeypatch.setattr(chunking, "CHUNK", 4)
     longest = []
     hook = model.decoder[0].register_forward_pre_hook(lambda module, given: longest.append(given[0].shape[1]))
     chunks = trace(model, ROWS[:1], logits=True)

@@ -41,13 +41,16 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
     given = options.also if options.text is None else options.text
     text, long = whole(given, options.file, EXAMPLES[0]), options.file is not None or given == PIPE
-    from ..tracing.edits import importance
+    from ..tracing.ablation import importance
+    from ..tracing.models import model_of
+    from ..tracing.tokenizers import reader_of
 
     model, tokenizer = open_any(options.model, yes=options.yes)
     texts: list[Any] = [text]
-    if long and hasattr(tokenizer, "frame") and model.config.kind == "decoder":
-        ids = tokenizer.encode(text)
-        piece = min(PIECE, model.config.context)
+    asked = model_of(model)
+    if long and asked.kind == "decoder":
+        ids = reader_of(tokenizer).ids(text, framed=False)
+        piece = min(PIECE, asked.context or PIECE)
         texts = [ids[i : i + piece] for i in range(0, len(ids), piece) if len(ids[i : i + piece]) > 1]
         texts = texts[: max(MOST // piece, 1)]
         print(say("{used} of the file's {tokens} tokens are used", used=sum(map(len, texts)), tokens=len(ids)))

@@ -276,18 +276,18 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
 def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
     """Refuse heads and words that aren't there before the model has read the text."""
     from ..tracing import edits
-    from ..tracing.recorder import ids_of, reads_and_writes
-    from ..tracing.tokens import read
+    from ..tracing.models import model_of
+    from ..tracing.tokenizers import ids_of, reader_of
 
     if options.without:
         edits.find(model, options.without)
-    ours = hasattr(model.config, "kind")  # which layers of another attend is known when it has run
-    if ours and any(_given(options, name) for name in ("part", "cross", "layer", "head")):
-        part = "cross" if options.cross else options.part or next(iter(edits.shape(model)))
+    asked = model_of(model)
+    if asked.foreseen and any(_given(options, name) for name in ("part", "cross", "layer", "head")):
+        part = "cross" if options.cross else options.part or next(iter(asked.heads()))
         numbers = ("*" if number is None else str(number) for number in (options.layer, options.head))
         edits.find(model, ".".join([part, *numbers]))
-    if not reads_and_writes(model):  # whose own words are yet to come
-        tokens = read(tokenizer, ids_of(text, tokenizer)[0])
+    if asked.kind != "encoder-decoder":  # whose own words are yet to come
+        tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
         for word in (options.from_, options.to):
             if word is not None:
                 tokens.find(word)
@@ -410,7 +410,7 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
 def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:
     if model is None:
         raise Problem("--without needs the model itself, not a kept trace: give --model")
-    from ..tracing.edits import without
+    from ..tracing.effects import without
 
     effect = without(model, tokenizer, found.text, options.without)
     if effect.said is not None:

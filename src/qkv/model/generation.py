@@ -268,6 +268,7 @@ def translate_ids(
     width: int | None = None,
     most: int = 128,
     length_penalty: float | None = None,
+    cache: bool = True,
 ) -> list[list[int]]:
     """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
     from .beam import beam
@@ -281,7 +282,7 @@ def translate_ids(
     begin = [[tokenizer.start]] * len(sources)
     habits = tokenizer.habits
     width = (habits.num_beams or 1) if width is None else width
-    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=habits)
+    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=habits, cache=cache)
     if width == 1:
         return generate(model, begin, most=most, source=sources, repetition_penalty=habits.repetition_penalty, **ends)
     if length_penalty is None:
@@ -316,7 +317,7 @@ def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]
             longest=len(ids),
             context=model.config.context,
         )
-    note_context(len(ids), model.config)
+    note_context(len(ids), model.config.context)
     return ids
 
 

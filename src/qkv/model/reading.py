@@ -195,7 +195,7 @@ def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
 def check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
     """Learned positions end somewhere; the last new token is never read and needs none. Others go on, and that is said."""
     if model.config.position != "learned":
-        note_context(max(map(len, rows), default=0), model.config)
+        note_context(max(map(len, rows), default=0), model.config.context)
         return
     context, longest = model.config.context, max(map(len, rows), default=0)
     if longest + max(most - 1, 0) > context:
@@ -214,13 +214,12 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
         raise Problem(sentence, what=NAMES[what], longest=longest, most=most, context=context, room=room)
 
 
-def note_context(tokens: int, config: Any) -> dict[str, int]:
+def note_context(tokens: int, context: int | None) -> dict[str, int]:
     """Say that a text is longer than what its model was made for, if it is: it is computed all the same.
 
     Gives {"context": …} then, for what is made of it to remember.
     """
-    context = getattr(config, "context", None) or getattr(config, "max_position_embeddings", None)
-    if not isinstance(context, int) or tokens <= context:
+    if context is None or tokens <= context:
         return {}
     warnings.warn(
         Notice(

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 if TYPE_CHECKING:
+    from .ablation import importance as importance
     from .edits import edit as edit
-    from .edits import importance as importance
-    from .edits import without as without
+    from .effects import without as without
     from .induction import induction_test as induction_test
     from .recorder import trace as trace
     from .traces import Trace as Trace
@@ -33,7 +33,7 @@ __getattr__, __dir__, __all__ = lazy(
     Trace="traces",
     trace="recorder",
     edit="edits",
-    without="edits",
-    importance="edits",
+    without="effects",
+    importance="ablation",
     induction_test="induction",
 )

@@ -25,7 +25,9 @@ from ..attention import masks
 from ..attention.dispatch import Call
 from ..attention.rules import Band, Mask
 from ..words import Problem, _, all_of
-from .inputs import MOST, check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
+from .chunking import chunks, is_long, join_calls
+from .inputs import check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
+from .models import MOST
 from .registry import (
     OTHER_SENSES,
     Inputs,
@@ -35,7 +37,6 @@ from .registry import (
     call_of,
     explained,
     hearing,
-    known,
     listeners,
     numbered,
     part_of,
@@ -58,14 +59,13 @@ def trace(
     name: str = "",
     eager: bool = False,
 ) -> Trace:
-    """What every attention of a model of `transformers` receives; arguments as in `qkv.trace`.
+    """What every attention of a model of `transformers` receives (the model itself); arguments as in `qkv.trace`.
 
     `given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
     it is; so do `pixel_values`, `input_features` and `input_values`. Batches of texts are padded by the tokenizer where
     it can, id lists of different lengths on the right. A long text goes through a decoder in chunks, where the library's
     own cache can keep all of its keys. `eager` keeps the weights that the model itself gives (eager.py).
     """
-    model = known(model)
     text = given if isinstance(given, str) else ""
     cut: int | None = None  # after so many tokens what the model says was cut off
     with resting(model):
@@ -125,15 +125,13 @@ def _by_chunks(model: Any, inputs: Inputs) -> bool:
     """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-    from .recorder import CHUNK
-
     if "input_ids" not in inputs or entry(model, inputs) is not model:
         return False
     count, n = inputs["input_ids"].shape
     real = inputs.get("attention_mask")
     plain = inputs.keys() <= {"input_ids", "attention_mask"} and (real is None or bool(real.all()))
     taken = inspect.signature(model.forward).parameters
-    if count > 1 or n <= CHUNK or not plain or not {"past_key_values", "use_cache"} <= taken.keys():
+    if count > 1 or not is_long(n) or not plain or not {"past_key_values", "use_cache"} <= taken.keys():
         return False
     layers = stacks(model)
     if list(layers) != ["decoder"] or model._is_stateful:
@@ -145,8 +143,6 @@ def _by_chunks(model: Any, inputs: Inputs) -> bool:
 def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
     """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
     from transformers.cache_utils import DynamicCache
-
-    from .recorder import chunks, join_calls
 
     n = ids.shape[1]
     cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..words import Problem, say
+from .models import model_of
 from .patterns import patterns
-from .recorder import reads_and_writes, trace
+from .recorder import trace
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def induction_test(
         )
     dice = np.random.default_rng(seed)
     blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
-    told = trace(model, blocks, target=blocks if reads_and_writes(model) else None)
+    told = trace(model, blocks, target=blocks if model_of(model).kind == "encoder-decoder" else None)
     part = part or ("decoder" if "decoder" in told.parts else told.parts[0])
     found = [patterns(told, part=part, batch=i) for i in range(batch)]
     scores = np.mean([one.array("induction") for one in found], 0)

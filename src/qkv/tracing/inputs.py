@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from ..words import Problem, all_of, one_of, quoted
-from .registry import OTHER_SENSES, Inputs, side_of
-from .tokens import Tokens, read
+from .models import MOST, too_long, uneven
+from .registry import OTHER_SENSES, Inputs, context_of, side_of
+from .tokenizers import ids_of, made_by_theirs, reader_of
+from .tokens import Tokens
 
-MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
 OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
 POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 
@@ -40,18 +41,16 @@ def resting(model: Any) -> Iterator[None]:
 
 def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
     """What the model is called with."""
-    if isinstance(given, Mapping) or hasattr(given, "input_ids"):
+    if made_by_theirs(given):
         return _as_given(model, dict(given))
-    theirs = tokenizer is not None and not hasattr(tokenizer, "token_bytes")
+    reader = reader_of(tokenizer)
     texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, Tensor) and len(texts) and isinstance(texts[0], str) and theirs:
-        pads = getattr(tokenizer, "pad_token_id", None) is not None
-        made = dict(tokenizer(list(texts), padding=pads and len(texts) > 1))
-        made = {key: made[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in made}
+    made: Inputs = {"input_ids": None}
+    if not isinstance(texts, Tensor) and len(texts) and isinstance(texts[0], str):
+        made = reader.batch(texts)
         if not all(made["input_ids"]):
             raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
-        if not pads:
-            return _rows(model, made["input_ids"])
+    if len(made) > 1:  # with a mask, or types
         inputs = _as_given(model, made)
         taken = inspect.signature(model.forward).parameters
         real = inputs.get("attention_mask")
@@ -61,12 +60,8 @@ def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
             # Padded on the left, a text begins at 0 all the same, as it does when it is alone.
             inputs["position_ids"] = (real.cumsum(-1) - 1).clamp(min=0)
         return {key: value for key, value in inputs.items() if key in taken or key == "input_ids"}
-    from .recorder import ids_of
-
-    rows = ids_of(given, tokenizer)
-    if model.config.is_encoder_decoder and getattr(tokenizer, "eos", None) is not None:
-        rows = [row if row[-1] == tokenizer.eos else [*row, tokenizer.eos] for row in rows]
-    return _rows(model, rows)
+    rows = made["input_ids"] or ids_of(given, tokenizer)
+    return _rows(model, reader.source(rows) if model.config.is_encoder_decoder else rows)
 
 
 def _as_given(model: Any, given: Inputs) -> Inputs:
@@ -109,13 +104,10 @@ def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs
     if isinstance(target, Tensor):
         target = target.tolist()
     texts: Any = [target] if isinstance(target, str) or isinstance(target[0], int) else list(target)
-    rows = [_encoded(tokenizer, row) if isinstance(row, str) else list(row) for row in texts]
+    reader = reader_of(tokenizer)
+    rows = [reader.target(row) if isinstance(row, str) else list(row) for row in texts]
     if len(rows) != items(inputs):
-        raise Problem(
-            "there are {sources} texts and {targets} targets: give one for each",
-            sources=items(inputs),
-            targets=len(rows),
-        )
+        raise uneven(items(inputs), len(rows))
     roles = (_role(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
     start = next((i for i in roles if i is not None), 0)
     rows = [row if row[:1] == [start] else [start, *row] for row in rows]
@@ -148,16 +140,8 @@ def _role(model: Any, what: str) -> Any:
 def _until_the_end(model: Any, row: list[int], tokenizer: Any) -> list[int]:
     """A decoder's row up to where it ends; its first token may be the same one (BART begins with its end)."""
     ends = _role(model, "eos_token_id")
-    ends = {*(ends if isinstance(ends, list) else [ends]), getattr(tokenizer, "eos_token_id", None)}
+    ends = {*(ends if isinstance(ends, list) else [ends]), reader_of(tokenizer).eos}
     return row[: next((i for i in range(1, len(row)) if row[i] in ends), len(row))]
-
-
-def _encoded(tokenizer: Any, text: str) -> list[int]:
-    if tokenizer is None:
-        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
-    if hasattr(tokenizer, "token_bytes"):
-        return list(tokenizer.encode(text))
-    return list(tokenizer(text_target=text)["input_ids"])
 
 
 def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
@@ -180,12 +164,8 @@ def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
                 before = getattr(module, "offset", 0) or (0 if module.padding_idx is None else module.padding_idx + 1)
                 rooms.append(module.num_embeddings - before)
     if rooms and ids.shape[1] > min(rooms):
-        raise Problem(
-            "the text has {tokens} tokens and this model learned {context} positions: shorten it",
-            tokens=ids.shape[1],
-            context=min(rooms),
-        )
-    return note_context(ids.shape[1], model.config.get_text_config())
+        raise too_long(ids.shape[1], min(rooms))
+    return note_context(ids.shape[1], context_of(model))
 
 
 def _vocabulary(model: Any, prefix: str) -> int | None:
@@ -248,10 +228,10 @@ def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     ids = inputs[f"{prefix}input_ids"].tolist()
     real = inputs.get(f"{prefix}attention_mask")
     marks = [[True] * len(row) for row in ids] if real is None or real.ndim != 2 else (real > 0).tolist()
-    made = []
+    made, reader = [], reader_of(tokenizer)
     for row, mark in zip(ids, marks, strict=True):
         places = [i for i, here in enumerate(mark) if here]
-        tokens = read(tokenizer, [row[i] for i in places])
+        tokens = reader.tokens(row[i] for i in places)
         pieces, special = ["[PAD]"] * len(row), [True] * len(row)
         for i, piece, is_special in zip(places, tokens.pieces, tokens.special, strict=True):
             pieces[i], special[i] = piece, is_special

@@ -82,6 +82,12 @@ def stacks(model: Any) -> Stacks:
     }
 
 
+def context_of(model: Any) -> int | None:
+    """How many tokens the model was made for, where its config says so."""
+    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return found if isinstance(found, int) else None
+
+
 def heads_of(model: Any) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)

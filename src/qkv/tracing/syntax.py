@@ -24,10 +24,12 @@ import torch
 
 from .. import grid
 from ..words import Problem, _, language, say, unknown
-from . import conllu, recorder
+from . import conllu
 from .conllu import Sentence
 from .maps import weights
+from .models import model_of
 from .ranking import strongest
+from .tokenizers import reader_of
 from .tokens import Tokens
 from .traces import Trace
 
@@ -199,10 +201,12 @@ def syntax(
         if name not in known and name not in SKIPPED:
             raise unknown("relation", name, known)
 
+    asked = model_of(model)
+    several = asked.kind == "encoder-decoder"
+
     def look(text: str) -> Trace:
         # Only an encoder-decoder takes a target, and its encoder doesn't see it.
-        target = [text] if recorder.reads_and_writes(model) else None
-        return recorder.trace(model, text, tokenizer, target=target)
+        return asked.trace(text, tokenizer, target=[text] if several else None)
 
     before = ""
     found: dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]] = {}
@@ -213,7 +217,7 @@ def syntax(
         if done == 0 and told.parts == ["decoder"] and not told.tokens().special[0]:
             before = _line_break(look, sentence)
             told = look(before + sentence.text) if before else told
-        groups = align(told.tokens(), sentence, _unknown(tokenizer))
+        groups = align(told.tokens(), sentence, reader_of(tokenizer).unknown)
         unaligned += sum(not group for group in groups)
         looks, sees = _looks(told, groups)
         name = name or told.model
@@ -350,11 +354,6 @@ def _letters(text: str) -> str:
     """What is left of a text when writing is taken off: no spaces, capitals, accents or wide forms."""
     apart = unicodedata.normalize("NFKD", text).casefold()
     return "".join(c for c in apart if not c.isspace() and unicodedata.category(c) != "Mn")
-
-
-def _unknown(tokenizer: Any) -> int | None:
-    found = getattr(tokenizer, "unk", None)
-    return getattr(tokenizer, "unk_token_id", None) if found is None else found
 
 
 def _tail(wins: int, n: int) -> float:

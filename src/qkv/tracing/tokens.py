@@ -9,11 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-from weakref import WeakKeyDictionary
 
 from ..screen import plain
 from ..words import Problem, _, unknown
@@ -140,47 +137,6 @@ class Tokens:
                 places=", ".join(map(str, places)),
             )
         return places[0]
-
-
-def read(tokenizer: Any, ids: Sequence[int]) -> Tokens:
-    """The tokens of some ids, by one of our tokenizers or one of transformers'."""
-    ids = [int(i) for i in ids]
-    if tokenizer is None:
-        return Tokens(tuple(f"[{i}]" for i in ids), ids=tuple(ids))
-    if hasattr(tokenizer, "token_bytes"):
-        special = set(tokenizer.special_ids)
-        pieces, whole = tokenizer.pieces(ids), tokenizer.whole(ids)
-    else:
-        ours = _wrapped(tokenizer)
-        special = set(getattr(tokenizer, "all_special_ids", ()))
-        if ours is not None:
-            pieces, whole = ours.pieces(ids), ours.whole(ids)
-        else:  # a slow tokenizer: whatever it says of each token
-            pieces = [tokenizer.decode([i]) for i in ids]
-            whole = [(piece, n, n + 1) for n, piece in enumerate(pieces)]
-    return Tokens(tuple(pieces), tuple(i in special for i in ids), tuple(ids), tuple(whole))
-
-
-# Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
-_WRAPPED: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
-
-
-def _wrapped(tokenizer: Any) -> Any:
-    """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
-    library = getattr(tokenizer, "backend_tokenizer", None)
-    if library is None:
-        return None
-    added = {i: (token.content, token.special) for i, token in library.get_added_tokens_decoder().items()}
-    state = library.get_vocab_size(), added
-    known = _WRAPPED.get(tokenizer)
-    if known is None or known[0] != state:
-        from tokenizers import Tokenizer as Library
-
-        from ..text.tokenizer import Tokenizer
-
-        # A copy: ours sets some of its switches, and the other one belongs to the user.
-        _WRAPPED[tokenizer] = known = state, Tokenizer(Library.from_str(library.to_str()))
-    return known[1]
 
 
 def show(piece: str) -> str:

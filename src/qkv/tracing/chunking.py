@@ -1,0 +1,38 @@
+"""A long text goes through a decoder a chunk at a time, its keys and values kept by a cache: what a layer computes on the
+way is only ever a chunk long, and the trace is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..attention.dispatch import Call
+
+CHUNK = 2048  # tokens that go through a model at once
+
+
+def is_long(n: int) -> bool:
+    """Is this more than a chunk?"""
+    return n > CHUNK
+
+
+def chunks(n: int) -> list[slice]:
+    """n tokens in as few chunks as may be, all of about one size.
+
+    >>> chunks(CHUNK + 2)
+    [slice(0, 1025, None), slice(1025, 2050, None)]
+    """
+    count = -(-n // CHUNK)
+    return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
+
+
+def join_calls(whole: list[Call], calls: list[Call], span: slice, n: int) -> None:
+    """Add a chunk's queries to the calls of a text of n tokens; keys and values are those seen so far.
+
+    The mask is a rule of distances, the same for every chunk.
+    """
+    for i, call in enumerate(calls):
+        if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
+            batch, heads, _, width = call.q.shape
+            whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))
+        whole[i].q[:, :, span] = call.q
+        whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)
