@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import masks
-from .heads import _check_input
+from .heads import check_input
 
 
 class AdditiveAttention(nn.Module):
@@ -28,8 +28,8 @@ class AdditiveAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor, mask: masks.Mask | Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (B, N, ·) looks at memory (B, M, ·): output (B, N, ·) in the memory's width, weights (B, N, M)."""
-        _check_input("x", x, self.q.in_features)
-        _check_input("memory", memory, self.k.in_features)
+        check_input("x", x, self.q.in_features)
+        check_input("memory", memory, self.k.in_features)
         n, m = x.shape[1], memory.shape[1]
         allowed = masks.resolve(mask).tensor(n, m, batch=x.shape[0], device=x.device)[:, 0]  # (B or 1, N, M)
         scores = self.score(torch.tanh(self.q(x)[:, :, None] + self.k(memory)[:, None]))[..., 0]  # (B, N, M)

@@ -142,13 +142,13 @@ def attend(
     shares = None
     if road == "plain":
         shares = formula.weights(call)
-        output = _mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
+        output = formula.mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
     elif parts is not None:
         output = pieces.run(q, k, v, parts, call.scale, dropout)
     else:
         output = pieces.sdpa(q, k, v, _additive(call), scale=call.scale, dropout=dropout)
     if _edits:
-        output, shares = _edited(call, output, shares)
+        output, shares = edited(call, output, shares)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
         # With few keys the fused kernel takes a row of NaN scores for a hidden one and gives 0: there q and k are looked at.
         whole = road == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
@@ -347,15 +347,7 @@ def _additive(call: Call) -> Tensor | None:
     return bias if allowed is None else torch.where(allowed, bias, float("-inf"))
 
 
-def _mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
-    """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
-    batch, n_head, n, m = weights.shape
-    rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
-    with formula.uncast(weights):
-        return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
-
-
-def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Let every edit that means this call change its heads' weights, and give the output that follows."""
     n_head, per_kv = call.q.shape[1], call.q.shape[1] // call.k.shape[1]
     for edit in _edits:
@@ -379,7 +371,7 @@ def _edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, 
                 after=tuple(after.shape),
                 before=tuple(before.shape),
             )
-        output = output.index_copy(1, index, _mix(after, call.v[:, index // per_kv], output.dtype))
+        output = output.index_copy(1, index, formula.mix(after, call.v[:, index // per_kv], output.dtype))
         shares = shares.index_copy(1, index, after.to(shares.dtype))
     return output, shares
 

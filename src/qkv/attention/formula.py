@@ -158,6 +158,14 @@ def softmax(scores: Any, sinks: Any = None, *, own: bool = False) -> Any:
     return shares.mul_(kept(top - shares.amax(-1, keepdim=True).log(), sinks))
 
 
+def mix(weights: Tensor, v: Tensor, dtype: Any) -> Tensor:
+    """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
+    batch, n_head, n, m = weights.shape
+    rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
+    with uncast(weights):
+        return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
+
+
 def kept(total: Any, sinks: Any) -> Any:
     """What sinks (H,) leave to rows whose log Σe^s is `total`, (…, H, R, 1): Σe^s / (Σe^s + e^sink)."""
     over = total - sinks.reshape(-1, 1, 1)

@@ -47,7 +47,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: masks.Mask | Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (B, N, C) → output (B, N, C), weights (B, N, N)."""
-        _check_input("x", x, self.q.in_features)
+        check_input("x", x, self.q.in_features)
         q, k, v = (project(x)[:, None] for project in (self.q, self.k, self.v))  # (B, 1, N, ·)
         output, weights = attend(q, k, v, mask, weights=True)
         return output[:, 0], weights[:, 0]
@@ -185,7 +185,7 @@ class MultiHeadAttention(nn.Module):
         With a cache, x is only the new tokens, and what it keeps carries no gradient; for cross-attention the memory's
         keys are computed once and kept. `at` says where the tokens of x stand, if not one after the other.
         """
-        _check_input("x", x, self.width)
+        check_input("x", x, self.width)
         if isinstance(mask, Tensor) and mask.is_floating_point() and mask.shape[-1] == self.width:
             raise Problem(
                 "the third argument is {shape} {dtype}, as large as a text: it is the mask here. Keys and values both come from "
@@ -262,7 +262,7 @@ class MultiHeadAttention(nn.Module):
         )
 
     def _from_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        _check_input("memory", memory, self.memory_width)
+        check_input("memory", memory, self.memory_width)
         if cache is None:
             return self._keys_values(memory)
         if not isinstance(cache, KVCache):
@@ -361,7 +361,8 @@ def choose(what: str, word: str, among: dict[str, Any]) -> Any:
     raise unknown(what, word, among)
 
 
-def _check_input(name: str, x: Tensor, width: int) -> None:
+def check_input(name: str, x: Tensor, width: int) -> None:
+    """Refuse what isn't (batch, tokens, width)."""
     if x.ndim != 3 or x.shape[2] != width:
         raise Problem(
             "{name} is {shape}: it needs (batch, tokens, {width})", name=name, shape=tuple(x.shape), width=width

@@ -19,7 +19,7 @@ from ..words import Problem
 from . import masks
 from .cache import KVCache
 from .dispatch import attend
-from .heads import _check_input
+from .heads import check_input
 from .norms import RMSNorm
 from .positions import At, Rotary
 
@@ -94,7 +94,7 @@ class LatentAttention(nn.Module):
 
         `at` says where the tokens of x stand, if not one after the other.
         """
-        _check_input("x", x, self.width)
+        check_input("x", x, self.width)
         n = x.shape[1]
         if cache is not None and not isinstance(cache, KVCache):
             raise Problem(

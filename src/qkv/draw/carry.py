@@ -26,7 +26,7 @@ import numpy as np
 
 from ..attention.dispatch import Call
 from ..attention.rules import Band, Full, Padding
-from ..tracing.file import _distances
+from ..tracing.file import distances_of
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import BY, NoSuchToken, Tokens
@@ -360,7 +360,7 @@ def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | No
     """The bias as a table over distances, or written out; False where it is too large for that."""
     if call.bias is None:
         return None
-    distances = _distances(call.bias)
+    distances = distances_of(call.bias)
     if distances is not None:
         told = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
         return False if told is None else dict(kind="distances", table=told)

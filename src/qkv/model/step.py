@@ -70,7 +70,7 @@ class Step:
     def __call__(self, ids: Tensor, memory_mask: masks.Mask | None = None) -> Tensor:
         cache = self.cache
         at = cache.at(1)
-        x = self.model._embed_target(ids[:, None], at)  # (B, 1, C)
+        x = self.model.embed_target(ids[:, None], at)  # (B, 1, C)
         # The newest token sees every real key. Items of one length need no mask; others share one, made here.
         rule = masks.full()
         if not isinstance(at, int):

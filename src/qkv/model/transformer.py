@@ -193,7 +193,7 @@ class Transformer(nn.Module):
         (torch.Size([1, 3, 32]), True)
         """
         assert self.decoder is not None, "an encoder has no decoder"
-        x = self._embed_target(ids, at if at is not None else 0 if cache is None else cache.at(ids.shape[1]))
+        x = self.embed_target(ids, at if at is not None else 0 if cache is None else cache.at(ids.shape[1]))
         rule, memory_rule = masks.causal() & real(mask), real(memory_mask)
         for i, block in enumerate(self.decoder):
             own = None if cache is None else cache.layers[i]
@@ -201,7 +201,7 @@ class Transformer(nn.Module):
             x = block(x, rule, memory, memory_rule, own, kept, at)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
-    def _embed_target(self, ids: Tensor, at: At) -> Tensor:
+    def embed_target(self, ids: Tensor, at: At) -> Tensor:
         """What the decoder reads, by its own positions and norm where it has some."""
         position = self.position if self.decoder_position is None else self.decoder_position
         norm = self.embedding_norm if self.decoder_embedding_norm is None else self.decoder_embedding_norm

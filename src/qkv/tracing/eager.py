@@ -27,7 +27,7 @@ from ..attention.rules import Dense
 from ..words import Notice, Problem
 from .huggingface import Heard
 from .inputs import entry, items, run, several
-from .registry import Inputs, Untraceable, _rule, attentions, configs_of, part_of
+from .registry import Inputs, Untraceable, attentions, configs_of, part_of, rule_of
 
 FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
@@ -201,7 +201,7 @@ def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Ca
             high=f"{high:.3g}",
         )
     batch, heads, n, m = shape
-    rule = _rule((weights > 0).any(1, keepdim=True))
+    rule = rule_of((weights > 0).any(1, keepdim=True))
     nothing = weights.new_zeros(batch, heads, n, 0)
     beside = weights.new_zeros(batch, heads, m, 0)
     return Call(nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log())

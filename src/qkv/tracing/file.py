@@ -52,7 +52,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
                 if (tensor := getattr(call, what)) is not None:
                     tensors[f"{name}.{what}"] = tensor.detach().to(dtype)
             if call.bias is not None:
-                distances = _distances(call.bias)
+                distances = distances_of(call.bias)
                 key, kept = ("bias", call.bias) if distances is None else ("distances", distances)
                 tensors[f"{name}.{key}"] = kept.detach().float()
             described[part].append(
@@ -313,7 +313,7 @@ def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
     return made
 
 
-def _distances(bias: torch.Tensor) -> torch.Tensor | None:
+def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
     """A bias that depends on the distance alone, as one number per head and distance j − i: (H, N + M − 1)."""
     import torch
 

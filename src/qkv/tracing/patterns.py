@@ -295,7 +295,7 @@ class _Credited:
         self.asking, self.seen = asking, seen  # which are not padding: (N,), (M,)
         self.device = seen.device  # where all that is computed here lies
         self.kinds = [k for k in (OF_CROSS if cross else OF_SELF) if k not in ("columns", "monotone", "uniform")]
-        self.ids = _identities(keys).to(self.device)
+        self.ids = identities(keys).to(self.device)
         first = int(seen.int().argmax()) if len(seen) else 0
         delimiters = [j for j in _delimiters(keys) if j != first and bool(seen[j])]
         self.columns = {"first": [first], "punctuation": delimiters}
@@ -555,7 +555,7 @@ def _unpadded(tokens: Tokens) -> Tensor:
     return torch.tensor(real, dtype=torch.bool, device="cpu")
 
 
-def _identities(tokens: Tokens) -> Tensor:
+def identities(tokens: Tokens) -> Tensor:
     """A number per token, the same for the same token: its id, or its text where there are no ids."""
     if tokens.ids:
         return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)], device="cpu")

@@ -21,8 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..attention import dispatch, masks
-from ..attention.dispatch import Call
+from ..attention import masks
+from ..attention.dispatch import Call, edited
+from ..attention.formula import mix
 from ..attention.rules import Band
 from ..words import Problem, all_of, pip_install
 from .tokens import PARTS
@@ -230,9 +231,9 @@ def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callabl
         if more:
             options |= dict(zip([*inspect.signature(function).parameters][5:], more, strict=False))
         given = output
-        if id(module) in _edited and dispatch._edits:
+        if id(module) in _edited:
             call = call_of(module, query, key, value, attention_mask, options, own, _edited[id(module)], {})
-            changed, _ = dispatch._edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
+            changed, _ = edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
             given = changed.transpose(1, 2).contiguous()
         for hear, names, thread in list(listeners):
             if id(module) in names and thread == threading.get_ident():
@@ -319,14 +320,14 @@ def call_of(
 def _read_mask(mask: Tensor) -> tuple[masks.Mask, Tensor | None]:
     """A mask of the model's, (B, H, N, M), as the shortest rule that equals it, and what it adds to the scores if anything."""
     if mask.dtype == torch.bool:
-        return _rule(mask), None
+        return rule_of(mask), None
     hidden = mask <= HIDDEN
     if bool(((mask == 0) | hidden).all()):
-        return _rule(~hidden), None
-    return _rule(~hidden), mask.masked_fill(hidden, 0.0)
+        return rule_of(~hidden), None
+    return rule_of(~hidden), mask.masked_fill(hidden, 0.0)
 
 
-def _rule(allowed: Tensor) -> masks.Mask:
+def rule_of(allowed: Tensor) -> masks.Mask:
     """A band (causal, a window) and padding, where together they equal what is written out; else that, as it is."""
     _, heads, n, m = allowed.shape
     if heads > 1 or 0 in (n, m):
@@ -370,7 +371,7 @@ def explained(call: Call, output: Tensor) -> bool:
     if bias is not None:
         bias = bias.expand(*bias.shape[:-2], n, m)[..., rows, :]
     asked = Call(call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks)
-    mine = dispatch._mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
+    mine = mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
     theirs = output[:, rows].transpose(1, 2).float()
     if mine.shape != theirs.shape:
         return False

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ..attention.formula import Call, reach
 from . import maps
-from .patterns import LOCAL, _identities
+from .patterns import LOCAL, identities
 from .ranking import strongest
 from .tokens import Tokens
 
@@ -114,7 +114,7 @@ class _Told:
         self.own = part != "cross"
         self.asking = 1 - torch.tensor(queries.special).float()  # (N,)
         self.closed = sorted({*([0] if self.own else []), *(j for j, special in enumerate(keys.special) if special)})
-        self.ids = _identities(keys) if self.own else None
+        self.ids = identities(keys) if self.own else None
         # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
         self.place = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
         before, after = _neighbours(keys)
