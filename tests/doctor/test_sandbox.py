@@ -129,16 +129,16 @@ def test_what_does_not_matter(all_at_once, does):
 
 def test_an_endless_loop_is_told_with_its_line_and_the_others_go_on(examined):
     text = function("while True:", "    q = q + 1", name="a") + function(name="b") + function("while 1: pass", name="c")
-    reports = examined(text, ["b", "a", "c", "b"], seconds=2)
+    reports = examined(text, ["b", "a", "c", "b"], seconds=1)
     assert [report.verdict for report in reports] == ["right", "unknown", "unknown", "right"]
-    assert "did not finish within 2 s of computing while it was running" in reports[1].problem.say("en")
+    assert "did not finish within 1 s of computing while it was running" in reports[1].problem.say("en")
     assert ("q = q + 1" in reports[1].problem.say("en")) or ("while True:" in reports[1].problem.say("en"))
-    assert "--seconds 6" in reports[1].problem.say("en") and "计算 2 秒后仍没有完成" in reports[1].problem.say("zh")
+    assert "--seconds 3" in reports[1].problem.say("en") and "计算 1 秒后仍没有完成" in reports[1].problem.say("zh")
     assert "while 1: pass" in reports[2].problem.say("en")
 
 
 def test_an_endless_loop_while_loading(examined):
-    (report,) = examined("def loop():\n    while True:\n        pass\nsize = loop()\n" + function("size"), seconds=2)
+    (report,) = examined("def loop():\n    while True:\n        pass\nsize = loop()\n" + function("size"), seconds=1)
     assert "while it was loading" in report.problem.say("en") and "mine.py:" in report.problem.say("en")
 
 
