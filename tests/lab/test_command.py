@@ -81,8 +81,7 @@ def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(monkeypatch
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-@pytest.mark.parametrize("name", ["scaling", "complexity", "distance"])
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(("name", "lang"), [("scaling", "en"), ("complexity", "zh"), ("distance", "en")])
 def test_how_long_it_will_take_is_measured_and_said(call, monkeypatch, name, lang):
     """Not a constant: twice as long a small step makes twice as long an experiment."""
     said = []
