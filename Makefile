@@ -29,7 +29,8 @@ LINT_zh := 正在检查格式、风格和类型
 # One thread per test process: two processes with all threads each only get in each other's way.
 # The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
 # Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
-TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 \
+# Bytecode is written even where the system forbids it, as containers do: else every process compiles every test anew.
+TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 PYTHONDONTWRITEBYTECODE= \
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2
 
 help: ## list the targets | 列出所有目标

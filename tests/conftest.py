@@ -7,6 +7,7 @@ machine and one with --furnished on another run every test once.
 
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,9 +20,19 @@ settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=Tru
 settings.load_profile("qkv")
 collect_ignore_glob = ["fixtures/2*"]
 
+# In the order in which they begin when several processes share the tests; all others follow.
+LONG = [Path(__file__).parent / name for name in ("doctor/test_doctor.py", "train/test_parallel.py")]
+
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(300))
 SMALL = "--set n_layer=1 --set width=32 --set n_head=2 --context 16 --batch 4 --steps 6 --eval-every 3".split()
 SMALL += ["--set", "eval_batches=1"]
+
+
+# torch.manual_seed also seeds cards that are not there: it writes down the whole stack for each, in case one comes to life.
+# Below pytest's own frames that takes longer than many a test.
+for kind in (torch.cuda, torch.xpu, torch.mtia):
+    if not kind.is_available():
+        kind.manual_seed_all = lambda seed: None
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +81,21 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--furnished needs {' and '.join(missing)}: not here")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `-n`, the tests of a file stay in one process, so that what they share is made once."""
+    if config.getoption("dist") != "load":  # asked for another way
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):  # begun last, a long file would keep the others waiting at the end
+        items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
     missing = {what for what, find in NEEDS.items() if not find()}
     needing = []
     for item in items:
