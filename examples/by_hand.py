@@ -12,6 +12,7 @@ import numpy as np
 
 import qkv
 from qkv.attention import Steps
+from qkv.words import say
 
 WORDS = ["我", "爱", "你"]
 X = [[1, 0], [0, 1], [1, 1]]
@@ -39,7 +40,7 @@ if __name__ == "__main__":
     done = attention()
     raised = powers(done)
     print(done)
-    print("\nInside step 4: e^scaled of each row, and its sum")
+    print("\n" + say("Inside step 4: e^scaled of each row, and its sum"))
     for word, row in zip(WORDS, raised, strict=True):
         print(f"     {word}  " + " + ".join(f"{number:.3f}" for number in row) + f" = {row.sum():.3f}")
     for row in range(len(WORDS)):

@@ -9,6 +9,7 @@ before softmax, so its weight is 0 and not merely small, in every head, and the 
 import torch
 
 from qkv import MultiHeadAttention, masks
+from qkv.words import say
 
 IDS = torch.tensor([[5, 2, 1, 0, 0], [1, 3, 1, 4, 0]])
 PADDING = 0
@@ -32,6 +33,13 @@ if __name__ == "__main__":
     output, weights = attention()
     hidden = (IDS == PADDING)[:, None, None, :].expand_as(weights)
     for row in range(len(IDS)):
-        print(f"tokens {IDS[row].tolist()}, head 0\n{weights[row, 0]}")
-    print("weights", list(weights.shape), " largest on padding, all heads:", weights[hidden].max().item())
-    print("row sums from", round(weights.sum(-1).min().item(), 6), "to", round(weights.sum(-1).max().item(), 6))
+        print(say("tokens {ids}, head 0", ids=IDS[row].tolist()), weights[row, 0], sep="\n")
+    print(
+        say(
+            "weights {shape}, the largest on padding in all heads: {most}",
+            shape=list(weights.shape),
+            most=weights[hidden].max().item(),
+        )
+    )
+    sums = weights.sum(-1)
+    print(say("row sums from {least} to {most}", least=round(sums.min().item(), 6), most=round(sums.max().item(), 6)))

@@ -24,4 +24,4 @@ if __name__ == "__main__":
     weights = attention().weights[0]
     for word, similarity, weight in zip(WORDS, SIMILARITY, weights, strict=True):
         print(f"{similarity:.1f}  →  {weight:.3f}  {'█' * round(100 * weight)} {word}")
-    print(f"sum →  {weights.sum():.3f}")
+    print(f"Σ   →  {weights.sum():.3f}")

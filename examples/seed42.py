@@ -10,6 +10,7 @@ import numpy as np
 
 import qkv
 from qkv.attention import Steps
+from qkv.words import say
 
 
 def attention() -> Steps:
@@ -23,5 +24,5 @@ def attention() -> Steps:
 if __name__ == "__main__":
     done = attention()
     print(done)
-    print("\nfirst row of scores ", done.scores[0].round(3))
-    print("first row of weights", done.weights[0].round(3))
+    print("\n" + say("first row of scores"), done.scores[0].round(3))
+    print(say("first row of weights"), done.weights[0].round(3))

@@ -9,6 +9,7 @@ A difference of 3 is a factor of e³ ≈ 20, so the first character takes .950 a
 import numpy as np
 
 from qkv.attention import Steps, from_qkv
+from qkv.words import say
 
 CHARACTERS = list("人工智能")
 SIMILARITY = [9, 6, 3, 1]
@@ -24,7 +25,7 @@ if __name__ == "__main__":
     weights = attention().weights[0]
     for character, similarity, weight in zip(CHARACTERS, SIMILARITY, weights, strict=True):
         print(f"{similarity}  e^{similarity} = {np.exp(similarity):7.1f}  →  {weight:.3f}  {character}")
-    print(f"sum →  {weights.sum():.3f}")
-    print("\nThis is why scores are divided by √d. The same four, divided by √4 and by √16:")
+    print(f"Σ →  {weights.sum():.3f}")
+    print("\n" + say("This is why scores are divided by √d. The same four, divided by √4 and by √16:"))
     for d in (4, 16):
         print(f"√{d:<2} →  {attention(scale=d**-0.5).weights[0].round(3)}")

@@ -15,6 +15,7 @@ import torch
 import qkv
 from qkv import MultiHeadAttention
 from qkv.attention import Steps, from_qkv
+from qkv.words import say
 
 CHARACTERS = list("人工智能")
 WIDTH, HEADS = 512, 8
@@ -68,8 +69,9 @@ def all_at_once() -> tuple[np.ndarray, list[tuple[int, ...]]]:
 
 if __name__ == "__main__":
     np.set_printoptions(precision=3, suppress=True)
-    print("1  Q = K = V = X, weights\n", plain().weights)
-    print("2  with W_q, W_k, W_v, weights\n", projected().weights)
+    print(say("1  Q = K = V = X, weights"), plain().weights, sep="\n")
+    print(say("2  with W_q, W_k, W_v, weights"), projected().weights, sep="\n")
     output, shapes = all_at_once()
-    print("3  8 heads of 64:", " → ".join(str(list(shape)) for shape in shapes))
-    print("   head by head = all at once, largest difference", np.abs(output - head_by_head()).max())
+    print(say("3  8 heads of 64:"), " → ".join(str(list(shape)) for shape in shapes))
+    difference = float(np.abs(output - head_by_head()).max())
+    print("   " + say("head by head = all at once, largest difference {difference}", difference=difference))

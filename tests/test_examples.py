@@ -1,6 +1,7 @@
 """The worked examples come out true: every number that people know them by, to the digits given."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,15 @@ def test_runs_by_itself(path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() and not done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_speaks_chinese_too(path: Path) -> None:
+    """Under LANG=zh no sentence stays English: what is left in Latin letters are names, numbers and the example's words."""
+    environment = {**os.environ, "PYTHONUTF8": "1", "QKV_LANG": "zh"}
+    done = subprocess.run([sys.executable, path], capture_output=True, encoding="utf-8", timeout=60, env=environment)
+    english = re.findall(r"[A-Za-z]{3,} [a-z]{2,} [a-z]{2,}", done.stdout)
+    assert done.returncode == 0 and not english
 
 
 def test_one_hot_words_look_at_themselves_a_little_more() -> None:

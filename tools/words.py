@@ -21,6 +21,7 @@ from babel.messages.pofile import read_po, write_po
 HERE = Path(__file__).resolve().parent.parent
 SOURCE = HERE / "src" / "qkv"
 LOCALE = SOURCE / "locale"
+EXAMPLES = HERE / "examples"
 # What takes a sentence: in words.py, its subclasses, and `say` of the page.
 HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
@@ -32,12 +33,13 @@ KEYWORDS = "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokeniz
 def sentences() -> dict[str, list[str]]:
     """Every sentence that the code can say, and the files it stands in."""
     found: dict[str, list[str]] = {}
-    for file in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.js")]):
+    for file in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.js"), *EXAMPLES.glob("*.py")]):
         if "exercises" in file.parts:  # prose: pairs of texts
             continue
         for sentence in in_python(file) if file.suffix == ".py" else in_javascript(file):
             places = found.setdefault(sentence, [])
-            if (place := file.relative_to(SOURCE).as_posix()) not in places:
+            home = SOURCE if file.is_relative_to(SOURCE) else HERE
+            if (place := file.relative_to(home).as_posix()) not in places:
                 places.append(place)
     return found
 

@@ -345,6 +345,13 @@ def test_explains_the_road_taken(n, m, mask, options, says):
     assert explain(q, k, k, mask, **options) == says
 
 
+def test_explains_in_the_language_spoken(monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "zh")
+    q = torch.zeros(1, 2, 1024, 4)
+    assert explain(q, q, q, weights=True) == "plain：因为要求返回权重。"
+    assert explain(q, q, q, masks.window(64)).startswith("sdpa：分成 8 块：window(64, 0)")
+
+
 good = torch.zeros(2, 4, 5, 8)
 
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..words import Problem, unknown
+from ..words import Message, Problem, say, unknown
 from . import formula, masks, pieces
 from .formula import Call
 from .oracle import check_shapes
@@ -166,7 +166,7 @@ def explain(
     kernel: str = "auto",
     **options: Any,
 ) -> str:
-    """Which kernel `attend` would run on these arguments, and why, in one sentence.
+    """Which kernel `attend` would run on these arguments, and why, in one sentence, in the language spoken.
 
     >>> q = torch.zeros(1, 8, 1024, 64)
     >>> explain(q, q, q, masks.window(128))
@@ -178,7 +178,7 @@ def explain(
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of attend")
     call = _call(q, k, v, mask, *(options.get(name) for name in names))
     road, _, reason = _road(call, weights, kernel)
-    return f"{road} {reason()}."
+    return say("{kernel} {why}.", kernel=road, why=reason())
 
 
 @contextmanager
@@ -291,30 +291,30 @@ def _call(
     return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
 
 
-def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piece] | None, Callable[[], str]]:
+def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piece] | None, Callable[[], Message]]:
     """(kernel, the pieces to run it on or None for the whole, why: worded only when somebody asks)."""
     if kernel not in KERNELS:
         raise unknown("kernel", kernel, KERNELS)
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     compiling = torch.compiler.is_compiling()
-    needs_plain = None
+    needs_plain: Callable[[], Message] | None = None
     if weights:
-        needs_plain = "the weights were asked for"
+        needs_plain = lambda: Message("because the weights were asked for")  # noqa: E731
     elif call.softcap is not None or call.sinks is not None:
         name = "softcap" if call.softcap is not None else "sinks"
-        needs_plain = f"the fused kernel has no {name}"
+        needs_plain = lambda: Message("because the fused kernel has no {name}", name=name)  # noqa: E731
         if kernel == "sdpa":
             raise Problem("kernel='sdpa' can't do this: the fused kernel has no {name}; use kernel='auto'", name=name)
     elif not compiling and 0 in (batch, n, m):
-        needs_plain = "there is nothing to compute"
+        needs_plain = lambda: Message("because there is nothing to compute")  # noqa: E731
     if kernel == "plain" or needs_plain:
-        return "plain", None, lambda: f"because {needs_plain or 'it was asked for'}"
+        return "plain", None, needs_plain or (lambda: Message("because it was asked for"))
     if call.bias is not None:
-        return "sdpa", None, lambda: "with bias and mask written out, added to the scores"
+        return "sdpa", None, lambda: Message("with bias and mask written out, added to the scores")
 
-    def written_out() -> str:
-        return f"with {call.mask!r} written out as {n}×{m}"
+    def written_out() -> Message:
+        return Message("with {mask} written out as {n}×{m}", mask=repr(call.mask), n=n, m=m)
 
     # Reading lengths means waiting for the device and would break a compiled graph, and a loop over pieces would be
     # compiled anew for every length: there a mask that the kernel doesn't know by itself is written out.
@@ -324,16 +324,23 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
         return "sdpa", None, written_out
     if len(parts) == 1 and parts[0].band is None:
         if parts[0].causal:
-            return "sdpa", parts, lambda: "causal: the fused kernel skips the future by itself"
+            return "sdpa", parts, lambda: Message("causal: the fused kernel skips the future by itself")
         seen = parts[0].cols[1] - parts[0].cols[0]
-        return "sdpa", parts, lambda: f"on the {seen} real keys" if seen < m else "without a mask"
+        return "sdpa", parts, lambda: Message("on the {n} real keys", n=seen) if seen < m else Message("without a mask")
     share = pieces.work(parts, batch) / (batch * n * m)
     if share > 0.8:
         return "sdpa", None, written_out
     return (
         "sdpa",
         parts,
-        lambda: f"on {len(parts)} pieces: {call.mask!r} leaves {100 * share:.0f} % of the {n}×{m} scores to compute",
+        lambda: Message(
+            "on {pieces} pieces: {mask} leaves {share} % of the {n}×{m} scores to compute",
+            pieces=len(parts),
+            mask=repr(call.mask),
+            share=f"{100 * share:.0f}",
+            n=n,
+            m=m,
+        ),
     )
 
 
