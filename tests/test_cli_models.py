@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import qkv
 from qkv.cli import main
 
 from .conftest import SMALL
@@ -48,9 +49,24 @@ def test_generate_goes_on_with_the_text(call, shelf):
     assert call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 2, "--quiet")[1] != out
 
 
-def test_fill_gives_words_with_probabilities(call, shelf):
-    code, out, _ = call("fill", "the c[MASK]t s[MASK]t", "--model", shelf / "mlm", "--top", 3)
-    assert code == 0 and out.count("%") == 6 and "[MASK] 2" in out
+def test_a_text_ends_within_the_context_unless_more_is_asked_for(call, shelf):
+    """What nobody asked for doesn't lead a model into lengths it never learned, and it is said why the text ends."""
+    model, tokenizer = qkv.load(shelf / "lm")
+    context = model.config.context
+    for lang, says in (("en", f"context of {context} tokens"), ("zh", f"上下文只有 {context} 个词元")):
+        code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--lang", lang)
+        assert code == 0 and len(tokenizer.encode(out.rstrip("\n"))) <= context + 1
+        assert err.count(says) == 1 and "may make no sense" not in err
+    code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", context, "--lang", "en")
+    assert code == 0 and err.count("may make no sense") == 1 and "--most N" not in err
+
+
+@pytest.mark.parametrize(
+    ("lang", "says"), [("en", "hides one character, not a word"), ("zh", "遮住一个字符，而不是一个词")]
+)
+def test_fill_gives_words_with_probabilities(call, shelf, lang, says):
+    code, out, err = call("fill", "the c[MASK]t s[MASK]t", "--model", shelf / "mlm", "--top", 3, "--lang", lang)
+    assert code == 0 and out.count("%") == 6 and "[MASK] 2" in out and says in err
 
 
 def test_translate_and_beams(call, shelf):

@@ -1,10 +1,11 @@
 """qkv fill: let a trained BERT guess hidden words."""
 
 import argparse
+import sys
 from typing import Any
 
 from .. import grid
-from ..words import Problem, say
+from ..words import Problem, _, say
 from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -14,6 +15,16 @@ EXAMPLES = [
     'qkv fill "我[MASK]北京" --model runs/mlm-mybook --top 10',
     "qkv fill --file gaps.txt --model runs/mlm-mybook > filled.txt",
 ]
+# A [MASK] hides one token, and of these no token is a word.
+PIECES = {
+    "characters": _(
+        "This model's tokens are single characters ({n} in all): a [MASK] hides one character, not a word."
+    ),
+    "bytes": _("This model's tokens are single bytes: a [MASK] hides one byte, a third of a Chinese character."),
+    "bpe": _(
+        "This model's tokens are pieces of text ({n} in all), often shorter than a word: a [MASK] hides one piece."
+    ),
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +52,8 @@ def run(options: argparse.Namespace) -> None:
         wide = max(grid.width(word) for word, _ in guesses)
         for word, probability in guesses:
             print(f"  {grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
+    if tokenizer.kind in PIECES:
+        print(say(PIECES[tokenizer.kind], n=tokenizer.vocab), file=sys.stderr)
 
 
 def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:

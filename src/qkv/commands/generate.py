@@ -1,6 +1,7 @@
 """qkv generate: let a trained GPT go on with a text."""
 
 import argparse
+import sys
 import warnings
 from typing import Any
 
@@ -15,6 +16,7 @@ EXAMPLES = [
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
     "qkv generate --file beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
 ]
+USUAL = 200  # new tokens, where nobody says how many and the model has room
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +24,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     text_arguments(parser, say("how it begins"), lines=True)
     model_arguments(parser)
-    add("--most", type=int, default=200, metavar="N", help=say("new tokens at most (200)"))
+    add(
+        "--most",
+        type=int,
+        metavar="N",
+        help=say("new tokens at most (200, or as many as the model's context has room for)"),
+    )
     add(
         "--temperature",
         type=float,
@@ -61,33 +68,42 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
     from ..model.generation import complete, stream
 
-    how = dict(most=options.most, stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
+    how = dict(stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
+    most = USUAL if options.most is None else options.most
     if rows is not None:
         answer_lines(
             say("generating"),
             rows,
-            lambda row: (row, _prompt(model, tokenizer, row, options.most)),
-            lambda ready: len(ready[1]) + options.most,
+            lambda row: (row, _prompt(model, tokenizer, row, most)),
+            lambda ready: len(ready[1]) + most,
             lambda some: [
                 row + said
                 for (row, _), said in zip(
                     some,
-                    complete(model, tokenizer, [ids for _, ids in some], seed=[options.seed] * len(some), **how),
+                    complete(model, tokenizer, [i for _, i in some], seed=[options.seed] * len(some), most=most, **how),
                     strict=True,
                 )
             ],
         )
         return
-    ids = _prompt(model, tokenizer, options.text, options.most)
+    ids = _prompt(model, tokenizer, options.text, 1 if options.most is None else most)
+    if options.most is None and model.config.window is None:  # a window goes on for ever
+        most = min(USUAL, model.config.context - len(ids) + 1)
     print(options.text, end="", flush=True)
     pace = Pace(len(ids))
     with warnings.catch_warnings(record=True) as noticed:  # they would stand in the middle of the text
-        for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, **how):
+        for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, most=most, **how):
             print(piece, end="", flush=True)
     print()
     for each in noticed:
         warnings.warn(each.message, stacklevel=1)
     if not options.quiet:
+        if options.most is None and pace.made == most < USUAL:
+            told = say(
+                "(that fills the model's context of {context} tokens; --most N goes on, into lengths it never learned)",
+                context=model.config.context,
+            )
+            print(told, file=sys.stderr)
         pace.tell()
 
 

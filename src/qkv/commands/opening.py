@@ -105,9 +105,12 @@ def fetch(name: str) -> None:
     if Path(name).exists() or store.path(name) is not None:
         return
     item = store.find(name)
-    size = f"{item.package.size / 1e6:.0f} MB" if isinstance(item, store.Item) else ""
-    told = say("fetching {name} ({size}, once) …", name=name, size=size)
-    print(told if size else say("fetching {name} …", name=name), file=sys.stderr)
+    if isinstance(item, store.Item):  # what is fetched is packed, and smaller than what `qkv models` lists
+        packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
+        told = say("fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size)
+    else:
+        told = say("fetching {name} …", name=name)
+    print(told, file=sys.stderr)
     with bar(name) as progress:
         store.get(name, progress)
 
@@ -119,7 +122,7 @@ def check_choices(options: argparse.Namespace) -> None:
     names = ("temperature", "top_k", "top_p", "repetition_penalty")
     Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
     draws([getattr(options, "seed", 0)], 0)
-    if options.most < 1:
+    if options.most is not None and options.most < 1:
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)
 
 
