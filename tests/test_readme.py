@@ -294,3 +294,17 @@ def rewrite(name: str) -> None:
 if __name__ == "__main__":
     for page in SHOWN:
         rewrite(page)
+
+
+@pytest.mark.parametrize("name", [page for page in PAGES if page.startswith(("README", "docs/guide"))])
+def test_no_two_runs_of_a_page_share_a_folder(name: str) -> None:
+    """Who types a page's commands one after the other must not run into the run of an earlier one."""
+    out: list[str] = []
+    for line in re.findall(
+        r"^(?:\$ )?(?:torchrun .* -m )?qkv train (?:lm|mlm|translate) .*", (ROOT / name).read_text("utf-8"), re.M
+    ):
+        words = shlex.split(line, comments=True)
+        words = words[words.index("train") + 1 :]
+        source = next((words[words.index(option) + 1] for option in ("--text", "--pairs") if option in words), "dates")
+        out.append(words[words.index("--out") + 1] if "--out" in words else f"runs/{words[0]}-{Path(source).stem}")
+    assert len(out) == len(set(out)), out

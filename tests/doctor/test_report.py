@@ -111,7 +111,7 @@ def test_nothing_is_right_of_which_something_was_not_looked_at():
 def test_what_was_not_checked_stands_right_below_the_verdict():
     report = Report("a.py:f", "partly", remarks=[REMARK], adapted=ADAPTED, unseen=[UNSEEN])
     assert str(report).split("\n")[:4] == [
-        "≈ a.py:f is right as far as checked: 2 checks found no mistake, but not all could be done",
+        "≈ a.py:f is right as far as checked: no mistake found (checks: 2), but not all could be done",
         "",
         "  Not checked",
         "  · its cache: it can't be built",

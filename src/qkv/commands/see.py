@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import grid
+from ..files import read_json
 from ..screen import draw
 from ..tracing.tokens import PARTS
 from ..words import Message, Problem, _, all_of, language, quoted, say
@@ -451,12 +452,13 @@ def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
     from ..draw import terminal
+    from ..draw.plots import MOMENTS
     from ..tracing.traces import Trace
     from ..tracing.view import stand, view
 
     files = sorted((Path(options.model) / "watch").glob("*.safetensors"))
     if not files:
-        raise Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=options.model)
+        raise _unwatched(Path(options.model))
     traces = [Trace.load(file) for file in files]
     last = traces[-1]
     part = _part(options, last)
@@ -467,6 +469,14 @@ def _watch(options: argparse.Namespace) -> None:
     )
     linked = options.from_ is not None and options.to is not None
     shown = sorted({0, len(traces) // 2, len(traces) - 1})
+    if not linked and len(shown) < len(traces):
+        print(
+            say(
+                "Shown are the first, the middle and the last; --from and --to follow a link through all of them, --png "
+                "draws up to {n}.",
+                n=MOMENTS,
+            )
+        )
     for number, found in enumerate(traces):
         step = found.more.get("step", files[number].stem)
         if linked:
@@ -489,3 +499,19 @@ def _watch(options: argparse.Namespace) -> None:
         step = last.more.get("step", files[-1].stem)
         print(say("The page is of the last evaluation, step {step}.", step=step))
         _page(options, last, part, layer, head, title=last.model + " · " + say("step {step}", step=step))
+
+
+def _unwatched(run: Path) -> Problem:
+    """Why a run has no attention to show: it never kept any, or the first is still to come."""
+    file = run / "config.json"
+    unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
+    record = read_json(file, unread) if file.is_file() else {}
+    settings = record.get("train") if isinstance(record, dict) else None
+    if isinstance(settings, dict) and record.get("watch") and isinstance(settings.get("eval_every"), int):
+        first = min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
+        return Problem(
+            "{run} keeps its attention at every evaluation, and the first comes at step {step}: look again then",
+            run=run,
+            step=first,
+        )
+    return Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=run)

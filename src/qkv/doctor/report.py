@@ -4,7 +4,7 @@ A report crosses the border between two processes as JSON, so it is plain values
 
 >>> report = Report("mine.py:attend", "right", adapted={"called": "attend(q, k, v)", "checked": ["scale", "axis"]})
 >>> print(report)
-✓ mine.py:attend is right: 2 checks found no mistake
+✓ mine.py:attend is right: no mistake found (checks: 2)
 <BLANKLINE>
   How it was run: called as attend(q, k, v); 2 checks
 """

@@ -34,7 +34,7 @@ SENTENCES = {
         "It needs the package {package}, which is not installed here. Install it ({command}) and check again."
     ),
     "check.partly": _(
-        "{target} is right as far as checked: {probes} checks found no mistake, but not all could be done"
+        "{target} is right as far as checked: no mistake found (checks: {probes}), but not all could be done"
     ),
     "check.phase.check": _("running"),
     "check.phase.load": _("loading"),
@@ -66,7 +66,7 @@ SENTENCES = {
     "check.probe.training": _("training mode"),
     "check.probe.who sees whom": _("who sees whom"),
     "check.probe.window": _("the width of the window"),
-    "check.right": _("{target} is right: {probes} checks found no mistake"),
+    "check.right": _("{target} is right: no mistake found (checks: {probes})"),
     "check.right.plain": _("{target} is right"),
     "check.suspect": _("{target} probably has a mistake"),
     "check.suspect.many": _("{target} probably has {n} mistakes"),

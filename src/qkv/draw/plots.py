@@ -30,6 +30,7 @@ POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
 MOST_MAPS = 256  # maps of a grid: beyond, a figure takes minutes and its cells can't be told apart
 FEW = 24  # names along a side of a small map that can be read
+MOMENTS = 8  # of a training that stand side by side
 WRITTEN = 12  # cells along a side that have room for their numbers
 
 
@@ -420,7 +421,7 @@ def growth(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head at several moments of its training, from left to right.
+    """One head at several moments of its training, from left to right; of many, some, evenly apart.
 
     >>> from ..model import Config, Transformer
     >>> from ..tracing import trace
@@ -431,7 +432,8 @@ def growth(
     from ..tracing.view import view
 
     part = part or traces[0].parts[0]
-    chosen = traces if len(traces) <= 8 else [traces[i] for i in np.linspace(0, len(traces) - 1, 8).round().astype(int)]
+    few = np.linspace(0, len(traces) - 1, min(len(traces), MOMENTS)).round().astype(int)
+    chosen = [traces[i] for i in few]
     names = [text for side in (False, True) for text, _, _ in chosen[-1].tokens(part, keys=side).groups(by)]
     figure = blank((2.6 * len(chosen), 3.4), names, lang)
     for number, trace in enumerate(chosen):
@@ -442,5 +444,8 @@ def growth(
         label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
         step = trace.more.get("step", "")
         axes.set_title(say("step {step}", lang, step=step), fontsize=9)
-    figure.suptitle(f"{traces[-1].model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·"), x=0.01, ha="left")
+    title = f"{traces[-1].model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·")
+    if len(chosen) < len(traces):
+        title += " · " + say("{n} of {all} evaluations", lang, n=len(chosen), all=len(traces))
+    figure.suptitle(title, x=0.01, ha="left")
     return save(figure, path)
