@@ -202,7 +202,12 @@ class Transformer(nn.Module):
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def embed_target(self, ids: Tensor, at: At) -> Tensor:
-        """What the decoder reads, by its own positions and norm where it has some."""
+        """What the decoder reads, by its own positions and norm where it has some.
+
+        >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
+        >>> model.embed_target(torch.tensor([[3, 1, 4]]), at=0).shape
+        torch.Size([1, 3, 32])
+        """
         position = self.position if self.decoder_position is None else self.decoder_position
         norm = self.embedding_norm if self.decoder_embedding_norm is None else self.decoder_embedding_norm
         x = self._words(ids)
