@@ -1,0 +1,117 @@
+"""Rooms of the house: a module's private names are its own, and ours and theirs are told apart in one place.
+
+The doctor is being rebuilt and is not looked at yet.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).parents[2] / "src" / "qkv"
+TREES = {
+    file.relative_to(HOUSE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+    for file in sorted(HOUSE.rglob("*.py"))
+    if "doctor" not in file.relative_to(HOUSE).parts
+}
+
+
+def private(name: str) -> bool:
+    """`_` alone marks a sentence to translate, and is everybody's."""
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Private names that a file makes: functions, classes, variables, fields, attributes of self."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return set(filter(private, found))
+
+
+def reaches(tree: ast.Module, elsewhere: set[str]) -> list[str]:
+    """Private names of other modules of qkv that this one uses; what other libraries keep private is their affair."""
+    own, modules, found = defined(tree), set(), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("qkv")):
+            modules |= {alias.asname or alias.name for alias in node.names}
+            found += [f"line {node.lineno}: import {alias.name}" for alias in node.names if private(alias.name)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and private(node.attr):
+            imported = isinstance(node.value, ast.Name) and node.value.id in modules
+            if imported or (node.attr in elsewhere and node.attr not in own):
+                found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_private_names_stay_in_their_module():
+    made = {name: defined(tree) for name, tree in TREES.items()}
+    found = {}
+    for name, tree in TREES.items():
+        elsewhere = set().union(*(names for other, names in made.items() if other != name))
+        if told := reaches(tree, elsewhere):
+            found[name] = told
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from .heads import _check",
+        "from qkv.attention.heads import _check",
+        "from . import plots\nplots._paint(1)",
+        "from .draw import plots as drawn\ndef _paint(): pass\ndrawn._paint(1)",
+        "model.part._embed(1)",
+        "def f():\n    from .heads import (\n        fine,\n        _check,\n    )",
+    ],
+)
+def test_a_reach_is_found(code):
+    assert len(reaches(ast.parse(code), {"_embed"})) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from .words import _",
+        "self._own = other._own",
+        "import os\nos._exit(0)",
+        "shape._replace(width=1)",
+        "from . import plots\nplots.__name__",
+    ],
+)
+def test_what_is_ones_own_or_a_library_s_is_no_reach(code):
+    assert not reaches(ast.parse(code), {"_embed"})
+
+
+SIDES = {"Transformer", "Tokenizer", "PreTrainedModel"}
+LOOKING = ("tracing/", "commands/", "draw/")
+ROOMS = {
+    f"tracing/{name}.py" for name in ("ours", "theirs", "inputs", "registry", "huggingface", "eager")
+}  # of one side
+
+
+def tellings(name: str, tree: ast.Module) -> set[str]:
+    """Functions that find out whose a model or a tokenizer is: by its class, or by what it happens to have."""
+    found = set()
+    for function in ast.walk(tree):
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+                of, what = map(ast.unparse, node.args[:2])
+                by_class = node.func.id == "isinstance" and SIDES & {*what.replace(".", " ").split()}
+                asked = {"tokenizer"} if name in ROOMS else {"tokenizer", "model", "model.config", "config"}
+                if by_class or (node.func.id in ("hasattr", "getattr") and of in asked):
+                    found.add(function.name)
+    return found
+
+
+def test_models_and_tokenizers_of_ours_and_theirs_are_told_apart_in_one_place():
+    """In `model_of` and `reader_of`; `known` refuses what is nobody's, and `TheirReader` asks what one of theirs has."""
+    found = {name: tellings(name, tree) for name, tree in TREES.items() if name.startswith(LOOKING)}
+    assert {name: functions for name, functions in found.items() if functions} == {
+        "tracing/models.py": {"model_of"},
+        "tracing/registry.py": {"known"},
+        "tracing/tokenizers.py": {"reader_of", "__init__", "_as_ours"},
+    }
