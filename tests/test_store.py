@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from qkv import hashes, hub, store
-from qkv.store import File, Inner, Item, Package
+from qkv import hashes, hub, packages, store
+from qkv.catalogue import ITEMS, File, Inner, Item, Package
 from qkv.text import read_pairs
 from qkv.words import Problem, translated
 
-REAL = store.ITEMS
+REAL = ITEMS
 HOME = os.environ.get("QKV_HOME")
 TEXT = "To be, or not to be.\n生存还是毁灭。\n".encode()
 ROWS = [{"chinese": "你好！", "translation": {"en": "Hello!"}}, {"chinese": "谢谢。", "translation": {"en": "Thanks."}}]
@@ -443,7 +443,7 @@ def pip_says(monkeypatch, *answers):
             (folder / "archive" / "tiny_book-1.0-py3-none-any.whl").write_bytes(WHEEL)
         return (0 if words is None else 1), words or ""
 
-    monkeypatch.setattr(store, "_run", run)
+    monkeypatch.setattr(packages, "_run", run)
     return commands
 
 
@@ -452,12 +452,12 @@ TOO_MANY = "ERROR: HTTP error 429 while getting … 429 Client Error: Too Many R
 
 def test_a_busy_registry_is_given_time(tmp_path, monkeypatch):
     commands, pauses = pip_says(monkeypatch, TOO_MANY, TOO_MANY, None), []
-    archive = store.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
+    archive = packages.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
     assert archive.read_bytes() == WHEEL and len(commands) == 3
     assert pauses == sorted(pauses) and len(pauses) == 2 and pauses[0] >= 1
     pip_says(monkeypatch, *[TOO_MANY] * 10)
     with pytest.raises(ValueError, match="try again in some minutes"):
-        store.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
+        packages.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_a_busy_registry_is_given_time(tmp_path, monkeypatch):
 def test_what_pip_says_is_explained(said, says, tmp_path, monkeypatch):
     pip_says(monkeypatch, said)
     with pytest.raises(ValueError, match=says):
-        store.pip_download(BOOK.package, tmp_path, lambda *_: None)
+        packages.pip_download(BOOK.package, tmp_path, lambda *_: None)
 
 
 def test_pip_is_asked_for_one_archive_by_hash(tmp_path, monkeypatch):
@@ -484,7 +484,7 @@ def test_pip_is_asked_for_one_archive_by_hash(tmp_path, monkeypatch):
         folder = tmp_path / str(package.sdist)
         folder.mkdir()
         commands = pip_says(monkeypatch, None)
-        store.pip_download(package, folder, lambda *_: None)
+        packages.pip_download(package, folder, lambda *_: None)
         assert {"download", "--no-deps", "--require-hashes"} <= set(commands[0])
         assert ("--no-binary" in commands[0]) == package.sdist
         assert not any("http" in word for word in commands[0]), "the registry is the user's own"

@@ -4,10 +4,11 @@ Each reader says in a sentence of its own what it wanted; `key` names it, with {
 """
 
 import json
+import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,13 @@ def is_plain(name: object, depth: int = 1) -> bool:
 def unfit(file: Path | None, key: str, why: object) -> Problem:
     """The sentence for a file that can't be used, and the reason."""
     return Problem(key, file=file, why=why, error=why)
+
+
+def bytes_in(folder: Path) -> int:
+    """How large the files of a folder are; those that vanish meanwhile don't count."""
+    total = 0
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(parent, name)).st_size
+    return total

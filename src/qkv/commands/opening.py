@@ -101,11 +101,12 @@ def fetch(name: str) -> None:
     from pathlib import Path
 
     from .. import store
+    from ..catalogue import Item
 
     if Path(name).exists() or store.path(name) is not None:
         return
     item = store.find(name)
-    if isinstance(item, store.Item):  # what is fetched is packed, and smaller than what `qkv models` lists
+    if isinstance(item, Item):  # what is fetched is packed, and smaller than what `qkv models` lists
         packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
         told = say("fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size)
     else:
