@@ -13,7 +13,8 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from qkv.model.generation import translate
-from qkv.model.weights import fingerprint, load
+from qkv.model.weights import load
+from qkv.runfiles import fingerprint
 from qkv.text import date_pair
 from qkv.train.run import start
 

@@ -19,8 +19,13 @@ def aside(path: Path) -> Iterator[BinaryIO]:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
-    if os.name == "posix":  # the new name is in the folder, so the folder has to reach the disk as well
-        descriptor = os.open(path.parent, os.O_RDONLY)
+    flush_folder(path.parent)  # the new name is in the folder, so the folder has to reach the disk as well
+
+
+def flush_folder(folder: Path) -> None:
+    """Let the names of a folder reach the disk, where a system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
 

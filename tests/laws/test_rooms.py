@@ -4,6 +4,8 @@ The doctor is being rebuilt and is not looked at yet.
 """
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,22 @@ def test_models_and_tokenizers_of_ours_and_theirs_are_told_apart_in_one_place():
         "tracing/registry.py": {"known"},
         "tracing/tokenizers.py": {"reader_of", "__init__", "_as_ours"},
     }
+
+
+def test_what_lies_where_in_a_run_is_known_to_one_file():
+    """Names that only the folder of a run has; docstrings may speak of them."""
+    only = {"state.json", "checkpoints", "metrics.jsonl", "samples.txt", "optimizer.safetensors", "pairs.tsv", "shards"}
+    found = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in only
+    }
+    assert found == {"runfiles.py", "text/shards.py", "text/tokens.py"}  # tokens on the disk have shards of their own
+
+
+def test_opening_a_run_loads_no_training():
+    code = "import sys, qkv.runfiles; assert 'torch' not in sys.modules; import qkv.model.weights, qkv.model.generation"
+    code += "; print([name for name in sys.modules if name.startswith('qkv.train')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

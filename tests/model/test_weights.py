@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from qkv import load, store
+from qkv import load, runfiles, store
 from qkv.cli import main
 from qkv.model import weights
 from qkv.text import Bytes
@@ -360,7 +360,7 @@ def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
 
     shutil.copytree(run, tmp_path / "run")
     load(tmp_path / "run")
-    place = weights._best(tmp_path / "run")
+    place = runfiles.best(tmp_path / "run")
     file = place / "model.safetensors"
     whole = file.read_bytes()
     for at in (len(whole) - 3, len(whole) // 2, 9, 0):

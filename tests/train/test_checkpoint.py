@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from qkv import Config, Transformer
-from qkv.train.checkpoint import check, load_checkpoint, newest, save_checkpoint
+from qkv.runfiles import check, newest
+from qkv.train.checkpoint import load_checkpoint, save_checkpoint
 from qkv.train.optim import make_optimizers
 from qkv.train.settings import Settings
 

@@ -13,9 +13,9 @@ from qkv.cli import main
 from qkv.commands import train as command
 from qkv.model.config import CHOICES, Config
 from qkv.model.weights import load
+from qkv.runfiles import newest
 from qkv.train import run as runs
 from qkv.train import settings as settings_
-from qkv.train.checkpoint import newest
 from qkv.train.extension import CHANGEABLE, Asked, values
 from qkv.train.loop import Stopped
 from qkv.train.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.cli import main
 from qkv.model import weights
-from qkv.train.checkpoint import check, newest
+from qkv.runfiles import check, newest
 from qkv.train.run import resume, start
 from qkv.words import Problem
 

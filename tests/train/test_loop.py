@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from qkv.model.weights import load
+from qkv.runfiles import check, newest
 from qkv.train import run as runs
-from qkv.train.checkpoint import check, newest
 from qkv.train.extension import Asked
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World

@@ -19,9 +19,9 @@ import torch
 from safetensors.torch import load_file
 
 from qkv.model.weights import load
+from qkv.runfiles import check, newest, read_state
 from qkv.train import checkpoint, parallelize
 from qkv.train import run as runs
-from qkv.train.checkpoint import check, newest, read_state
 from qkv.train.loop import Stopped, gradients
 from qkv.train.parallelize import KINDS, World, world_from_environment
 from qkv.train.settings import Settings
@@ -218,8 +218,8 @@ def job_killed(folder):
 
     def batch(seed, step, rows):
         if step == 2 and kind == "ddp" and world.first:
-            write = checkpoint._write
-            checkpoint._write = lambda path, content: (write(path, content), die(path))
+            write = checkpoint.write_through
+            checkpoint.write_through = lambda path, content: (write(path, content), die(path))
         if step == 2 and kind == "fsdp" and world.rank == 1:
             shards = parallelize.save_shards
             parallelize.save_shards = lambda where, *rest: (shards(where, *rest), die(sorted(where.iterdir())[1]))

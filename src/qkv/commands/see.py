@@ -453,10 +453,11 @@ def _watch(options: argparse.Namespace) -> None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
     from ..draw import terminal
     from ..draw.plots import MOMENTS
+    from ..runfiles import WATCH
     from ..tracing.traces import Trace
     from ..tracing.view import stand, view
 
-    files = sorted((Path(options.model) / "watch").glob("*.safetensors"))
+    files = sorted((Path(options.model) / WATCH).glob("*.safetensors"))
     if not files:
         raise _unwatched(Path(options.model))
     traces = [Trace.load(file) for file in files]

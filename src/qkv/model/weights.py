@@ -7,8 +7,6 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .. import files, store, text
+from .. import files, runfiles, store, text
 from ..text.folder import NoTokenizer
 from ..words import Message, Problem, _, all_of, nearest, quoted
 from . import ctranslate2, gguf
@@ -54,7 +52,7 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     if place.is_file():
         return _gguf(place, dtype)
     config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
-    if "format" in config:
+    if runfiles.is_run(config):
         return _run(place, dtype)
     if "model_type" in config:
         # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
@@ -291,10 +289,9 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
 
 
 def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
-    record, place = read_run(folder), _best(folder)
-    file = place / "model.safetensors"
-    _refuse_changed(folder, place, file)
-    model = empty(config_of(folder / "config.json", record, place))
+    record, place = runfiles.read_record(folder), runfiles.best(folder)
+    file = runfiles.weights_file(folder, place)
+    model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
     _refuse_others(file, saved.shapes, model)
     assign(file, model, dict(Finite(file, saved)), dtype)
@@ -395,138 +392,24 @@ def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
             "it is of something else",
             file=folder / "config.json",
         )
-    return Problem(
-        "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
-        "see what can be had with `qkv models`",
-        folder=folder,
-        file=folder / "config.json",
-    )
+    return runfiles.no_run(folder)
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """The config.json of a run folder."""
-    file = folder / "config.json"
-    if not file.is_file():
-        raise Problem(
-            "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
-            "see what can be had with `qkv models`",
-            folder=folder,
-            file=file,
-        )
-    config = read_json(file)
-    if "format" not in config:
-        raise Problem("{file} can't be read: {error}", file=file, error=Message("it has no 'format'"))
-    if not str(config["format"]).startswith("qkv run"):
-        raise Problem("{file} is {format}: this version reads 'qkv run 1'", file=file, format=repr(config["format"]))
-    return config
-
-
-def config_of(file: Path, record: dict[str, Any], place: Path | None) -> Config:
+def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Config:
     """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
+    file = folder / runfiles.CONFIG
     try:
         config = Config.from_dict(record.get("model"))
     except Problem as problem:
         raise Problem("{file}: {problem}", file=file, problem=problem) from None
     if place is not None:
-        shapes = Safetensors({place / "model.safetensors": None}, torch.float32).shapes
+        shapes = Safetensors({place / runfiles.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
         unused = () if config.position == "relative" else ("relative_buckets",)
         unused = unused if config.mixer == "latent" else (*unused, "rank", "rope_width")
         sizes = [name for name in OUR_SIZES if name not in unused]
         _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)
     return config
-
-
-def _best(folder: Path) -> Path:
-    """The checkpoint with the lowest validation loss, else the newest."""
-    found: list[tuple[float, int, Path]] = []
-    damaged: Problem | None = None
-    for place in sorted((folder / "checkpoints").glob("[0-9]*")):
-        try:
-            state = read_state(place)
-        except Problem as problem:
-            damaged = damaged or problem
-            continue
-        found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
-    if not found:
-        raise damaged or Problem(
-            "{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`", folder=folder
-        )
-    return min(found)[2]
-
-
-def read_state(place: Path) -> dict[str, Any]:
-    """A checkpoint's state.json, if every value in it is what training writes there."""
-    file = place / "state.json"
-    state = read_json(file)
-
-    def whole(value: object) -> bool:
-        return type(value) is int and 0 <= value < 1 << 53
-
-    def number(value: object) -> bool:
-        return type(value) in (int, float)
-
-    # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
-    fits = {
-        "step": whole,
-        "best_step": lambda value: value is None or whole(value),
-        "best_loss": lambda value: value is None or number(value),
-        "seconds": lambda value: number(value) and math.isfinite(value),
-        "parallel": lambda value: isinstance(value, str),
-        "processes": whole,
-        "files": lambda value: (
-            isinstance(value, dict)
-            and all(files.is_plain(name, depth=2) for name in value)
-            and all(isinstance(known, dict) and whole(known.get("bytes")) for known in value.values())
-            and all(isinstance(known.get("sha256"), str) for known in value.values())
-        ),
-    }
-    for name, right in fits.items():
-        if (name in state or name in ("step", "files")) and not right(state.get(name)):
-            shown = repr(state.get(name))[:80]
-            why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
-            raise files.unfit(file, _("{file} can't be read: {error}"), why)
-    return state
-
-
-def _refuse_changed(folder: Path, place: Path, file: Path) -> None:
-    """Refuse weights that are not those that training wrote: they would be used as if they were the run's."""
-    if problem := changed(place, file.name, read_state(place)):
-        raise Problem(
-            "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
-            "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
-            problem=problem,
-            place=place,
-            folder=folder,
-        )
-
-
-def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
-    """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
-    file, known = place / name, state["files"].get(name)
-    if known is None:
-        why = Message("it does not list {name}", name=name)
-        return files.unfit(place / "state.json", _("{file} can't be read: {error}"), why)
-    if not file.is_file():  # a device or a pipe is none, and has no end
-        return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
-    if (size := file.stat().st_size) != known["bytes"]:
-        return Problem(
-            "{file} has {found} bytes, {known} were written: it was cut short",
-            file=file,
-            found=size,
-            known=known["bytes"],
-        )
-    return (
-        Problem("{file} is not what was written: its content changed", file=file)
-        if fingerprint(file)["sha256"] != known["sha256"]
-        else None
-    )
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """A file's size and sha256."""
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ..attention.dispatch import NotFinite
 from ..model.transformer import Transformer
+from ..runfiles import CHECKPOINTS, METRICS, SAMPLES, newest
 from ..words import Problem, _
-from .checkpoint import newest
 from .optim import set_rate
 from .parallelize import World
 from .settings import Settings
@@ -62,7 +62,7 @@ def train(
     state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, **(state or {})}
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
-    with _asked_to_stop() as asked, _log(run / "metrics.jsonl", state["step"], world.first) as log:
+    with _asked_to_stop() as asked, _log(run / METRICS, state["step"], world.first) as log:
         if world.rehearses:
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
@@ -97,7 +97,7 @@ def train(
             else:
                 due = due or world.agree(time.perf_counter() - saved > 30)
             if due:
-                world.save(run / "checkpoints", step + 1, model, optimizers, state)
+                world.save(run / CHECKPOINTS, step + 1, model, optimizers, state)
                 saved = time.perf_counter()
                 speed.pause()
             if stop and step + 1 < settings.steps:
@@ -190,7 +190,7 @@ def _finite(run: Path, step: int, settings: Settings) -> Iterator[None]:
 
 
 def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
-    kept = newest(run / "checkpoints")
+    kept = newest(run / CHECKPOINTS)
     key = (
         _(
             "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; there is no "
@@ -208,7 +208,7 @@ def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
 def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:
     """Keep a sample of what the model can do, and where it looks."""
     model.eval()
-    with (run / "samples.txt").open("a", encoding="utf-8") as file:
+    with (run / SAMPLES).open("a", encoding="utf-8") as file:
         file.write(f"--- step {step}\n{task.sample(model)}\n\n")
     if watch is not None:
         watch.record(model, step)

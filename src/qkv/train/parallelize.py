@@ -19,25 +19,15 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..attention.positions import Relative
 from ..model.layers import Block
 from ..model.transformer import Transformer
-from ..model.weights import fingerprint, read_state
+from ..runfiles import CHECKPOINTS, SHARDS, begin, check, explained, fingerprint, finish, newest, read_state
 from ..words import Message, Problem, _, unknown
-from .checkpoint import (
-    SHARDS,
-    begin,
-    check,
-    explained,
-    finish,
-    load_checkpoint,
-    load_shards,
-    newest,
-    save_checkpoint,
-    save_shards,
-)
+from .checkpoint import load_checkpoint, load_shards, save_checkpoint, save_shards
 from .settings import Settings
 
 T = TypeVar("T")
@@ -251,7 +241,7 @@ class Fsdp(Ddp):
             listed: list[Any] = [None] * self.size
             dist.all_gather_object(listed, known)
             files = {name: known for share in listed for name, known in share.items()}
-            self.once(partial(finish, part, step, {**state, **self.remembered}, weights, files))
+            self.once(partial(finish, part, step, {**state, **self.remembered}, save(weights), files))
 
     def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
@@ -289,7 +279,7 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
         dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=timedelta(hours=6))
         atexit.register(_leave)
     if parallel is None and run is not None:
-        place = newest(run / "checkpoints")
+        place = newest(run / CHECKPOINTS)
         parallel = None if place is None else read_state(place).get("parallel")
     return KINDS.get(parallel or "ddp", Ddp)(device)
 

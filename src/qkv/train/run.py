@@ -1,13 +1,8 @@
-"""A run: a folder readable by eye, from which everything about a training can be known and gone on with.
-
-config.json (model, settings, data, and why things were chosen so) · tokenizer.json · metrics.jsonl · samples.txt ·
-checkpoints/ · tokens/ or pairs.tsv (what it learns from) · watch/ (the attention of a probe sentence as it forms)
-"""
+"""A run: begun in a folder (runfiles.py) from which everything about a training can be known and gone on with."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -21,15 +16,14 @@ from typing import Any
 
 import torch
 
-from .. import __version__, store, text
+from .. import __version__, runfiles, store, text
 from ..files import WRONG
 from ..memory import need, told
 from ..model.config import Config
 from ..model.transformer import Transformer
-from ..model.weights import config_of, empty, read_run, read_state
-from ..words import Message, Problem, _, all_of, say
-from ..writing import aside
-from .checkpoint import check, newest
+from ..model.weights import config_of, empty
+from ..runfiles import check
+from ..words import Problem, _, all_of, say
 from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
 from .loop import train
 from .optim import make_optimizers
@@ -39,7 +33,6 @@ from .tasks import HiddenWord, NextWord, Task, Translation
 from .threads import threads, threads_for
 from .watch import Watch
 
-FORMAT = "qkv run 1"
 Progress = Callable[[int, int], None]
 
 
@@ -140,7 +133,7 @@ def start(
     folder = out or Path("runs") / f"{task}-{what}"
 
     def found() -> None:
-        if (folder / "config.json").exists():
+        if (folder / runfiles.CONFIG).exists():
             raise Problem(
                 "{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out",
                 folder=folder,
@@ -156,7 +149,6 @@ def start(
         few = threads_for(empty(made).count(), settings.batch // world.size * made.context)
         _tell(settings, few, why)
         record = {
-            "format": FORMAT,
             "qkv": __version__,
             "task": task,
             "preset": name,
@@ -171,7 +163,7 @@ def start(
         _task(record, folder, spoken, made, settings)
         _watch(record, folder, spoken, made)
         _affordable(made, settings, world)
-        _write(folder / "config.json", record)
+        runfiles.write_record(folder, record)
 
     with _gone_if_it_fails(folder, world):
         world.once(found)
@@ -209,26 +201,12 @@ def resume(folder: Path, world: World | None = None, asked: Asked | None = None)
 
 def _agree(folder: Path, asked: Asked) -> None:
     """Refuse what a run can't be asked for, and write down what it can."""
-    record = _read(folder)
+    record = runfiles.read_whole_record(folder, RECORD)
     refuse(asked, folder, record)
     if changes := changed(asked, record):
         place, _ = _newest(folder)
-        done = 0 if place is None else read_state(place)["step"]
-        _write(folder / "config.json", extend(folder, record, changes, done))
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    file, record = folder / "config.json", {**LATER, **read_run(folder)}
-    for key, right in RECORD.items():
-        if key not in record:
-            raise Problem(
-                "{file} has no {key}: it was changed or cut short, so the run can't go on", file=file, key=key
-            )
-        if not right(record[key]):
-            shown = repr(record[key])[:80]
-            why = Message("{key!r} is {shown}, which no run has", key=key, shown=shown)
-            raise Problem("{file} can't be read: {error}", file=file, error=why)
-    return record
+        done = 0 if place is None else runfiles.read_state(place)["step"]
+        runfiles.write_record(folder, extend(folder, record, changes, done))
 
 
 def _sayable(reasons: Any) -> bool:
@@ -239,6 +217,7 @@ def _sayable(reasons: Any) -> bool:
         return False
 
 
+# What must be right in the config.json of a run that is to go on.
 RECORD: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: isinstance(value, str) and value in TASKS,
     "model": lambda value: isinstance(value, dict),
@@ -249,7 +228,6 @@ RECORD: dict[str, Callable[[Any], bool]] = {
     "preset": lambda value: value is None or isinstance(value, str),
     "threads": lambda value: value is None or (type(value) is int and 0 < value < 1000),
 }
-LATER = {"preset": None, "threads": None}  # what runs of November 2026 don't say yet
 
 
 def _affordable(config: Config, settings: Settings, world: World) -> None:
@@ -289,8 +267,9 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
 
 def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
     """The newest checkpoint that is whole, and those after it, which are damaged."""
-    place = newest(folder / "checkpoints")
-    damaged = [p for p in sorted((folder / "checkpoints").glob("[0-9]*")) if place is None or p > place]
+    there = folder / runfiles.CHECKPOINTS
+    place = runfiles.newest(there)
+    damaged = [p for p in runfiles.checkpoints(there) if place is None or p > place]
     if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
         raise Problem(
             "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. "
@@ -304,9 +283,9 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
 
 
 def _open(folder: Path, world: World) -> Run:
-    record = _read(folder)
+    record = runfiles.read_whole_record(folder, RECORD)
     place, damaged = world.once(partial(_newest, folder))
-    config, settings = config_of(folder / "config.json", record, place), settings_of(record)
+    config, settings = config_of(folder, record, place), settings_of(record)
     _affordable(config, settings, world)
     _able(settings)
     spoken = text.load(folder)
@@ -354,7 +333,7 @@ def _gather(
         made.save(folder)
         why.append(_tokenizer_reason(made, tokenizer))
         content = text.as_tsv(read)
-        (folder / "pairs.tsv").write_text(content, encoding="utf-8")
+        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
         return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if source is None:
         raise Problem(
@@ -365,7 +344,7 @@ def _gather(
     made = text.train_tokenizer(tokenizer, corpus, special=special)
     made.save(folder)
     why.append(_tokenizer_reason(made, tokenizer))
-    text.prepare(corpus, made, folder / "tokens", progress=progress)
+    text.prepare(corpus, made, folder / runfiles.TOKENS, progress=progress)
     return {"kind": "text", "source": str(source), "sha256": corpus.sha256()}
 
 
@@ -391,7 +370,7 @@ def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: 
             learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
             examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
         else:
-            seen, unseen = text.split_pairs(text.read_pairs(folder / "pairs.tsv"))
+            seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
             unseen = unseen or seen[-1:]
             examples = [source for source, _ in unseen[:6]]
             learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
@@ -404,7 +383,7 @@ def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: 
                 context=config.context,
             )
         return Translation(learned, held, spoken, examples)
-    tokens = text.Tokens.open(folder / "tokens")
+    tokens = text.Tokens.open(folder / runfiles.TOKENS)
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, config.context, settings.mask_share)
     return NextWord(tokens, spoken, config.context)
@@ -455,8 +434,3 @@ def _able(settings: Settings) -> None:
             "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the "
             "environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting"
         )
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    with aside(path) as file:
-        file.write((json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..model.transformer import Transformer
+from ..runfiles import WATCH
 from ..text import Tokenizer
 from ..tracing.recorder import trace
 from ..words import Problem
@@ -30,4 +31,4 @@ class Watch:
         """Run the sentence through the model, listening."""
         found = trace(model, self.sentence, self.tokenizer, name=self.run.name)
         found.more["step"] = step
-        found.save(self.run / "watch" / f"{step:06d}.safetensors", half=True)
+        found.save(self.run / WATCH / f"{step:06d}.safetensors", half=True)

@@ -1,0 +1,286 @@
+"""The folder of a run on the disk: read and written here alone, readable by eye.
+
+    config.json           model, settings, data, and why things were chosen so
+    tokens/ or pairs.tsv  what it learns from; beside it the files of its tokenizer (`text`)
+    metrics.jsonl         how it went, a line per report
+    samples.txt           what it wrote on the way
+    watch/000200.safetensors    the attention of a probe sentence as it forms
+    checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of many processes
+
+A checkpoint is there wholly or not at all: written aside, every file flushed to the disk, then renamed. Its state.json
+lists each file's size and sha256. Needs no torch and knows no training: who writes with a model opens its run here.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .words import Message, Problem, _, quoted
+from .writing import aside, flush_folder
+
+CONFIG, METRICS, SAMPLES, PAIRS = "config.json", "metrics.jsonl", "samples.txt", "pairs.tsv"
+TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
+STATE, WEIGHTS, MOMENTA = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
+SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
+RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
+LATER = {"preset": None, "threads": None}  # what runs of November 2026 don't say yet
+
+Record = dict[str, Any]  # config.json
+
+
+def is_run(config: Record) -> bool:
+    """Is this the config.json of a run, or at least meant as one?"""
+    return "format" in config
+
+
+def no_run(folder: Path) -> Problem:
+    """The problem of a folder without config.json."""
+    return Problem(
+        "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
+        "see what can be had with `qkv models`",
+        folder=folder,
+        file=folder / CONFIG,
+    )
+
+
+def read_record(folder: Path) -> Record:
+    """The config.json of a run."""
+    file = folder / CONFIG
+    if not file.is_file():
+        raise no_run(folder)
+    config = _table(file)
+    if not is_run(config):
+        raise Problem("{file} can't be read: {error}", file=file, error=Message("it has no 'format'"))
+    if not str(config["format"]).startswith("qkv run"):
+        raise Problem("{file} is {format}: this version reads 'qkv run 1'", file=file, format=repr(config["format"]))
+    return config
+
+
+def read_whole_record(folder: Path, right: Mapping[str, Callable[[Any], bool]]) -> Record:
+    """The same of a run that is to go on: each of these keys must be there and be right."""
+    file, record = folder / CONFIG, {**LATER, **read_record(folder)}
+    for key, fits in right.items():
+        if key not in record:
+            raise Problem(
+                "{file} has no {key}: it was changed or cut short, so the run can't go on", file=file, key=key
+            )
+        if not fits(record[key]):
+            shown = repr(record[key])[:80]
+            why = Message("{key!r} is {shown}, which no run has", key=key, shown=shown)
+            raise Problem("{file} can't be read: {error}", file=file, error=why)
+    return record
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Write config.json, wholly or not at all."""
+    with aside(folder / CONFIG) as file:
+        file.write((json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Those of a folder of checkpoints, whole or not, the oldest first."""
+    return sorted(folder.glob("[0-9]*"))
+
+
+def best(folder: Path) -> Path:
+    """The checkpoint of a run with the lowest validation loss, else the newest."""
+    found: list[tuple[float, int, Path]] = []
+    damaged: Problem | None = None
+    for place in checkpoints(folder / CHECKPOINTS):
+        try:
+            state = read_state(place)
+        except Problem as problem:
+            damaged = damaged or problem
+            continue
+        found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
+    if not found:
+        raise damaged or Problem(
+            "{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`", folder=folder
+        )
+    return min(found)[2]
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; half-written and damaged ones are passed over."""
+    for place in reversed(checkpoints(folder)):
+        if check(place) is None:
+            return place
+    return None
+
+
+def check(place: Path) -> Problem | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        state = read_state(place)
+        if state.get("format") != CHECKPOINT:
+            return Problem(
+                "{place} is {found!r}, this version reads {known!r}",
+                place=place,
+                found=state.get("format"),
+                known=CHECKPOINT,
+            )
+        needed = [WEIGHTS] + [MOMENTA] * (not (place / SHARDS).is_dir())
+        for name in dict.fromkeys([*needed, *state["files"]]):
+            if problem := changed(place, name, state):
+                return problem
+    except Problem as problem:
+        return problem
+    except OSError as error:
+        return Problem("{place} can't be read: {error}", place=place, error=quoted(error))
+    return None
+
+
+def read_state(place: Path) -> dict[str, Any]:
+    """A checkpoint's state.json, if every value in it is what training writes there."""
+    file = place / STATE
+    state = _table(file)
+
+    def whole(value: object) -> bool:
+        return type(value) is int and 0 <= value < 1 << 53
+
+    def number(value: object) -> bool:
+        return type(value) in (int, float)
+
+    # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
+    fits = {
+        "step": whole,
+        "best_step": lambda value: value is None or whole(value),
+        "best_loss": lambda value: value is None or number(value),
+        "seconds": lambda value: number(value) and math.isfinite(value),
+        "parallel": lambda value: isinstance(value, str),
+        "processes": whole,
+        "files": lambda value: (
+            isinstance(value, dict)
+            and all(files.is_plain(name, depth=2) for name in value)
+            and all(isinstance(known, dict) and whole(known.get("bytes")) for known in value.values())
+            and all(isinstance(known.get("sha256"), str) for known in value.values())
+        ),
+    }
+    for name, right in fits.items():
+        if (name in state or name in ("step", "files")) and not right(state.get(name)):
+            shown = repr(state.get(name))[:80]
+            why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
+            raise files.unfit(file, _("{file} can't be read: {error}"), why)
+    return state
+
+
+def weights_file(folder: Path, place: Path) -> Path:
+    """The weights of a run's checkpoint; those that aren't what training wrote are refused, not used as if they were."""
+    if problem := changed(place, WEIGHTS, read_state(place)):
+        raise Problem(
+            "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
+            "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
+            problem=problem,
+            place=place,
+            folder=folder,
+        )
+    return place / WEIGHTS
+
+
+def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
+    """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
+    file, known = place / name, state["files"].get(name)
+    if known is None:
+        why = Message("it does not list {name}", name=name)
+        return files.unfit(place / STATE, _("{file} can't be read: {error}"), why)
+    if not file.is_file():  # a device or a pipe is none, and has no end
+        return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
+    if (size := file.stat().st_size) != known["bytes"]:
+        return Problem(
+            "{file} has {found} bytes, {known} were written: it was cut short",
+            file=file,
+            found=size,
+            known=known["bytes"],
+        )
+    return (
+        Problem("{file} is not what was written: its content changed", file=file)
+        if fingerprint(file)["sha256"] != known["sha256"]
+        else None
+    )
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """A file's size and sha256."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def begin(folder: Path, step: int) -> Path:
+    """An empty folder to write checkpoint STEP in, aside."""
+    part = folder / f".{step:06d}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    return part
+
+
+def finish(part: Path, step: int, state: dict[str, Any], weights: bytes, listed: dict[str, Any]) -> Path:
+    """Add the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
+
+    All but the last two and the best are removed then.
+    """
+    folder, place = part.parent, part.parent / f"{step:06d}"
+    listed = {WEIGHTS: write_through(part / WEIGHTS, weights), **listed}
+    record = {"format": CHECKPOINT, "step": step, **state, "files": listed}
+    write_through(part / STATE, json.dumps(record, indent=1, ensure_ascii=False).encode())
+    for inside in {(part / name).parent for name in listed}:
+        flush_folder(inside)
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(part, place)
+    flush_folder(folder)
+    _prune(folder, state.get("best_step"))
+    return place
+
+
+@contextmanager
+def explained(folder: Path, step: int) -> Iterator[None]:
+    """Leave nothing half-written behind, and say what a full disk means."""
+    try:
+        yield
+    except OSError as error:
+        shutil.rmtree(folder / f".{step:06d}.part", ignore_errors=True)
+        if error.errno != errno.ENOSPC:
+            raise
+        kept = newest(folder)
+        raise Problem(
+            _(
+                "the disk is full: checkpoint {step} was not written, the last good checkpoint is {kept}; free some "
+                "space and resume"
+            )
+            if kept
+            else _(
+                "the disk is full: checkpoint {step} was not written, no checkpoint could be written yet; free some "
+                "space and resume"
+            ),
+            step=step,
+            kept=kept,
+        ) from error
+
+
+def _prune(folder: Path, best: int | None) -> None:
+    steps = [int(place.name) for place in checkpoints(folder)]
+    for step in steps[:-2]:
+        if step != best:
+            shutil.rmtree(folder / f"{step:06d}", ignore_errors=True)
+
+
+def write_through(path: Path, content: bytes) -> dict[str, Any]:
+    """Write a file through to the disk; gives its size and sha256."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _table(file: Path) -> dict[str, Any]:
+    return files.read_table(file, _("{file} can't be read: {error}"))
