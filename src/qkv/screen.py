@@ -100,7 +100,7 @@ def live(text: str, stream: Any, *, fleeting: bool = False) -> None:
 
 
 _turns = threading.RLock()  # a progress bar is drawn by a thread of its own
-_standing: Any = None  # the stream on which a fleeting line stands
+_standing: Any = None  # the stream on which a fleeting line stands: a process has one terminal
 
 
 def _make_room() -> None:

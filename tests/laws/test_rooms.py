@@ -136,3 +136,58 @@ def test_opening_a_run_loads_no_training():
     code += "; print([name for name in sys.modules if name.startswith('qkv.train')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+CHANGES = ("append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "remove", "discard", "clear")
+
+
+def state(tree: ast.Module) -> dict[str, int]:
+    """Names of a module that its functions change, and the line of each: what a process remembers behind one's back."""
+    lines = {
+        name.id: node.lineno
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    changed = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        inside = [*ast.walk(function)]
+        own = {argument.arg for argument in inside if isinstance(argument, ast.arg)}
+        own |= {name.id for name in inside if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+        shared = {name for node in inside if isinstance(node, ast.Global) for name in node.names}
+        changed |= shared
+        for node in inside:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+                owner = node.func.value
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                owner = node.value
+            else:
+                continue
+            if isinstance(owner, ast.Name) and owner.id not in own - shared:
+                changed.add(owner.id)
+    return {name: lines[name] for name in changed & lines.keys()}
+
+
+def test_module_state_says_why():
+    """By a comment: in its own line, or above it and its neighbours."""
+    silent = []
+    for name, tree in TREES.items():
+        lines = (HOUSE / name).read_text(encoding="utf-8").splitlines()
+        for what, line in state(tree).items():
+            above = line - 2
+            while lines[above].strip() and not lines[above].startswith("#"):
+                above -= 1
+            if "#" not in lines[line - 1] and not lines[above].startswith("#"):
+                silent.append(f"{name}:{line} {what}")
+    assert not silent
+
+
+def test_module_state_is_found():
+    code = (
+        "a, b, c, d, e = [], {}, 0, [], []\ndef f(d):\n    global c\n    a.append(1)\n    b[1] = 2\n    d.append(1)\n"
+    )
+    assert state(ast.parse(code + "    e = []\n    e.append(1)\n")).keys() == {"a", "b", "c"}

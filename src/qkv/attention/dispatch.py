@@ -41,8 +41,9 @@ class _Edit:
     told: bool
 
 
+# Known to the whole process, since `attend` is called deep inside models that know of neither and hand nothing through.
 _recorders: list[tuple[list[Call], int]] = []  # with the thread that listens
-_edits: list[_Edit] = []
+_edits: list[_Edit] = []  # of every thread
 
 
 @overload

@@ -14,14 +14,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..words import Message, Spoken, _, unpacked
 from .lesson import Lesson, Question, Wrong, load, solution
-
-NOTES: list[Message] = []  # what a question has to tell about an answer that is right
 
 
 @dataclass
@@ -66,12 +64,20 @@ class Changed(Exception):
     """An answer wrote into what it was given."""
 
 
+class Noted(NamedTuple):
+    """What a question may give instead of numbers alone: with what it has to tell about an answer that is right."""
+
+    value: Any
+    note: Message
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a question got: an array, or an error."""
 
     value: Any = None  # float64 array; None where there is none
     error: BaseException | None = None
+    note: Message | None = None
 
     def same(self, other: "Outcome", tolerance: float) -> bool:
         """The same numbers in the same shape, or the same complaint."""
@@ -113,8 +119,9 @@ def ask(question: Question, answer: Any, heard: Heard | None = None) -> Outcome:
             given = question.ask(answer)
     except (Exception, SystemExit) as error:
         return Outcome(error=error)
+    given, note = given if isinstance(given, Noted) else (given, None)
     try:
-        return Outcome(numbers(given))
+        return Outcome(numbers(given), note=note)
     except Hole as error:
         return Outcome(error=error)
     except Exception:
@@ -254,7 +261,7 @@ def execute(text: str, file: str) -> ModuleType:
 
 def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Module, file: str) -> Grade:
     worst = 0.0
-    NOTES.clear()
+    notes: list[Message] = []
     shown = Heard()  # of an answer that is right, what the first question made it print
     for passed, question in enumerate(lesson.questions):
         heard = shown if passed == 0 else Heard()
@@ -262,6 +269,7 @@ def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Modu
         want = numbers(question.right())
         if outcome.error is None and outcome.value is not None and close(outcome.value, want, question.tolerance):
             worst = max(worst, float(np.max(np.abs(outcome.value - want), initial=0.0)))
+            notes += [] if outcome.note is None else [outcome.note]
             continue
         says, wrong = _diagnose(name, lesson, answer, question, outcome, want, text, tree, file)
         verdict = "unknown" if isinstance(outcome.error, SystemExit) or _out_of_memory(outcome.error) else "wrong"
@@ -269,7 +277,7 @@ def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Modu
     total = len(lesson.questions)
     says = [
         Message("All {n} questions; the largest difference from the reference is {worst}.", n=total, worst=worst),
-        *NOTES,
+        *notes,
         lesson.after,
     ]
     return _with(shown, Grade("right", says, "", total, total))

@@ -103,6 +103,7 @@ class _Process:
                     pipe.close()
 
 
+# One for the whole process: to begin one takes longer than to write a chat. A forked child begins its own.
 _process: _Process | None = None
 _lock = threading.Lock()
 

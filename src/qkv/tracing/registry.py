@@ -167,6 +167,7 @@ def _heads(module: Any) -> int:
 
 
 Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' names and its thread
+# Known to the whole process, as the library's registry is: its models ask that for their kernel, and nobody else.
 listeners: list[Listener] = []
 _edited: dict[int, str] = {}  # a module → the name its edits go by
 _ears: list[Any] = []  # the library's own method, once for each that hears

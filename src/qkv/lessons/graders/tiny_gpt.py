@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...attention import masks
 from ...words import Message
 from ..exercises import tiny_gpt as solved
-from ..grade import NOTES, Told, furthest
+from ..grade import Noted, Told, furthest
 from ..lesson import Lesson, Question, Wrong
 from ..weights import drawn, filled, matrix
 from .encoder_layer import attention, layer_norm, linear
@@ -149,18 +149,16 @@ def _learns(answer: Any) -> Any:
     if moved > 1e-4:
         raise Told("later characters change what the model says earlier (by {moved}): the future leaks.", moved=moved)
     says = answer.write(model, "How", 24).replace("\n", " ⏎ ")
-    NOTES.append(
-        Message(
-            "It learns: loss {first} → {last} in {steps} steps, {seconds} s; nothing leaks from the future. It "
-            "writes: {says}",
-            steps=STEPS,
-            seconds=took,
-            first=float(losses[0]),
-            last=last,
-            says=says,
-        )
+    note = Message(
+        "It learns: loss {first} → {last} in {steps} steps, {seconds} s; nothing leaks from the future. It "
+        "writes: {says}",
+        steps=STEPS,
+        seconds=took,
+        first=float(losses[0]),
+        last=last,
+        says=says,
     )
-    return 0.0
+    return Noted(0.0, note)
 
 
 LEARNS = Question("train", f"train({STEPS})", _learns, lambda: 0.0)
