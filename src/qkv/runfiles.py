@@ -81,6 +81,17 @@ def read_whole_record(folder: Path, right: Mapping[str, Callable[[Any], bool]]) 
     return record
 
 
+def first_look(folder: Path) -> int | None:
+    """The step at which a run first keeps the attention it is to watch; None where nothing says that it keeps any."""
+    file = folder / CONFIG
+    unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
+    record = files.read_json(file, unread) if file.is_file() else {}
+    settings = record.get("train") if isinstance(record, dict) else None
+    if not isinstance(settings, dict) or not record.get("watch") or not isinstance(settings.get("eval_every"), int):
+        return None
+    return min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
+
+
 def write_record(folder: Path, record: Record) -> None:
     """Write config.json, wholly or not at all."""
     with aside(folder / CONFIG) as file:

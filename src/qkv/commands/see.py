@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import grid
-from ..files import read_json
 from ..screen import draw
 from ..tracing.tokens import PARTS
 from ..words import Message, Problem, _, all_of, language, quoted, say
@@ -504,15 +503,12 @@ def _watch(options: argparse.Namespace) -> None:
 
 def _unwatched(run: Path) -> Problem:
     """Why a run has no attention to show: it never kept any, or the first is still to come."""
-    file = run / "config.json"
-    unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
-    record = read_json(file, unread) if file.is_file() else {}
-    settings = record.get("train") if isinstance(record, dict) else None
-    if isinstance(settings, dict) and record.get("watch") and isinstance(settings.get("eval_every"), int):
-        first = min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
+    from ..runfiles import first_look
+
+    if (step := first_look(run)) is not None:
         return Problem(
             "{run} keeps its attention at every evaluation, and the first comes at step {step}: look again then",
             run=run,
-            step=first,
+            step=step,
         )
     return Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=run)
