@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..words import Problem
 from . import masks
-from .positions import At
+from .positions import Positions
 
 
 class KVCache:
@@ -69,7 +69,7 @@ class KVCache:
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
         self.uniform = False
 
-    def at(self, n: int) -> At:
+    def at(self, n: int) -> Positions:
         """Where n new tokens will stand: an int while all items have one length, else positions (B, N)."""
         if self.uniform and not self.static:
             return self.longest
@@ -112,7 +112,7 @@ class KVCache:
         seen = self.capacity if self.static else self.longest
         return self.k[:, :, :seen].to(k.dtype), self.v[:, :, :seen].to(v.dtype)
 
-    def place(self, mask: masks.Mask, at: At) -> masks.Mask:
+    def place(self, mask: masks.Mask, at: Positions) -> masks.Mask:
         """The mask for queries at `at` over the keys that `append` gave.
 
         >>> cache = KVCache(batch=1, n_kv_head=1, capacity=3, head_width=2, static=True)
@@ -190,7 +190,7 @@ class WindowCache:
         """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
 
-    def at(self, n: int) -> At:
+    def at(self, n: int) -> Positions:
         """Where n new tokens will stand, (B, N)."""
         return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
 
@@ -219,7 +219,7 @@ class WindowCache:
         newest = last - (last - slot) % self.size
         return torch.where(newest >= 0, newest, -1)
 
-    def place(self, mask: masks.Mask, at: At) -> masks.Mask:
+    def place(self, mask: masks.Mask, at: Positions) -> masks.Mask:
         """The mask for queries at `at` over the keys that `append` gave."""
         return mask.placed(at, self.keys_at) & masks.window(self.size - 1, None).placed(at, self.keys_at)
 

@@ -38,7 +38,7 @@ class _Edit:
     change: Callable[..., Tensor]
     name: str | None
     heads: tuple[int, ...] | None
-    told: bool
+    with_call: bool
 
 
 # Known to the whole process, since `attend` is called deep inside models that know of neither and hand nothing through.
@@ -206,12 +206,16 @@ def record() -> Iterator[list[Call]]:
 
 @contextmanager
 def replace_weights(
-    change: Callable[..., Tensor], *, name: str | None = None, heads: Sequence[int] | None = None, told: bool = False
+    change: Callable[..., Tensor],
+    *,
+    name: str | None = None,
+    heads: Sequence[int] | None = None,
+    with_call: bool = False,
 ) -> Iterator[None]:
     """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
 
     `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives, without dropout.
-    With `told` it gets the `Call` of these heads too, which knows the mask.
+    With `with_call` it gets the `Call` of these heads too, which knows the mask.
     Several edits of one head apply one after the other.
 
     >>> q = torch.ones(1, 2, 2, 4)
@@ -219,7 +223,7 @@ def replace_weights(
     ...     attend(q, q, q)[0, :, 0, 0].tolist()
     [1.0, 0.0]
     """
-    edit = _Edit(change, name, None if heads is None else tuple(heads), told)
+    edit = _Edit(change, name, None if heads is None else tuple(heads), with_call)
     _edits.append(edit)
     try:
         yield
@@ -372,7 +376,7 @@ def edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, T
             shares = formula.weights(call)
         index = torch.as_tensor(list(heads), device=output.device)
         before = shares[:, index]
-        after = edit.change(before, call.only(heads)) if edit.told else edit.change(before)
+        after = edit.change(before, call.only(heads)) if edit.with_call else edit.change(before)
         if after.shape != before.shape:
             raise Problem(
                 "an edit gave weights of {after}, it got {before}: keep the shape",

@@ -17,7 +17,7 @@ from . import masks
 from .cache import Cache, KVCache
 from .dispatch import attend
 from .norms import RMSNorm
-from .positions import ALiBi, At, Relative, Rotary
+from .positions import ALiBi, Positions, Relative, Rotary
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "rotary": lambda n_head, head_width: Rotary(head_width),
@@ -145,7 +145,7 @@ class MultiHeadAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: Cache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
         weights: Literal[False] = False,
     ) -> Tensor: ...
     @overload
@@ -156,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: Cache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
         weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -167,7 +167,7 @@ class MultiHeadAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: Cache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
         weights: bool,
     ) -> Tensor | tuple[Tensor, Tensor]: ...
     def forward(
@@ -177,7 +177,7 @@ class MultiHeadAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: Cache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
         weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
@@ -198,7 +198,7 @@ class MultiHeadAttention(nn.Module):
             rule = rule & self.window
         n = x.shape[1]
 
-        here: At = 0
+        here: Positions = 0
         if memory is not None:
             q = self._split(self.q(x), self.n_head, self.q_norm)  # (B, H, N, D)
             k, v = self._from_memory(memory, cache)

@@ -21,7 +21,7 @@ from .cache import KVCache
 from .dispatch import attend
 from .heads import check_input
 from .norms import RMSNorm
-from .positions import At, Rotary
+from .positions import Positions, Rotary
 
 
 class LatentAttention(nn.Module):
@@ -86,7 +86,7 @@ class LatentAttention(nn.Module):
         mask: masks.Mask | Tensor | None = None,
         *,
         cache: KVCache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
         weights: bool = False,
         absorbed: bool | None = None,
     ) -> Any:

@@ -279,16 +279,16 @@ def parse(text: str, real: Any = None) -> Mask:
         raise Problem(key, name=name, near=near, words=all_of(WORDS.values()))
     least, most = {"causal": (0, 0), "full": (0, 0), "window": (1, 2), "prefix": (1, 1)}.get(name, (1, 10**6))
     try:
-        given = [int(part) for part in rest.split(",")] if rest else []
+        numbers = [int(part) for part in rest.split(",")] if rest else []
     except ValueError:
-        given = [-1]
-    if not least <= len(given) <= most or not all(0 <= number < 2**31 for number in given):
+        numbers = [-1]
+    if not least <= len(numbers) <= most or not all(0 <= number < 2**31 for number in numbers):
         raise Problem("{word} doesn't read as a mask: write {form}", word=word, form=WORDS[name])
     if name == "documents":
-        return documents(given)
+        return documents(numbers)
     if name == "padding":
-        return padding(given)
-    return {"causal": causal, "full": full, "window": window, "prefix": prefix}[name](*given)  # type: ignore[operator]
+        return padding(numbers)
+    return {"causal": causal, "full": full, "window": window, "prefix": prefix}[name](*numbers)  # type: ignore[operator]
 
 
 def resolve(mask: Any) -> Mask:

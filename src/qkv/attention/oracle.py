@@ -147,8 +147,8 @@ class Steps(InNotebook):
 
     def names(self, axis: int, size: int) -> list[str]:
         """What the rows (axis 0) or columns (1) are called."""
-        given = (self.queries, self.keys)[axis]
-        return list(given) if given is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
+        names = (self.queries, self.keys)[axis]
+        return list(names) if names is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
 
 
 _GIVEN = ("x", "memory", "w_q", "w_k", "w_v", "w_o", "bias", "sinks")
@@ -184,8 +184,8 @@ def steps(
         raise Problem("x is {x} but memory is {memory}: both need the same batch", x=x.shape, memory=source.shape)
     if memory is None and memory_names is not None:
         raise Problem("memory_names were given without memory: leave them out, or give memory")
-    given = (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o))
-    matrices: dict[str, Any] = {name: None if w is None else _array(name, w, (2,)) for name, w in given}
+    weights = (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o))
+    matrices: dict[str, Any] = {name: None if w is None else _array(name, w, (2,)) for name, w in weights}
     q, k, v = (_project(name, t, matrices[name]) for name, t in (("w_q", x), ("w_k", source), ("w_v", source)))
     for name, t in (("q", q), ("k", k), ("v", v)):
         if n_head < 1 or t.shape[-1] % n_head:
@@ -384,8 +384,8 @@ def _scale(scale: float | None, d: int) -> float:
     return value
 
 
-def _bias(given: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
-    bias = _numbers("bias", given)
+def _bias(value: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
+    bias = _numbers("bias", value)
     if bias.ndim == axes == 3:
         bias = bias[:, None]  # one per item, as with a mask of three axes
     if bias.ndim > 4 or any(has not in (1, size) for has, size in zip(bias.shape[::-1], scores[::-1], strict=False)):
@@ -405,8 +405,8 @@ def _bias(given: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
     return bias
 
 
-def _sinks(given: ArrayLike, heads: int) -> Array:
-    sinks = _numbers("sinks", given)
+def _sinks(value: ArrayLike, heads: int) -> Array:
+    sinks = _numbers("sinks", value)
     if sinks.shape != (heads,) or not np.isfinite(sinks).all():
         raise Problem(
             "sinks are {shape}: give one finite number per head, ({heads},)",
@@ -438,10 +438,10 @@ def _project(name: str, x: Array, w: Array | None) -> Array:
 
 def _numbers(name: str, value: ArrayLike) -> Array:
     try:
-        given = np.asarray(value)
-        if given.dtype.kind == "c":
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
             raise TypeError
-        return given.astype(np.float64)
+        return array.astype(np.float64)
     except OverflowError:
         raise Problem("{name} holds a number beyond what float64 holds (1.8e308): make it smaller", name=name) from None
     except (TypeError, ValueError):

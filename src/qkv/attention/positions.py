@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from ..words import Problem, all_of
 from .oracle import sinusoid
 
-At = int | Tensor
+Positions = int | Tensor  # where the first of some tokens stands, or where each one does
 
 
-def places(at: At, n: int, device: Any = None) -> Tensor:
+def places(at: Positions, n: int, device: Any = None) -> Tensor:
     """`at` as positions: (N,) or (B, N)."""
     if isinstance(at, int):
         return torch.arange(at, at + n, device=device)
@@ -43,7 +43,7 @@ class Sinusoidal(nn.Module):
         self.width, self.base, self.halves = width, base, halves
         self._table = torch.zeros(0, width, dtype=torch.float64)
 
-    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+    def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
         if isinstance(at, int):
             last = at + x.shape[-2]
             if last > len(self._table):
@@ -72,7 +72,7 @@ class Learned(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.randn(longest, width) * 0.02)
 
-    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+    def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
         if isinstance(at, int) and at + x.shape[-2] > len(self.table):
             raise Problem(
                 "positions go to {last} but only {learned} were learned: shorten the text",
@@ -124,7 +124,7 @@ class Rotary(nn.Module):
         self.frequencies = tuple(frequencies.tolist())
         self._memo: tuple[Any, Tensor, Tensor] | None = None
 
-    def forward(self, x: Tensor, at: At = 0) -> Tensor:
+    def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
         """x (B, H, N, D) turned to where its tokens stand."""
         cos, sin = self.table(at, x.shape[-2], x)
         turn, rest = x[..., : self.turned], x[..., self.turned :]
@@ -135,7 +135,7 @@ class Rotary(nn.Module):
             turned = turn_halves(turn, cos, sin)
         return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
 
-    def table(self, at: At, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def table(self, at: Positions, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for n tokens, (N, turned/2) or (B, 1, N, turned/2), in the dtype and on the device of `like`."""
         if torch.compiler.is_compiling() or not isinstance(at, int):
             return self._table(at, n, like)
@@ -146,7 +146,7 @@ class Rotary(nn.Module):
             self._memo = (key, *self._table(at, n, like))
         return self._memo[1], self._memo[2]
 
-    def _table(self, at: At, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _table(self, at: Positions, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
         # float32 is off by 0.006 radians at position 100,000
         exact = torch.float32 if like.device.type == "mps" else torch.float64
         position = places(at, n, like.device)
@@ -241,8 +241,8 @@ def check_scaling(scaling: dict[str, Any]) -> None:
         )
     for name in names:
         value = scaling.get(name, 1.0)
-        given = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-        if not given and not (name == "stretch" and value is None):
+        positive = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        if not positive and not (name == "stretch" and value is None):
             raise Problem(
                 "rotary scaling {kind!r} has {name} = {value}: give a number above 0",
                 kind=kind,
@@ -253,16 +253,16 @@ def check_scaling(scaling: dict[str, Any]) -> None:
         raise Problem(
             "rotary scaling {kind!r} has factor = {value}: give 1 or more", kind=kind, value=scaling["factor"]
         )
-    told = {"slow": 1.0, "fast": 32.0, **scaling}
+    values = {"slow": 1.0, "fast": 32.0, **scaling}
     for low, high in (("low", "high"), ("slow", "fast")):
-        if low in names and not told[low] < told[high]:
+        if low in names and not values[low] < values[high]:
             raise Problem(
                 "rotary scaling {kind!r} has {low} = {a} and {high} = {b}: {low} must be below {high}",
                 kind=kind,
                 low=low,
                 high=high,
-                a=told[low],
-                b=told[high],
+                a=values[low],
+                b=values[high],
             )
 
 
@@ -281,7 +281,9 @@ class ALiBi(nn.Module):
         slopes += [2.0 ** (-4 * (2 * h + 1) / power) for h in range(n_head - power)]
         self.slopes = tuple(slopes)
 
-    def bias(self, n: int, m: int, at: At | None = None, keys: Tensor | None = None, device: Any = None) -> Tensor:
+    def bias(
+        self, n: int, m: int, at: Positions | None = None, keys: Tensor | None = None, device: Any = None
+    ) -> Tensor:
         """−slope × distance, (1, H, N, M), or (B, H, N, M) where positions differ per item.
 
         >>> ALiBi(2).bias(1, 4)[0, 0].tolist()
@@ -307,7 +309,9 @@ class Relative(nn.Module):
         self.buckets, self.longest, self.both_ways = buckets, longest, both_ways
         self.table = nn.Parameter(torch.randn(buckets, n_head) * 0.02)
 
-    def bias(self, n: int, m: int, at: At | None = None, keys: Tensor | None = None, device: Any = None) -> Tensor:
+    def bias(
+        self, n: int, m: int, at: Positions | None = None, keys: Tensor | None = None, device: Any = None
+    ) -> Tensor:
         """(1, H, N, M), or (B, H, N, M) where positions differ per item."""
         distance = _distance(n, m, at, keys, self.table.device)  # (1 or B, 1, N, M)
         bucket = relative_bucket(distance[:, 0], self.buckets, self.longest, self.both_ways)
@@ -329,7 +333,7 @@ def relative_bucket(distance: Tensor, buckets: int, longest: int, both_ways: boo
     return bucket + torch.where(distance < exact, distance, far)
 
 
-def _distance(n: int, m: int, at: At | None, keys: Tensor | None, device: Any) -> Tensor:
+def _distance(n: int, m: int, at: Positions | None, keys: Tensor | None, device: Any) -> Tensor:
     """Key position − query position, (1 or B, 1, N, M); queries stand at the end of the keys unless told otherwise."""
     query = places(m - n if at is None else at, n, device)
     key = torch.arange(m, device=device) if keys is None else keys

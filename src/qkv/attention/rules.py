@@ -26,7 +26,7 @@ Span = slice | Sequence[int] | None
 
 
 @dataclass(frozen=True)
-class At:
+class Cells:
     """The places a mask is asked about: index arrays that broadcast to (B, H, N, M), of NumPy or of torch."""
 
     b: Any
@@ -56,7 +56,7 @@ class Mask(InNotebook):
     batched = False  # does the rule differ between items of a batch?
     headed = False  # … between heads?
 
-    def allows(self, at: At) -> Any:
+    def allows(self, cells: Cells) -> Any:
         raise NotImplementedError
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -118,7 +118,7 @@ class Mask(InNotebook):
         allowed = self.tensor(n, m, **where)
         return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
 
-    def _at(self, xp: Any, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: Any) -> At:
+    def _at(self, xp: Any, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: Any) -> Cells:
         def axis(size: int, span: Span, dim: int) -> Any:
             if isinstance(span, slice):
                 index = xp.arange(*span.indices(size), **device)
@@ -133,7 +133,7 @@ class Mask(InNotebook):
 
         i, j = axis(n, rows, 2), axis(m, cols, 3)
         b, h = axis(batch if self.batched else 1, None, 0), axis(heads if self.headed else 1, None, 1)
-        return At(b, h, i, j, row=i + (m - n), col=j)
+        return Cells(b, h, i, j, row=i + (m - n), col=j)
 
     def terms(self) -> tuple[Mask, ...]:
         """The rules that must all hold; a plain mask is its own only one."""
@@ -186,8 +186,8 @@ class Mask(InNotebook):
 
 
 class Full(Mask):
-    def allows(self, at: At) -> Any:
-        return (at.i >= 0) & (at.j >= 0)
+    def allows(self, cells: Cells) -> Any:
+        return (cells.i >= 0) & (cells.j >= 0)
 
     def __repr__(self) -> str:
         return "full()"
@@ -199,8 +199,8 @@ class Band(Mask):
     def __init__(self, left: int | None, right: int | None) -> None:
         self.left, self.right = left, right
 
-    def allows(self, at: At) -> Any:
-        return self.between(at.row, at.col)
+    def allows(self, cells: Cells) -> Any:
+        return self.between(cells.row, cells.col)
 
     def between(self, row: Any, col: Any) -> Any:
         """The rule on positions alone, for kernels that cut the band into pieces."""
@@ -220,21 +220,23 @@ class Padding(Mask):
         self.lengths, self.real = lengths, real
         self.batched = len(real if lengths is None else lengths) > 1
 
-    def allows(self, at: At) -> Any:
+    def allows(self, cells: Cells) -> Any:
         if self.lengths is not None:
-            return (at.i >= 0) & (at.col < at.own(self.lengths)[stretch(at.b, len(self.lengths))])
+            return (cells.i >= 0) & (cells.col < cells.own(self.lengths)[stretch(cells.b, len(self.lengths))])
         size = self.real.shape[1]  # a static cache has room, and so columns, beyond what was told
         return (
-            (at.i >= 0) & (at.col < size) & at.own(self.real)[stretch(at.b, len(self.real)), at.col.clip(0, size - 1)]
+            (cells.i >= 0)
+            & (cells.col < size)
+            & cells.own(self.real)[stretch(cells.b, len(self.real)), cells.col.clip(0, size - 1)]
         )
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        given = len(self.real if self.lengths is None else self.lengths)
-        if given != 1 and given != batch:  # `in` would not guard a length that a compiler keeps open
+        entries = len(self.real if self.lengths is None else self.lengths)
+        if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
             raise Problem(
                 "{what} was given for {given} items but the batch has {batch}: give one entry per item",
                 what="padding",
-                given=given,
+                given=entries,
                 batch=batch,
             )
         if self.real is not None and self.real.shape[1] != m:
@@ -255,13 +257,13 @@ class Padding(Mask):
         """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
         if self.lengths is not None:
             return [(0, max(int(length), 0)) for length in numpy_of(self.lengths)]
-        found: list[tuple[int, int]] = []
+        runs: list[tuple[int, int]] = []
         for real in numpy_of(self.real):
             places = np.flatnonzero(real)
             if len(places) and places[-1] - places[0] + 1 != len(places):
                 return None
-            found.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
-        return found
+            runs.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
+        return runs
 
     def __repr__(self) -> str:
         return f"padding({numpy_of(self.real if self.lengths is None else self.lengths).tolist()})"
@@ -272,8 +274,8 @@ class Prefix(Mask):
         self.n = n
         self.batched = len(n) > 1
 
-    def allows(self, at: At) -> Any:
-        return (at.col < at.own(self.n)[stretch(at.b, len(self.n))]) | (at.col <= at.row)
+    def allows(self, cells: Cells) -> Any:
+        return (cells.col < cells.own(self.n)[stretch(cells.b, len(self.n))]) | (cells.col <= cells.row)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if len(self.n) != 1 and len(self.n) != batch:
@@ -297,10 +299,10 @@ class Documents(Mask):
         self.ids = ids
         self.batched = len(ids) > 1
 
-    def allows(self, at: At) -> Any:
-        ids, b, last = at.own(self.ids), stretch(at.b, len(self.ids)), self.ids.shape[1] - 1
-        inside = (at.row >= 0) & (at.row <= last) & (at.col <= last)
-        return inside & (ids[b, at.row.clip(0, last)] == ids[b, at.col.clip(0, last)])
+    def allows(self, cells: Cells) -> Any:
+        ids, b, last = cells.own(self.ids), stretch(cells.b, len(self.ids)), self.ids.shape[1] - 1
+        inside = (cells.row >= 0) & (cells.row <= last) & (cells.col <= last)
+        return inside & (ids[b, cells.row.clip(0, last)] == ids[b, cells.col.clip(0, last)])
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if (len(self.ids) != 1 and len(self.ids) != batch) or self.ids.shape[1] < m:
@@ -325,8 +327,8 @@ class Queries(Mask):
         self.real = real
         self.batched = real.batched
 
-    def allows(self, at: At) -> Any:
-        turned = At(at.b, at.h, at.j, at.i, row=at.j, col=at.i)
+    def allows(self, cells: Cells) -> Any:
+        turned = Cells(cells.b, cells.h, cells.j, cells.i, row=cells.j, col=cells.i)
         return self.real.allows(turned)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -344,14 +346,14 @@ class Dense(Mask):
         self.allowed = allowed  # (B or 1, H or 1, N, M)
         self.batched, self.headed = allowed.shape[0] > 1, allowed.shape[1] > 1
 
-    def allows(self, at: At) -> Any:
-        allowed = at.own(self.allowed)
-        indices = zip((at.b, at.h, at.i, at.j), allowed.shape, strict=True)
+    def allows(self, cells: Cells) -> Any:
+        allowed = cells.own(self.allowed)
+        indices = zip((cells.b, cells.h, cells.i, cells.j), allowed.shape, strict=True)
         return allowed[tuple(stretch(index, size) for index, size in indices)]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        for given, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
-            if given != 1 and given != size:
+        for has, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
+            if has != 1 and has != size:
                 raise Problem(
                     "mask is {shape} but scores are {scores} (batch, heads, queries, keys): give (N, M), (B, N, M) or (B, "
                     "H, N, M); for one True/False per key use masks.padding(mask); True = may attend",
@@ -372,14 +374,14 @@ class Placed(Mask):
         self.batched = rule.batched or len(self.queries) > 1 or (self.keys is not None and len(self.keys) > 1)
         self.headed = rule.headed
 
-    def allows(self, at: At) -> Any:
+    def allows(self, cells: Cells) -> Any:
         def position(table: Any, index: Any) -> Any:
-            table = at.own(table)
-            return table[stretch(at.b, len(table)), index]
+            table = cells.own(table)
+            return table[stretch(cells.b, len(table)), index]
 
-        row = position(self.queries, at.i)
-        col = at.col if self.keys is None else position(self.keys, at.j)
-        return self.rule.allows(At(at.b, at.h, at.i, at.j, row=row, col=col)) & (col >= 0)
+        row = position(self.queries, cells.i)
+        col = cells.col if self.keys is None else position(self.keys, cells.j)
+        return self.rule.allows(Cells(cells.b, cells.h, cells.i, cells.j, row=row, col=col)) & (col >= 0)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if self.queries.shape[1] != n or (len(self.queries) != 1 and len(self.queries) != batch):
@@ -410,10 +412,10 @@ class Only(Mask):
         self.batched = rule.batched if self.items is None else len(self.items) > 1
         self.headed = rule.headed if self.heads is None else len(self.heads) > 1
 
-    def allows(self, at: At) -> Any:
-        b = at.b if self.items is None else at.own(self.items)[at.b]
-        h = at.h if self.heads is None else at.own(self.heads)[at.h]
-        return self.rule.allows(replace(at, b=b, h=h))
+    def allows(self, cells: Cells) -> Any:
+        b = cells.b if self.items is None else cells.own(self.items)[cells.b]
+        h = cells.h if self.heads is None else cells.own(self.heads)[cells.h]
+        return self.rule.allows(replace(cells, b=b, h=h))
 
     def size(self) -> tuple[int, int, int, int]:
         batch, heads, n, m = self.rule.size()
@@ -459,10 +461,10 @@ class Several(Mask):
 class And(Several):
     sign = "&"
 
-    def allows(self, at: At) -> Any:
-        allowed = self.rules[0].allows(at)
+    def allows(self, cells: Cells) -> Any:
+        allowed = self.rules[0].allows(cells)
         for rule in self.rules[1:]:
-            allowed = allowed & rule.allows(at)
+            allowed = allowed & rule.allows(cells)
         return allowed
 
     def terms(self) -> tuple[Mask, ...]:
@@ -475,10 +477,10 @@ class And(Several):
 class Or(Several):
     sign = "|"
 
-    def allows(self, at: At) -> Any:
-        allowed = self.rules[0].allows(at)
+    def allows(self, cells: Cells) -> Any:
+        allowed = self.rules[0].allows(cells)
         for rule in self.rules[1:]:
-            allowed = allowed | rule.allows(at)
+            allowed = allowed | rule.allows(cells)
         return allowed
 
 
@@ -487,8 +489,8 @@ class Not(Mask):
         self.rule = rule
         self.batched, self.headed = rule.batched, rule.headed
 
-    def allows(self, at: At) -> Any:
-        return ~self.rule.allows(at)
+    def allows(self, cells: Cells) -> Any:
+        return ~self.rule.allows(cells)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         self.rule.check(batch, heads, n, m)
@@ -520,8 +522,8 @@ def _alike(a: Mask, b: Mask) -> bool:
     """Surely the same rule; tensors are compared by identity, since looking into them waits for their device."""
     if a is b:
         return True
-    told = [value for rule in (a, b) for value in vars(rule).values()]
-    return not any(hasattr(value, "detach") or isinstance(value, (tuple, Mask)) for value in told) and a == b
+    values = [value for rule in (a, b) for value in vars(rule).values()]
+    return not any(hasattr(value, "detach") or isinstance(value, (tuple, Mask)) for value in values) and a == b
 
 
 def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
@@ -533,16 +535,16 @@ def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
     return [" ".join("·" if s == 0 else "■" if s == 1 else "░▒▓"[min(int(s * 3), 2)] for s in row) for row in shares]
 
 
-def values_of(given: Any) -> Any:
+def values_of(array: Any) -> Any:
     """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
-    if hasattr(given, "detach"):
-        return given
+    if hasattr(array, "detach"):
+        return array
     torch = sys.modules.get("torch")
-    return torch.as_tensor(given) if torch is not None and torch.compiler.is_compiling() else np.asarray(given)
+    return torch.as_tensor(array) if torch is not None and torch.compiler.is_compiling() else np.asarray(array)
 
 
-def rows_of(given: Any) -> Any:
-    values = values_of(given)
+def rows_of(array: Any) -> Any:
+    values = values_of(array)
     return values[None] if values.ndim == 1 else values
 
 

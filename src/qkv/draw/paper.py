@@ -189,8 +189,8 @@ def cjk_font() -> str | None:
     """
     from matplotlib import font_manager
 
-    if found := _known():
-        return found
+    if name := _known():
+        return name
     importlib.invalidate_caches()  # it may have been installed since this process began
     package = importlib.util.find_spec(FONT_PACKAGE.replace("-", "_"))
     folders = (package and package.submodule_search_locations) or []

@@ -294,7 +294,7 @@ def _pooled(
     one = trace.head(layer, head, part, batch)
     table = one.pooled(POOLED).numpy()
     each = -(-one.n // POOLED), -(-one.m // POOLED)
-    told = say("each cell: the mean of {value} × {value2} weights", lang, value=each[0], value2=each[1])
+    cell = say("each cell: the mean of {value} × {value2} weights", lang, value=each[0], value2=each[1])
     figure = blank((9, 8.4), [title], lang)
     axes = figure.add_subplot()
     cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
@@ -307,7 +307,7 @@ def _pooled(
         axes.imshow(shade, **cells)
     axes.set_xlabel(say("is looked at (number of the key)", lang))
     axes.set_ylabel(say("looks (number of the query)", lang))
-    axes.set_title(f"{title} · {told}", fontsize=11, loc="left")
+    axes.set_title(f"{title} · {cell}", fontsize=11, loc="left")
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
     return save(figure, path)
 

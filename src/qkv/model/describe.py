@@ -53,7 +53,7 @@ class Part:
     flops: int = 0
 
 
-def parts(given: Transformer | Config) -> list[Part]:
+def parts(subject: Transformer | Config) -> list[Part]:
     """The parts that a model has, in the order a token meets them.
 
     For an encoder-decoder, the FLOPs are those of one source token read and one target token written. A pooler reads one
@@ -62,11 +62,11 @@ def parts(given: Transformer | Config) -> list[Part]:
     >>> [(part.name, part.parameters) for part in parts(Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16))]
     [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
     """
-    model = _model(given)
-    found = {name: Part(name) for name in PARTS}
+    model = _model(subject)
+    named = {name: Part(name) for name in PARTS}
     counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
     for path, module in model.named_modules():
-        part = found[_part(path, module)]
+        part = named[_part(path, module)]
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in counted:
                 counted.add(id(parameter))
@@ -79,13 +79,13 @@ def parts(given: Transformer | Config) -> list[Part]:
             width = module.head_width + module.rope_width + module.value_width
             part.flops += 2 * _keys(model.config, path) * module.n_head * width
     headed = model.config.head != "none"
-    return [part for part in found.values() if part.parameters or part.flops or (part.name == "head" and headed)]
+    return [part for part in named.values() if part.parameters or part.flops or (part.name == "head" and headed)]
 
 
-def cache_bytes(given: Transformer | Config) -> int:
+def cache_bytes(subject: Transformer | Config) -> int:
     """What the KV cache keeps for each token, in float32; 0 for an encoder, which keeps nothing."""
     numbers = 0
-    for block in _model(given).decoder or ():
+    for block in _model(subject).decoder or ():
         attention = block.attention
         if isinstance(attention, LatentAttention):
             numbers += attention.rank + attention.rope_width
@@ -94,7 +94,7 @@ def cache_bytes(given: Transformer | Config) -> int:
     return FLOAT32 * numbers
 
 
-def describe(given: Transformer | Config, lang: str | None = None) -> str:
+def describe(subject: Transformer | Config, lang: str | None = None) -> str:
     """The parts of a model as a table, and below it what generation keeps.
 
     >>> print(describe(Config(vocab=1000, width=64, n_layer=2, n_head=4, context=128), "en"))
@@ -111,7 +111,7 @@ def describe(given: Transformer | Config, lang: str | None = None) -> str:
     FLOPs: the matrix products of one token that sees a context of 128, a multiply and an add counted as 2.
     KV cache: 1,024 bytes per token, 131.1 kB at the full context.
     """
-    model = _model(given)
+    model = _model(subject)
     config, rows = model.config, parts(model)
     total = Part("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
     table = [["", *(say(NAMES[name], lang) for name in ("parameters", "share", "memory", "flops"))]]
@@ -166,11 +166,11 @@ def describe(given: Transformer | Config, lang: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _model(given: Transformer | Config) -> Transformer:
-    if isinstance(given, Transformer):
-        return given
+def _model(subject: Transformer | Config) -> Transformer:
+    if isinstance(subject, Transformer):
+        return subject
     with torch.device("meta"):  # shapes without memory: a model of any size is described at once
-        return Transformer(given)
+        return Transformer(subject)
 
 
 def _part(path: str, module: nn.Module) -> str:

@@ -57,7 +57,7 @@ def generate(
     >>> both[1] == generate(model, [[4]], most=5, temperature=1.0, seed=8)[0]
     True
     """
-    found: list[list[int]] = [[] for _ in range(len(prompts))]
+    texts: list[list[int]] = [[] for _ in range(len(prompts))]
     sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
     growing = grow(
         model,
@@ -77,8 +77,8 @@ def generate(
         try:
             item, token = growing.send(ended)
         except StopIteration:
-            return found
-        found[item].append(token)
+            return texts
+        texts[item].append(token)
         ended = on_token is not None and on_token(item, token) is True
 
 
@@ -131,9 +131,9 @@ def grow(
         logits = sampling.penalised(reading.logits, seen)
         logits = logits if unsaid is None else logits.index_fill(1, unsaid, float("-inf"))
         if habits is not None:
-            said, given = [texts[i] for i in items], [begun[i] for i in items]
+            said, prompted = [texts[i] for i in items], [begun[i] for i in items]
             read = None if sources is None else [sources[i] for i in items]
-            logits = obey(habits, logits, said, given, last=n + 1 == most, ends=stop, sources=read)
+            logits = obey(habits, logits, said, prompted, last=n + 1 == most, ends=stop, sources=read)
         tokens = sampling.choose(logits, luck[:, n] if sampling.temperature else luck)
         alive = []
         for row, token in enumerate(tokens.tolist()):
@@ -206,8 +206,8 @@ def complete(
     prompts = [_begin(tokenizer, text) if isinstance(text, str) else list(text) for text in texts]
     ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=tokenizer.habits)
     options = {"repetition_penalty": tokenizer.habits.repetition_penalty} | options
-    found = generate(model, prompts, **ends, on_token=ended if stop else None, **options)
-    return ["".join(until(tokenizer.stream(ids), stop)) for ids in found]
+    rows = generate(model, prompts, **ends, on_token=ended if stop else None, **options)
+    return ["".join(until(tokenizer.stream(ids), stop)) for ids in rows]
 
 
 def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
@@ -250,8 +250,8 @@ def translate(
     if tokenizer.eos is None:
         raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")
     sources = [source_ids(tokenizer, text) for text in texts]
-    found = translate_ids(model, tokenizer, sources, width=width, most=most, length_penalty=length_penalty)
-    return [tokenizer.decode(ids) for ids in found]
+    rows = translate_ids(model, tokenizer, sources, width=width, most=most, length_penalty=length_penalty)
+    return [tokenizer.decode(ids) for ids in rows]
 
 
 def source_ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -287,8 +287,8 @@ def translate_ids(
         return generate(model, begin, most=most, source=sources, repetition_penalty=habits.repetition_penalty, **ends)
     if length_penalty is None:
         length_penalty = 1.0 if habits.length_penalty is None else habits.length_penalty
-    found = beam(model, begin, source=sources, width=width, most=most, length_penalty=length_penalty, **ends)
-    return [best[0].tokens for best in found]
+    beams = beam(model, begin, source=sources, width=width, most=most, length_penalty=length_penalty, **ends)
+    return [best[0].tokens for best in beams]
 
 
 def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
@@ -326,8 +326,8 @@ def guess(model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], k: int =
     if k < 1:
         raise Problem("{value} guesses were asked for: give 1 or more", value=k)
     with quiet(model):
-        given = torch.tensor([list(ids)], device=model.embedding.weight.device)
-        logits = model(given)[0, given[0] == tokenizer.mask].float()  # (masks, V)
+        row = torch.tensor([list(ids)], device=model.embedding.weight.device)
+        logits = model(row)[0, row[0] == tokenizer.mask].float()  # (masks, V)
         # A hidden word is a word: the special tokens are no answers.
         logits[:, [i for i in tokenizer.special_ids if i < logits.shape[1]]] = float("-inf")
         shares, words = logits.softmax(-1).topk(min(k, logits.shape[1]))

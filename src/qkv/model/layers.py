@@ -16,7 +16,7 @@ from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.masks import Mask
 from ..attention.norms import RMSNorm
-from ..attention.positions import At
+from ..attention.positions import Positions
 from .config import Config
 
 
@@ -112,7 +112,7 @@ class Block(nn.Module):
         memory_mask: Mask | None = None,
         cache: Cache | None = None,
         memory_cache: Cache | None = None,
-        at: At | None = None,
+        at: Positions | None = None,
     ) -> Tensor:
         """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
         x = self._around(x, self.attention_norm, lambda h: self.attention(h, mask=mask, cache=cache, at=at))

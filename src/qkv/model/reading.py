@@ -78,18 +78,18 @@ class Reading:
     def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
         if source is None:
             raise Problem("this model is an encoder-decoder: give source=, the tokens it should read first")
-        given = as_rows("source", source, self.model.config.vocab)
+        sources = as_rows("source", source, self.model.config.vocab)
         if lengths is not None:
-            given = [row[: int(n)] for row, n in zip(given, lengths, strict=True)]
-        if len(given) != rows:
+            sources = [row[: int(n)] for row, n in zip(sources, lengths, strict=True)]
+        if len(sources) != rows:
             raise Problem(
                 "there are {rows} prompts but {sources} sources: give one source per prompt",
                 rows=rows,
-                sources=len(given),
+                sources=len(sources),
             )
-        check_context(self.model, given, 0, "source")
-        ids, self.memory_lengths = pad(given, self.ids.device)
-        if len({len(row) for row in given}) > 1:
+        check_context(self.model, sources, 0, "source")
+        ids, self.memory_lengths = pad(sources, self.ids.device)
+        if len({len(row) for row in sources}) > 1:
             self.memory_mask = masks.padding(self.memory_lengths)
         self.memory = self.model.encode(ids, self.memory_mask)
 
@@ -149,17 +149,17 @@ def quiet(model: Transformer) -> Any:
             model.train()
 
 
-def as_rows(what: str, given: Prompts, vocab: int) -> list[list[int]]:
+def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
     """Token ids as lists, each looked at: none empty, none beyond the vocabulary."""
-    if isinstance(given, Tensor):
-        if given.ndim != 2:
+    if isinstance(prompts, Tensor):
+        if prompts.ndim != 2:
             raise Problem(
                 "{what}s are {shape}: give (batch, tokens), or a list of lists of token ids",
                 what=NAMES[what],
-                shape=tuple(given.shape),
+                shape=tuple(prompts.shape),
             )
-        given = given.tolist()
-    rows = [[int(i) for i in row] for row in given]
+        prompts = prompts.tolist()
+    rows = [[int(i) for i in row] for row in prompts]
     for number, row in enumerate(rows):
         if not row:
             raise Problem(

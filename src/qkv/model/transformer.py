@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
 from ..attention.latent import LatentAttention
-from ..attention.positions import ALiBi, At, Learned, Relative, Rotary, Sinusoidal
+from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from ..memory import need
 from ..words import Problem, _
 from .config import Config
@@ -32,7 +32,7 @@ class ModelCache:
         for cache in self.layers:
             cache.expect(counts)
 
-    def at(self, n: int) -> At:
+    def at(self, n: int) -> Positions:
         """Where n new tokens will stand."""
         return self.layers[0].at(n)
 
@@ -201,7 +201,7 @@ class Transformer(nn.Module):
             x = block(x, rule, memory, memory_rule, own, kept, at)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
-    def embed_target(self, ids: Tensor, at: At) -> Tensor:
+    def embed_target(self, ids: Tensor, at: Positions) -> Tensor:
         """What the decoder reads, by its own positions and norm where it has some.
 
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
@@ -215,7 +215,7 @@ class Transformer(nn.Module):
             x = position(x, at)
         return self.dropout(x if norm is None else norm(x))
 
-    def _embed(self, ids: Tensor, at: At, types: Tensor | None = None) -> Tensor:
+    def _embed(self, ids: Tensor, at: Positions, types: Tensor | None = None) -> Tensor:
         x = self._words(ids)
         if self.position is not None:
             x = self.position(x, at)

@@ -25,10 +25,10 @@ def sequences(task: str, seed: int, step: int, batch: int, length: int, vocab: i
     >>> x.tolist(), y.tolist()
     ([[1, 8, 4, 7, 2, 7, 4]], [[-100, -100, -100, -100, 7, 4, 8]])
     """
-    given = _random(task, seed, step, batch, length, vocab)
+    sequence = _random(task, seed, step, batch, length, vocab)
     start = np.full((batch, 1), BOS)
     middle = [] if task == "repeat" else [np.full((batch, 1), SEPARATOR)]
-    rows = np.concatenate([start, given, *middle, _answer(task, given)], axis=1)
+    rows = np.concatenate([start, sequence, *middle, _answer(task, sequence)], axis=1)
     y = rows[:, 1:].copy()
     y[:, : rows.shape[1] - length - 1] = IGNORED
     return rows[:, :-1], y
@@ -41,10 +41,10 @@ def sequence_pairs(task: str, seed: int, step: int, batch: int, length: int, voc
     >>> batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()
     ([[8, 4, 7, 2]], [[1, 7, 4, 8]], [[7, 4, 8, 2]])
     """
-    given = _random(task, seed, step, batch, length, vocab)
-    answer = np.concatenate([given, given], axis=1) if task == "repeat" else _answer(task, given)
+    sequence = _random(task, seed, step, batch, length, vocab)
+    answer = np.concatenate([sequence, sequence], axis=1) if task == "repeat" else _answer(task, sequence)
     start, end = np.full((batch, 1), BOS), np.full((batch, 1), SEPARATOR)
-    source, target_in, target_out = np.hstack([given, end]), np.hstack([start, answer]), np.hstack([answer, end])
+    source, target_in, target_out = np.hstack([sequence, end]), np.hstack([start, answer]), np.hstack([answer, end])
     lengths = np.full(batch, source.shape[1]), np.full(batch, target_in.shape[1])
     return PairBatch(source, lengths[0], target_in, target_out, lengths[1])
 
@@ -59,5 +59,5 @@ def _random(task: str, seed: int, step: int, batch: int, length: int, vocab: int
     return dice(seed, step, stream=3).integers(SYMBOLS, vocab, size=(batch, length))
 
 
-def _answer(task: str, given: np.ndarray) -> np.ndarray:
-    return given[:, ::-1] if task == "reverse" else given
+def _answer(task: str, sequence: np.ndarray) -> np.ndarray:
+    return sequence[:, ::-1] if task == "reverse" else sequence

@@ -57,13 +57,13 @@ def prepare(
         "validation_from": list(cut),
         "tokens_per_shard": shard,
     }
-    found = read_index(folder)
-    if found is None or any(found.get(key) != value for key, value in identity.items()):
-        found = {**identity, "complete": False, "at": list(corpus.start), "shards": []}
-        _write_index(folder, found)
-    if not found["complete"]:
+    index = read_index(folder)
+    if index is None or any(index.get(key) != value for key, value in identity.items()):
+        index = {**identity, "complete": False, "at": list(corpus.start), "shards": []}
+        _write_index(folder, index)
+    if not index["complete"]:
         try:
-            _fill(folder, found, corpus, tokenizer, cut, progress or (lambda done, total: None))
+            _fill(folder, index, corpus, tokenizer, cut, progress or (lambda done, total: None))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

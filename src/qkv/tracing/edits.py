@@ -68,7 +68,7 @@ def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[N
         if change is not None:
             names = stack.enter_context(model_of(model).editing(where))
             for key, chosen in where.items():
-                stack.enter_context(replace_weights(change, name=names[key], heads=chosen, told=True))
+                stack.enter_context(replace_weights(change, name=names[key], heads=chosen, with_call=True))
         yield
 
 

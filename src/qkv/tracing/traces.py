@@ -315,14 +315,14 @@ class Trace:
 
     def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
-        found = self.head(layer, head, part, batch)
-        if found.bare:
+        one = self.head(layer, head, part, batch)
+        if one.bare:
             raise Problem(
                 "this trace of {model} holds the weights alone (--eager): there are no q, k and v to show steps, "
                 "outputs or contributions from; maps, rows, links and patterns are all there",
                 model=self.model or "?",
             )
-        return found
+        return one
 
     @property
     def bare(self) -> bool:
@@ -368,9 +368,9 @@ class Trace:
         return notebook_html(self)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{part} {self.n_layer(part)} × {self.n_head(part)}" for part in self.parts)
+        sizes = ", ".join(f"{part} {self.n_layer(part)} × {self.n_head(part)}" for part in self.parts)
         shapes = {len(tokens) for items in self.queries.values() for tokens in items}
-        return f"<Trace of {self.model or 'a model'}: {told} heads, {'/'.join(map(str, sorted(shapes)))} tokens>"
+        return f"<Trace of {self.model or 'a model'}: {sizes} heads, {'/'.join(map(str, sorted(shapes)))} tokens>"
 
     def _slice(self, part: str, layer: int, head: int) -> Tensor:
         """The columns of the output projection that are this head's: (C, D)."""

@@ -95,11 +95,11 @@ def linear(ours: str | tuple[str, ...], theirs: str, *, bias: bool, transposed: 
 
 def in_the_way(family: Family, config: Config) -> list[Message]:
     """Each setting that the layout can't express, with what it could: empty if the model fits."""
-    found = []
+    obstacles = []
     for name, values in family.holds.items():
         if getattr(config, name) not in values:
-            found.append(need(one_of(f"{name}={value!r}" for value in values), repr(getattr(config, name))))
-    return found + family.obstacles(config)
+            obstacles.append(need(one_of(f"{name}={value!r}" for value in values), repr(getattr(config, name))))
+    return obstacles + family.obstacles(config)
 
 
 def need(wanted: str | Message | Listed, *here: object) -> Message:
@@ -115,10 +115,10 @@ def unshared_heads(config: Config) -> list[Message]:
 
 def plain_heads(config: Config) -> list[Message]:
     """The obstacles of a layout whose heads share nothing and divide the width."""
-    found = unshared_heads(config)
+    obstacles = unshared_heads(config)
     if config.head_width is not None and config.head_width * config.n_head != config.width:
-        found.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
-    return found
+        obstacles.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
+    return obstacles
 
 
 def zero_biases(state: State) -> State:
@@ -199,8 +199,8 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
         return names[a] != names[b] and not torch.equal(tensors[names[a]], tensors[names[b]])
 
     # A head of its own is what an untied config.json promises.
-    told = [copy for copy in repeats if copy in names and (config.tied or copy in sides)]
-    apart = [copy for copy in told if differ(copy, repeats[copy])]
+    kept = [copy for copy in repeats if copy in names and (config.tied or copy in sides)]
+    apart = [copy for copy in kept if differ(copy, repeats[copy])]
     if not apart:
         return config, Respelled(tensors, names)
     pairs = [f"{copy} ≠ {repeats[copy]}" for copy in apart]
