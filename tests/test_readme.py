@@ -17,13 +17,12 @@ import os
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from qkv.cli import VERBS
+from qkv.cli import VERBS, main
 from tests.laws.test_options import parsers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,17 +56,18 @@ def sections(text: str) -> list[str]:
 
 
 def run_command(line: str) -> str:
-    """What `qkv …` prints where nobody chose a language."""
+    """What `qkv …` prints where nobody chose a language; in this process, which has torch already."""
     name, *arguments = shlex.split(line)
     assert name == "qkv", f"only qkv is run here: {line}"
-    chosen = ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE")
-    environment = {name: value for name, value in os.environ.items() if name not in chosen}
-    environment |= {"LANG": "C.UTF-8", "PYTHONUTF8": "1", "COLUMNS": "100"}
-    command = [sys.executable, "-c", "from qkv.cli import main; raise SystemExit(main())", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=120)
-    found = 1 if arguments[0] == "check" else 0  # a check that finds a mistake says so by its exit code
-    assert done.returncode == found, done.stderr
-    return tidy(done.stdout)
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with mock.patch.dict(os.environ, LANG="C.UTF-8", COLUMNS="100"), contextlib.chdir(ROOT):
+        for chosen in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE"):
+            os.environ.pop(chosen, None)
+        with contextlib.redirect_stdout(printed):
+            code = main(arguments)
+    assert code == (1 if arguments[0] == "check" else 0)  # a check that finds a mistake says so by its exit code
+    printed.seek(0)
+    return tidy(printed.read())
 
 
 def run_python(code: str) -> str:
