@@ -244,8 +244,9 @@ def test_a_file_that_may_not_be_read_does_not_stop_the_others(typed, monkeypatch
     assert "wrong.py can't be read: permission denied" in err
 
 
-@pytest.mark.parametrize(("target", "code"), [("right.py", 0), ("wrong.py", 1), ("none.py", 2)])
-@pytest.mark.parametrize("shown", ["--json", "--markdown"])
+@pytest.mark.parametrize(
+    ("target", "code", "shown"), [("right.py", 0, "--json"), ("wrong.py", 1, "--markdown"), ("none.py", 2, "--json")]
+)
 def test_the_exit_code_outlives_a_reader_that_leaves(typed, target, code, shown):
     read, write = os.pipe()
     os.close(read)  # nobody reads at all

@@ -187,7 +187,7 @@ def test_ctrl_c_ends_it_in_a_word(tmp_path):
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(3)
+    time.sleep(1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.splitlines()[-1] == "stopped" and not out and "Traceback" not in err

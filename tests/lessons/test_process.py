@@ -129,7 +129,7 @@ def test_a_loop_without_end_is_ended(tmp_path):
     assert time.monotonic() - begun < 30
     assert made.verdict == "unknown" and re.search(f"still at line ({LINE}|{LINE + 1}) ", made.says[0].say("en"))
     made = elsewhere(
-        tmp_path, answer("try:\n    import time; time.sleep(99)\nexcept BaseException:\n    pass"), seconds=1
+        tmp_path, answer("try:\n    import time; time.sleep(99)\nexcept BaseException:\n    pass"), seconds=0.2
     )
     assert made.verdict == "unknown" and "time was up" in made.says[0].say("en"), made.says
 
