@@ -5,6 +5,7 @@ says how many. With --furnished they alone are run, and a missing thing is an er
 machine and one with --furnished on another run every test once.
 """
 
+import gc
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -79,6 +80,13 @@ def pytest_configure(config):
     missing = [what for what, find in NEEDS.items() if not find()]
     if config.getoption("furnished") and missing:
         raise pytest.UsageError(f"--furnished needs {' and '.join(missing)}: not here")
+
+
+def pytest_collection_finish():
+    """What the libraries and thousands of tests are made of stays: looking for garbage in it again and again is work."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 @pytest.hookimpl(optionalhook=True)
