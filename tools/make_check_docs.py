@@ -1,4 +1,4 @@
-"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/doctor/sentences.py).
+"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/doctor/mistakes).
 
     .venv/bin/python tools/make_check_docs.py
 
@@ -7,7 +7,7 @@ A test compares the pages with what this makes, so a mistake that is added or re
 
 from pathlib import Path
 
-from qkv.doctor.sentences import GROUPS, SENTENCES
+from qkv.doctor.mistakes import grouped
 from qkv.words import say
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -175,15 +175,14 @@ def page(lang: str) -> str:
     shows, does, fix = LABELS[lang]
     colon = "：" if lang == "zh" else ":"
     text = [BEFORE[lang]]
-    for title, group in GROUPS.items():
+    for title, group in grouped().items():
         text.append(f"## {say(title, lang)}\n\n")
-        for name in group:
-            said = {what: say(SENTENCES[f"mistake.{name}{what}"], lang) for what in ("", ".shows", ".does", ".fix")}
-            text.append(f"### {name} · {said['']}\n\n")
+        for mistake in group:
             text += [
-                f"- **{shows}**{colon} {said['.shows']}\n",
-                f"- **{does}**{colon} {said['.does']}\n",
-                f"- **{fix}**{colon} {said['.fix']}\n\n",
+                f"### {mistake.id} · {say(mistake.name, lang)}\n\n",
+                f"- **{shows}**{colon} {say(mistake.shows, lang)}\n",
+                f"- **{does}**{colon} {say(mistake.does, lang)}\n",
+                f"- **{fix}**{colon} {say(mistake.fix, lang)}\n\n",
             ]
     return "".join(text).replace("： ", "：").rstrip() + "\n"
 

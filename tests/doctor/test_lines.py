@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from qkv.doctor.doctor import check
-from qkv.doctor.lines import RULES, facts_of, locate
+from qkv.doctor.lines import facts_of, locate
+from qkv.doctor.mistakes import CATALOGUE
 from qkv.doctor.source import read
 from qkv.doctor.trees import Code
 from tests.doctor.cases_faulty import FAULTY
@@ -1365,8 +1366,8 @@ def patched_text(text, diff):
 
 
 def test_every_rule_has_an_example():
-    rest = {"M5", "H4", "P3", "R5", "R6", "K3", "K4", "K5"}
-    assert RULES.keys() - {s[0] for s in SNIPPETS} <= rest
+    rest = {"M5", "H4", "P3", "R5", "R6", "K3", "K4", "K5", "W1"}
+    assert CATALOGUE.keys() - {s[0] for s in SNIPPETS} <= rest
 
 
 def test_what_is_checked_comes_before_the_rest_of_the_file():
@@ -1400,7 +1401,7 @@ def test_columns_count_characters_not_bytes():
     "source", [None, SimpleNamespace(), SimpleNamespace(text="def f(:"), SimpleNamespace(text=""), 7]
 )
 def test_without_a_source_there_is_no_line(source):
-    assert all(locate(id, source, "f") is None for id in RULES)
+    assert all(locate(id, source, "f") is None for id in CATALOGUE)
     assert facts_of(source, "f").get("causal_hint") in (None, False)
 
 
@@ -1424,7 +1425,7 @@ def test_no_tree_makes_it_raise(monkeypatch):
         cut = text.split("\n")[: dice.randrange(3, 40)]
         for given in (text, "\n".join(cut)):
             source = SimpleNamespace(text=given, tree=tree, lines=given.split("\n"))
-            for id in RULES:
+            for id in CATALOGUE:
                 place = lines.locate(id, source, dice.choice(["A", "f", "M", None]))
                 assert place is None or isinstance(place.line, int)
                 tried += 1
@@ -1432,10 +1433,10 @@ def test_no_tree_makes_it_raise(monkeypatch):
     assert tried > 1000
 
 
-@pytest.mark.parametrize("id", RULES)
+@pytest.mark.parametrize("id", CATALOGUE)
 def test_patches_of_wrong_rules_are_python_too(id):
     """Whatever mistake is looked for in whatever code: a patch removes lines that are there and leaves Python."""
-    for one in SNIPPETS[list(RULES).index(id) % 3 :: 3]:
+    for one in SNIPPETS[list(CATALOGUE).index(id) % 3 :: 3]:
         source, _ = marked(one[2])
         place = locate(id, source, one[1])
         if place is not None:

@@ -34,12 +34,14 @@ ADAPTED = {
 def english(monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     words = {
-        "S3": {"en": "scores divided by √width", "zh": "除以了 √width"},
-        "S3.does": {"en": "Flat.", "zh": "太平。"},
-        "S3.fix": {"en": "Divide by √d_k.", "zh": "除以 √d_k。"},
+        "name": {"en": "scores divided by √width", "zh": "除以了 √width"},
+        "does": {"en": "Flat.", "zh": "太平。"},
+        "fix": {"en": "Divide by √d_k.", "zh": "除以 √d_k。"},
     }
-    whole = reporting._mistake
-    monkeypatch.setattr(reporting, "_mistake", lambda key: unpacked(words[key]) if key in words else whole(key))
+    whole = reporting.Finding._of
+    monkeypatch.setattr(
+        reporting.Finding, "_of", lambda self, what: unpacked(words[what]) if self.id == "S3" else whole(self, what)
+    )
 
 
 def wrong(**changes):

@@ -10,7 +10,7 @@ from torch import nn
 import qkv.doctor
 import qkv.lessons
 from qkv.doctor import assert_correct, check, probes, sandbox
-from qkv.doctor.sentences import SENTENCES
+from qkv.doctor.examine import PROBES as SAID
 from qkv.doctor.subject import CALL
 from qkv.words import Notice
 
@@ -144,4 +144,4 @@ def test_in_a_test_of_one_s_own_it_passes_with_a_warning():
 
 def test_every_look_has_a_name_in_both_languages():
     for name in (*probes.ORDER.replace("\n", "").split("|"), "numbers", "cache", "cache in pieces", "masks together"):
-        assert f"check.probe.{name}" in SENTENCES
+        assert name in SAID

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.doctor.sentences import GROUPS, SENTENCES
+from qkv.doctor.mistakes import CATALOGUE, grouped
 from qkv.words import say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +35,9 @@ def foreign(text):
     return [w for w in words if w not in LATIN and not re.fullmatch(r"[A-Z]\d+", w)]
 
 
-def said(key):
+def said(sentence):
     """In both languages, filled in, so that a stray brace is an error."""
-    return say(SENTENCES[key], "en"), say(SENTENCES[key], "zh")
+    return say(sentence, "en"), say(sentence, "zh")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def tool():
 
 
 def test_the_catalogue_is_whole():
-    assert [name for group in GROUPS.values() for name in group] == [
+    assert [mistake.id for group in grouped().values() for mistake in group] == [
         *(i for i in IDS if i[0] in "S"),
         *(i for i in IDS if i[0] in "X"),
         *(i for i in IDS if i[0] in "M"),
@@ -63,8 +63,9 @@ def test_the_catalogue_is_whole():
 
 @pytest.mark.parametrize("id", IDS)
 def test_a_mistake_has_all_its_sentences(id):
-    for key in (f"mistake.{id}", f"mistake.{id}.does", f"mistake.{id}.fix", f"mistake.{id}.shows"):
-        english, chinese = said(key)
+    mistake = CATALOGUE[id]
+    for sentence in (mistake.name, mistake.does, mistake.fix, mistake.shows):
+        english, chinese = said(sentence)
         assert english and not HAN.search(english)
         assert HAN.search(chinese)
         assert foreign(chinese) == []
@@ -72,15 +73,15 @@ def test_a_mistake_has_all_its_sentences(id):
         assert english.count("`") % 2 == chinese.count("`") % 2 == 0
         # The same code in both: a fix that differs between the languages is a slip.
         assert sorted(re.findall("`[^`]+`", english)) == sorted(re.findall("`[^`]+`", chinese))
-    name, does = said(f"mistake.{id}"), said(f"mistake.{id}.does")
+    name, does = said(mistake.name), said(mistake.does)
     assert len(name[0]) <= 75 and not name[0].endswith(".") and not name[1].endswith("。")
     assert does[0].endswith(".") and does[1].endswith("。")
-    assert "`" in SENTENCES[f"mistake.{id}.fix"] or id in ("R5", "K4")
+    assert "`" in mistake.fix or id in ("R5", "K4")
 
 
 def test_no_two_mistakes_share_a_name():
     for place in (0, 1):
-        names = [said(f"mistake.{id}")[place] for id in IDS]
+        names = [said(CATALOGUE[id].name)[place] for id in IDS]
         assert len(set(names)) == len(names)
 
 

@@ -84,12 +84,12 @@ def _pre_norm(
             and not before
             and not re.search(r"swin|v2|sandwich|res_?post", case.facts.get("text", ""), re.IGNORECASE)
         ):
-            case.add("T6", "evidence.T6", found=shown, right="norm(x + attention), norm(x + feed-forward)")
+            case.add("T6", "", found=shown, right="norm(x + attention), norm(x + feed-forward)")
         return
     right = {"x": 1, attention: 1, forward: 1}
     wrong = {k: summed.get(k, 0) for k in right} != right
     if wrong and not normed:
-        case.add("T6", "evidence.T6", found=shown, right="x + attention + feed-forward")
+        case.add("T6", "", found=shown, right="x + attention + feed-forward")
 
 
 def _post_norm(
@@ -106,12 +106,10 @@ def _post_norm(
             return
         others = [n for n in inner if n not in ("x", attention) and inner[n]]
         if inner.get(attention) and not inner.get("x") and not others:
-            case.add(
-                "T6", "evidence.T6", found=f"norm({_written(inner, attention, forward)}) …", right="norm(x + attention)"
-            )
+            case.add("T6", "", found=f"norm({_written(inner, attention, forward)}) …", right="norm(x + attention)")
         return
     if not normed and (summed.get(forward) or summed.get("x")):
-        case.add("T6", "evidence.T6", found=f"norm({shown})", right="norm(h + feed-forward), h = norm(x + attention)")
+        case.add("T6", "", found=f"norm({shown})", right="norm(h + feed-forward), h = norm(x + attention)")
 
 
 def _written(summed: dict[str, int], attention: str, forward: str) -> str:

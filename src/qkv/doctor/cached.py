@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..words import _
 from .adapt import frequencies
 from .building import builds
 from .examine import Case
@@ -55,7 +56,7 @@ def examine(case: Case) -> None:
     if way is None:
         return
     if subject.inputs != ["x"]:
-        case.miss("cache", "unseen.cache")
+        case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
         return
     window = subject.declared.get("window") or 0
     n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
@@ -70,7 +71,7 @@ def examine(case: Case) -> None:
     ring = bool(window) and bool(re.search(RING, case.facts.get("segment_text", "")))
     reference = _whole(case, inputs, causal or ring, n)
     if reference is None:
-        case.miss("cache", "unseen.cache")
+        case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
         return
     refused: Exception | None = None
     ones = None
@@ -86,7 +87,9 @@ def examine(case: Case) -> None:
         except (UserError, Refused) as error:
             refused = error
     if ones is None:
-        case.stopped("cache", refused) if refused else case.miss("cache", "unseen.cache")
+        case.stopped("cache", refused) if refused else case.miss(
+            "cache", _("its cache: no way was found to hand it from one call to the next")
+        )
         return
     case.checked.append("cache")
     change = _difference(ones, reference)

@@ -17,18 +17,37 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..words import Message, _
 from . import block, cached, makers, masking, modules, numbers, positions, probes, reading, scores, structure
 from .adapt import input_widths
 from .building import declared
 from .examine import Case, Found, find_subject
 from .guess import Sizes, meaning
 from .lines import locate
+from .mistakes.training import Crashes
 from .report import Finding, Remark, Report
-from .sentences import sentence
 from .source import Source
 from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, settings
 
 assert modules.PROBES.keys() >= set(probes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
+# What is looked at in turn, for what the budget leaves out.
+LOOKS = {
+    "cache": _("its cache"),
+    "inputs": _("whether every input counts"),
+    "masks": _("its masks"),
+    "memory": _("attention to a memory"),
+    "numbers": _("the numbers, one by one"),
+    "probes": _("the probes that change one thing at a time"),
+    "wiring": _("residuals and norms"),
+}
+CANNOT = {
+    "build": _('could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"'),
+    "call": _(
+        'could not call {name}: {reason} (line {line}). Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
+    ),
+    "forward": _("{name} has no forward method: there is nothing to call"),
+    "names": _("--call names an argument that {name} does not have; it has: {reason}"),
+}
 FREE = (3, 5, 7, 2, 9, 11, 13)  # lengths for an object that came with sizes of its own
 
 
@@ -88,7 +107,7 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
         )
     except CannotRun as problem:
         if reading.own_fault(problem, source):
-            found = Found("W1", "evidence.W1", {"error": problem.reason}, problem.line)
+            found = Found("W1", Crashes.evidence[""], {"error": problem.reason}, problem.line)
             finding = _finding(found, source, name, {})
             return Report(label, "wrong", [finding], adapted={"tried": problem.tried[:6]})
         return _cannot(problem, name, label)
@@ -103,7 +122,7 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
     if case.notes.get("apart") and not case.founds:
         if (special := positions.table(target, name, space, facts)) is not None:
             return _report(special, source, name, label)
-        text = sentence("check.cannot.apart", name=name)
+        text = Message("{name} is no attention: no token's output depends on another token", name=name)
         return Report(label, "unknown", problem=text, adapted=_adapted(case))
     _looked(case, {"memory": _with_memory})
     return _report(case, source, name, label)
@@ -124,7 +143,12 @@ def examined(case: Case) -> Case:
         },
     )
     if case.match is None and not case.founds:
-        case.miss("numbers", "unseen.numbers")
+        case.miss(
+            "numbers",
+            _(
+                "the numbers, one by one: they are those of no known form of attention (something else happens to q, k or v)"
+            ),
+        )
     return case
 
 
@@ -136,7 +160,11 @@ def _looked(case: Case, looks: dict[str, Callable[[Case], None]]) -> None:
             left.remove(name)
     except Spent:
         for name in left:
-            case.miss(name, "unseen.cut", what=sentence(f"check.look.{name}"))
+            case.miss(
+                name,
+                _("{what}: it is too large for that; make it smaller (--args), or in Python pass operations=…"),
+                what=Message(LOOKS[name]),
+            )
 
 
 def _numbers(case: Case) -> None:
@@ -173,15 +201,17 @@ def _with_memory(case: Case) -> None:
             return  # built without the part that would listen to it
         for found in other.founds:
             if found.id not in ("P1", "T6", "M14", "C3", "M3"):
-                case.add(found.id, found.key, line=found.line, certain=found.certain, **found.values)
-        for what, (key, values) in other.unseen.items():
+                case.add(found.id, sentence=found.sentence, line=found.line, certain=found.certain, **found.values)
+        for what, missed in other.unseen.items():
             if what == "cache":
                 continue  # looked at without a memory already
-            case.miss(f"memory: {what}", "unseen.memory.part", what=sentence(key, **values))
+            case.miss(f"memory: {what}", _("with a memory given: {what}"), what=missed)
         case.checked.append("with a memory")
         return
     if not refused:
-        case.miss("memory", "unseen.memory", parameter=optional[0])
+        case.miss(
+            "memory", _("attention to {parameter}: no {parameter} was found that it takes"), parameter=optional[0]
+        )
 
 
 def _copied(target: Any) -> Any:
@@ -233,14 +263,9 @@ def _fresh(subject: Subject) -> Any:
 def _report(case: Case, source: Any, name: str, label: str) -> Report:
     facts = {**case.facts, "unused": case.notes.get("unused", [])}
     findings = [_finding(found, source, name, facts) for found in sorted(case.founds, key=lambda f: not f.certain)]
-    remarks: list[Remark] = []
-    for id_, key, values, line in case.remarks:
-        remark = Remark(id_, sentence(key, **values), line)
-        if remark not in remarks:
-            remarks.append(remark)
-    unseen = [Remark(what, sentence(key, **values)) for what, (key, values) in case.unseen.items()]
+    unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
-    return Report(label, verdict, findings, remarks, _adapted(case), unseen=unseen)
+    return Report(label, verdict, findings, case.remarks, _adapted(case), unseen=unseen)
 
 
 def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Finding:
@@ -252,7 +277,7 @@ def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Fin
     if line is not None and hasattr(source, "place"):
         cell, shown = source.place(line)
         code = source.line(line).strip()
-    return Finding(found.id, sentence(found.key, **found.values), shown, cell, diff, found.certain, code)
+    return Finding(found.id, Message(found.sentence, **found.values), shown, cell, diff, found.certain, code)
 
 
 def _adapted(case: Case) -> dict[str, Any]:
@@ -276,5 +301,5 @@ def _adapted(case: Case) -> dict[str, Any]:
 
 def _cannot(problem: CannotRun, name: str, label: str) -> Report:
     values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?"}
-    text = sentence(f"check.cannot.{problem.stage}", **values)
+    text = Message(CANNOT[problem.stage], **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})

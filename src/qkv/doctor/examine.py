@@ -7,24 +7,56 @@ from typing import Any
 
 import numpy as np
 
-from ..words import quoted
+from ..words import Message, _, quoted
 from .adapt import subjects
 from .building import Built, builds
 from .guess import Sizes
 from .makers import Made
 from .match import Guess, Match, Watched, poked, watch
-from .sentences import sentence
+from .mistakes import CATALOGUE
+from .report import Remark
 from .subject import CannotRun, Subject, UserError, last_line, line_of
+
+# What each probe looks at, for the report.
+PROBES = {
+    "batch": _("texts beside each other in a batch"),
+    "cache": _("its cache, one token at a time"),
+    "cache in pieces": _("its cache, several tokens at a time"),
+    "constant values": _("values that are all alike"),
+    "cost": _("what it costs"),
+    "dropout": _("dropout"),
+    "every input counts": _("whether every input counts"),
+    "every weight counts": _("whether every weight counts"),
+    "gradient": _("the gradient"),
+    "growth": _("inputs twice as large"),
+    "half": _("half precision"),
+    "inputs untouched": _("whether inputs stay as they are"),
+    "inventory": _("which projections it has"),
+    "large": _("large scores"),
+    "layers of their own": _("whether layers have weights of their own"),
+    "lengths": _("other lengths"),
+    "masks together": _("two masks at once"),
+    "numbers": _("the numbers, one by one"),
+    "order": _("shuffled tokens"),
+    "other keys": _("keys of another number than queries"),
+    "registered": _("whether all its weights are registered"),
+    "repeat": _("the same call twice"),
+    "rotary": _("rotary positions"),
+    "second call": _("a second call with another width"),
+    "training": _("training mode"),
+    "who sees whom": _("who sees whom"),
+    "window": _("the width of the window"),
+}
 
 TRIES = 400  # ways to build and to call it that are tried before it is said to be none of those we know
 
 
 @dataclass
 class Found:
-    """A mistake with its evidence: the key of a sentence and the numbers in it."""
+    """A mistake with its evidence: a sentence and the numbers in it."""
 
     id: str
-    key: str
+    sentence: str
     values: dict[str, Any] = field(default_factory=dict)
     line: int | None = None
     certain: bool = True
@@ -53,29 +85,45 @@ class Case:
     options_: list[Guess] = field(default_factory=list)
     match: Match | None = None
     founds: list[Found] = field(default_factory=list)
-    remarks: list[tuple[str, str, dict[str, Any], int | None]] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # what doesn't apply
-    unseen: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # what does, and was not looked at
+    unseen: dict[str, Message] = field(default_factory=dict)  # what does, and was not looked at
     mask_format: str = ""
     made: list[Made] = field(default_factory=list)  # the masks that the file around it makes
     notes: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, id_: str, key: str = "", *, line: int | None = None, certain: bool = True, **values: Any) -> None:
-        """Note a mistake, once."""
+    def add(
+        self,
+        id_: str,
+        how: str = "",
+        /,
+        *,
+        sentence: str = "",
+        line: int | None = None,
+        certain: bool = True,
+        **values: Any,
+    ) -> None:
+        """Note a mistake, once; the sentence is the mistake's own for evidence seen in this way, unless it is given."""
         if "error" in values and isinstance(values["error"], float):
             values["error"] = rounded(values["error"])
         if not any(found.id == id_ for found in self.founds):
-            self.founds.append(Found(id_, key or f"evidence.{id_}", values, line, certain))
+            self.founds.append(Found(id_, sentence or CATALOGUE[id_].evidence[how], values, line, certain))
 
-    def miss(self, what: str, key: str, /, **values: Any) -> None:
+    def remark(self, id_: str, sentence: str, /, line: int | None = None, **values: Any) -> None:
+        """Note something worth knowing that is no mistake, once."""
+        remark = Remark(id_, Message(sentence, **values), line)
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
+    def miss(self, what: str, sentence: str, /, **values: Any) -> None:
         """Note what should have been looked at and could not be: with this the verdict is never "right"."""
-        self.unseen.setdefault(what, (key, values))
+        self.unseen.setdefault(what, Message(sentence, **values))
 
     def stopped(self, probe: str, error: BaseException) -> None:
         """Note a probe that applies, and that the user's code did not let through."""
         text = str(error) if isinstance(error, UserError) else last_line(error)
-        self.miss(probe, "unseen.stopped", what=sentence(f"check.probe.{probe}"), error=quoted(text))
+        self.miss(probe, _("{what}: stopped with {error}"), what=Message(PROBES[probe]), error=quoted(text))
 
     def has(self, *ids: str) -> bool:
         """Whether one of these was found."""

@@ -22,7 +22,6 @@ from ..words import Message, Problem, pip_install
 from .guard import limit
 from .report import Finding, Remark, Report
 from .sandbox import SILENT, place
-from .sentences import sentence
 from .source import Source, read
 
 FRAMEWORKS = (
@@ -174,8 +173,13 @@ def _explained(report: Report, source: Source) -> Report:
 
 def _absent(package: str) -> Message:
     """What to do about a package that the code needs and that isn't here."""
-    key = "check.framework" if package in FRAMEWORKS else "check.package"
-    return sentence(key, package=package, command=pip_install(package))
+    if package in FRAMEWORKS:
+        return Message("It is written for {package}; qkv checks PyTorch and NumPy code.", package=package)
+    return Message(
+        "It needs the package {package}, which is not installed here. Install it ({command}) and check again.",
+        package=package,
+        command=pip_install(package),
+    )
 
 
 def why(error: BaseException, source: Source, name: str) -> Message:

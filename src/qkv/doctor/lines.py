@@ -17,11 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .hints import facts_of
-from .places_heads import HEADS_AND_PROJECTIONS
-from .places_masks import MASKS
-from .places_modules import MODULES
-from .places_positions import POSITIONS
-from .places_scores import SCORES
+from .mistakes import CATALOGUE
 from .trees import Code, open_code
 
 __all__ = ["Place", "facts_of", "locate"]
@@ -35,7 +31,6 @@ class Place(NamedTuple):
 
 
 Rule = Callable[[Code, ast.AST, Mapping[str, Any]], Iterator[tuple[int, Any, str]]]
-RULES: dict[str, Rule] = {**SCORES, **MASKS, **HEADS_AND_PROJECTIONS, **POSITIONS, **MODULES}
 
 
 def locate(id: str, source: Any, name: str | None = None, facts: Mapping[str, Any] | None = None) -> Place | None:
@@ -44,8 +39,8 @@ def locate(id: str, source: Any, name: str | None = None, facts: Mapping[str, An
     try:
         if isinstance(line := facts.get("line"), int):  # a traceback knows better
             return Place(line)
-        code, rule = open_code(source), RULES.get(id)
-        if code is None or rule is None:
+        code, rule = open_code(source), CATALOGUE[id].places
+        if code is None:
             return None
         reached = code.uses(name)
         return best(code, rule, reached, facts) or best(code, rule, [code.tree], facts)

@@ -12,17 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ..words import quoted
+from ..words import _, quoted
 from . import polarity
-from .bugs import Variant, singles, triangle
 from .examine import Case
 from .formats import Format, formats
 from .match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
+from .mistakes.masks import CausalLost, OnlyOneMask
+from .mistakes.mistake import triangle
 from .oracle import Form, Piece
 from .subject import UserError
+from .variants import Variant, singles
 
 Array = np.ndarray
 MEMORY = r"src|source|mem|enc|cross|context"
+EMPTY_ROWS = {
+    "nan": _("a row that may look at nothing gives NaN (−inf everywhere); make sure that no text is all padding"),
+    "uniform": _("a row that may look at nothing looks at everything alike (a finite fill value)"),
+    "zero": _("a row that may look at nothing gives 0"),
+}
 NOT_MASKS = {
     "S1",
     "S2",
@@ -161,7 +168,13 @@ def examine_mask(case: Case, parameter: str) -> None:
         m = n
     looked = view(case, n, m) or view(case, *case.notes["lengths"])
     if looked is None:
-        case.miss(f"mask {parameter}", "unseen.mask", parameter=parameter)
+        case.miss(
+            f"mask {parameter}",
+            _(
+                "what the mask {parameter} does: of the masks that were tried none hides what it should, and no known mistake gives these numbers; say what its True means with --mask-true-means"
+            ),
+            parameter=parameter,
+        )
         return
     n, m = looked.n, looked.m
     numbers = case.match is not None and looked.guess is not None and not (memory and not _crossing(case))
@@ -412,7 +425,7 @@ def _empty_row(case: Case, parameter: str, format_: Format, looked: View) -> Non
         0
     ]
     what = "nan" if np.isnan(row).any() else "zero" if not row.any() else "uniform"
-    case.remarks.append(("M18", f"remark.M18.{what}", {}, None))
+    case.remark("M18", EMPTY_ROWS[what])
 
 
 def _large_scores(case: Case, parameter: str, format_: Format, looked: View, keep: Array, memory: bool) -> None:
@@ -467,7 +480,12 @@ def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
 
 
 def _stopped(case: Case, parameter: str, error: UserError) -> None:
-    case.miss(f"mask {parameter}", "unseen.mask.stopped", parameter=parameter, error=quoted(str(error)))
+    case.miss(
+        f"mask {parameter}",
+        _("what the mask {parameter} does: every mask that was tried stopped it, first with {error}"),
+        parameter=parameter,
+        error=quoted(str(error)),
+    )
 
 
 def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers: bool, hint: str | None) -> None:
@@ -488,16 +506,34 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                 if error < max(1e-6, _tolerance(case)):
                     hits.append((_preference(variant, trial.format), error, variant, trial.format))
         if hits:
-            _, error, variant, format_ = min(hits, key=lambda h: (h[0], h[1]))
+            _rank, error, variant, format_ = min(hits, key=lambda h: (h[0], h[1]))
             _report(case, parameter, variant, format_, error)
             return
     if all(np.isnan(t.output).any() for t in ran if t.format.kind != "additive"):
         wrong = "M9" if case.facts.get("fill_value") == float("inf") else "M11"
-        case.add(wrong, "evidence.mask.nan", parameter=parameter, certain=False)
+        case.add(
+            wrong,
+            sentence=_("with `{parameter}` given, the output has NaN in every shape and type of mask that was tried"),
+            parameter=parameter,
+            certain=False,
+        )
     elif suspect := case.facts.get("mask_suspect"):
-        case.add(suspect, "evidence.mask.leak", parameter=parameter, certain=False)
+        case.add(
+            suspect,
+            sentence=_(
+                "in no shape and type that was tried does `{parameter}` hide the keys it should: changing them changes the output"
+            ),
+            parameter=parameter,
+            certain=False,
+        )
     else:
-        case.miss(f"mask {parameter}", "unseen.mask", parameter=parameter)
+        case.miss(
+            f"mask {parameter}",
+            _(
+                "what the mask {parameter} does: of the masks that were tried none hides what it should, and no known mistake gives these numbers; say what its True means with --mask-true-means"
+            ),
+            parameter=parameter,
+        )
 
 
 def _preference(variant: Variant, format_: Format) -> int:
@@ -518,14 +554,14 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
         one_or_other = re.search(r"is_causal\s*=|if .*mask\w* is None|else|elif", case.facts.get("segment_text", ""))
         case.add(
             "M5" if kept_own or not one_or_other else "M6",
-            "evidence.M5" if kept_own else "evidence.M6",
+            sentence=(OnlyOneMask if kept_own else CausalLost).evidence[""],
             parameter=parameter,
             error=error,
         )
     else:
         if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
             id_ = "M9"
-        case.add(id_, f"evidence.{id_}", parameter=parameter, error=error)
+        case.add(id_, parameter=parameter, error=error)
 
 
 def _default_triangle(case: Case, parameter: str) -> bool:
@@ -558,10 +594,10 @@ def _both(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> None:
         together = _form(case, keeps[0] & keeps[1])
         if _error(case, looked, together, contexts) < _tolerance(case):
             return
-        for index, (parameter, _) in enumerate((one, two)):
+        for index, (parameter, _mask) in enumerate((one, two)):
             alone = _error(case, looked, _form(case, keeps[1 - index]), contexts)
             if alone < _tolerance(case):
-                case.add("M5", "evidence.M5.two", parameter=parameter, other=(two, one)[index][0], error=alone)
+                case.add("M5", "two", parameter=parameter, other=(two, one)[index][0], error=alone)
                 return
 
 

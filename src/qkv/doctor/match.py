@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .bugs import At, Variant, pairs, singles
 from .capture import as_tokens, named
+from .mistakes import CATALOGUE
+from .mistakes.mistake import At
 from .oracle import Form, Piece, attention
 from .subject import Result, Subject
+from .variants import Variant, pairs, singles
 
 Array = np.ndarray
 
@@ -491,8 +493,5 @@ class Matcher:
         return (found, error) if error < max(self.tolerance, 1e-6) else None
 
 
-ORDER = ["H1", "H2", "H3", "H4", "X1", "X2", "X3"]
-
-
 def _severity(match: Match) -> tuple[int, float]:
-    return (ORDER.index(match.variant.ids[0]) if match.variant.ids[0] in ORDER else 9, match.error)
+    return CATALOGUE[match.variant.ids[0]].explains, match.error

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..words import _
 from .capture import Capture, named
 from .examine import Case
 from .match import _letter
+from .mistakes.projections import FromTheKey
 from .probes import PROBES, probe, size_of, skip
 from .subject import UserError, copied, line_of, settings, to_numpy
 
@@ -27,15 +29,15 @@ def repeatable(case: Case) -> None:
     if made:
         kind = type(made[0]).__name__
         random = not np.array_equal(one.output, two.output, equal_nan=True)
-        case.add("T1", "evidence.T1.random" if random else "evidence.T1", kind=kind)
+        case.add("T1", "random" if random else "", kind=kind)
     if not np.array_equal(one.output, two.output, equal_nan=True) and not made:
         difference = float(np.nanmax(np.abs(one.output - two.output)) / size_of(one.output))
         if quiet.seen is not None and quiet.seen.dropped:
             case.add("T3", p=max(quiet.seen.dropped), change=difference)
         elif _fresh_weights(case, quiet.seen):
-            case.add("T1", "evidence.T1.random", kind="tensor")
+            case.add("T1", "random", kind="tensor")
         elif subject.framework == "numpy" or quiet.seen is not None:
-            case.add("T3", "evidence.T3.random", change=difference)
+            case.add("T3", "random", change=difference)
 
 
 def _fresh_weights(case: Case, seen: Capture | None) -> bool:
@@ -113,7 +115,7 @@ def registered(case: Case) -> None:
     if plain and not case.has("T1"):
         case.add(
             "T2",
-            "evidence.T2.tensor",
+            "tensor",
             names=", ".join(dict.fromkeys(plain)),
             known=sum(p.numel() for p in owner.parameters()),
         )
@@ -174,7 +176,9 @@ def every_input_counts(case: Case) -> None:
         case.add("C1", parameter=names["memory"])
     elif deaf and deaf != ["x"]:
         unused = unused_weights(case) if isinstance(subject.owner, nn.Module) and subject.layout != "nc" else []
-        case.add("P2" if unused else "P1", "evidence.P2", parameter=", ".join(names[r] for r in deaf))
+        case.add(
+            "P2" if unused else "P1", sentence=FromTheKey.evidence[""], parameter=", ".join(names[r] for r in deaf)
+        )
 
 
 @probe("every weight counts")
@@ -201,7 +205,7 @@ def every_weight_counts(case: Case) -> None:
         used = ", ".join(dict.fromkeys(n for n in (case.match.guess.names if case.match else ()) if n))
         case.add("P1", unused=", ".join(projections[:4]), used=used or "?")
     if norms and not case.has("P1") and len(norms) <= 2 and "memory?" not in subject.roles.values():
-        case.add("T6", "evidence.T6.unused", unused=", ".join(norms))
+        case.add("T6", "unused", unused=", ".join(norms))
     return None
 
 
@@ -310,7 +314,13 @@ def half(case: Case) -> None:
                     if re.search(r"\.half\(|float16|\bfp16|autocast|\bamp\b", case.facts.get("text", "")):
                         case.add("N1", error=str(error)[:160], line=error.line)
                     else:
-                        case.remarks.append(("N1", "remark.N1", {}, error.line))
+                        case.remark(
+                            "N1",
+                            _(
+                                "its fill value does not fit into half precision: write torch.finfo(scores.dtype).min or -inf before training in float16"
+                            ),
+                            line=error.line,
+                        )
                     return None
     except Exception as error:
         case.stopped("half", error)
@@ -330,7 +340,7 @@ def training(case: Case) -> None:
             quiet = subject(case.notes["inputs"], given, watch=True)
             before = quiet.output
             if quiet.seen is not None and quiet.seen.thin_softmaxes:
-                case.add("X8", "evidence.X8.before", p=max(quiet.seen.dropped))
+                case.add("X8", "before", p=max(quiet.seen.dropped))
                 return None
             for seed in range(4):
                 result = subject(case.notes["inputs"], given, quiet=False, seed=seed)
@@ -351,8 +361,13 @@ def training(case: Case) -> None:
                         and np.allclose(quiet_rows, 1)
                         and not np.allclose(rows, 1)
                     ):
-                        case.remarks.append(
-                            ("X8", "remark.X8", {"low": float(rows.min()), "high": float(rows.max())}, None)
+                        case.remark(
+                            "X8",
+                            _(
+                                "in training mode the weights handed back are those after dropout (rows sum to {low:.2f} … {high:.2f}); read plots in eval mode"
+                            ),
+                            low=float(rows.min()),
+                            high=float(rows.max()),
                         )
                         return None
     finally:
@@ -473,9 +488,11 @@ def _callers(source: str, inside: str) -> str:
 def cost(case: Case) -> None:
     """E1: right but slow: a triangle built in every call, a Python loop over heads."""
     if line := case.facts.get("mask_built_in_forward"):
-        case.remarks.append(("E1", "remark.E1.mask", {}, line))
+        case.remark(
+            "E1", _("the causal mask is built anew in every call: right, but a buffer made once is faster"), line=line
+        )
     if line := case.facts.get("loop_over_heads"):
-        case.remarks.append(("E1", "remark.E1.loop", {}, line))
+        case.remark("E1", _("a Python loop over the heads: right, but one product over all heads is faster"), line=line)
 
 
 @probe("dropout")
@@ -485,7 +502,9 @@ def dropout(case: Case) -> None:
     if isinstance(owner, nn.Module) and "dropout" not in case.subject.chosen:
         heavy = [n for n, m in owner.named_modules() if isinstance(m, nn.Dropout) and m.p == 0.5]
         if heavy and re.search(r"Dropout\(\s*\)", case.facts.get("text", "")):
-            case.remarks.append(("T3", "remark.dropout", {"names": ", ".join(heavy)}, None))
+            case.remark(
+                "T3", _("nn.Dropout() without a number drops half of everything ({names})"), names=", ".join(heavy)
+            )
 
 
 __all__ = ["PROBES"]

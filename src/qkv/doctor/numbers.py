@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ..words import _
 from . import block
-from .bugs import At, Variant, causal
 from .examine import Case, support
 from .match import Match, Matcher, bases, guesses, head_counts, miscut, watch
+from .mistakes.mistake import At
 from .oracle import Form, Piece
 from .structure import lengths, sees_only_future
 from .subject import UserError
+from .variants import Variant, causal
 
 FEW = r"group|kv_?head|n_?rep|gqa|h_?kv|hk\b"
 
@@ -40,7 +42,7 @@ def few_keys(case: Case) -> None:
 def _tame(case: Case) -> None:
     """Weights drawn too large make every softmax one-hot, and then no scale is wrong: smaller inputs, within reason."""
     subject = case.subject
-    for _ in range(3):
+    for _attempt in range(3):
         try:
             case.watched = watch(subject, case.notes["inputs"])
         except UserError as error:
@@ -93,10 +95,16 @@ def compare(case: Case) -> None:
         and match.variant.ids == ("S2",)
         and re.search(r"T5", f"{subject.name} {type(subject.owner).__name__}")
     ):
-        case.remarks.append(("S2", "remark.T5", {}, None))
+        case.remark("S2", _("the scores are not scaled: T5 is defined so, its weights are drawn for it"))
         case.match = match = replace(match, variant=Variant(match.variant.form))
     if match is not None and match.variant.ids == ("S2",) and _scaled_weights(case, match):
-        case.remarks.append(("S2", "remark.S2", {"head": match.at.head}, None))
+        case.remark(
+            "S2",
+            _(
+                "the scores are not scaled, but W_Q was drawn smaller by 1/√{head}: the scale is in the weights from the start"
+            ),
+            head=match.at.head,
+        )
         case.match = match = replace(match, variant=Variant(match.variant.form))
     if match is None:
         _miscut(case, matcher, (pieces, *also))
@@ -107,7 +115,12 @@ def compare(case: Case) -> None:
     case.checked.append("numbers")
     for id_ in match.variant.ids:
         if id_ == "H8" and case.facts.get("library"):
-            case.remarks.append(("H8", "remark.H8", {}, None))
+            case.remark(
+                "H8",
+                _(
+                    "query heads share key heads 0, 1, 0, 1 …, this library's own convention; LLaMA's weights mean 0, 0, 1, 1 …"
+                ),
+            )
             continue
         facts = (
             match.variant.facts.get(id_, match.variant.facts)
@@ -180,11 +193,15 @@ def _not_numbers(case: Case) -> None:
     rows = np.isnan(output).any(-1)
     rows = rows.any(tuple(range(rows.ndim - 1)))
     if sees_only_future(case):
-        case.add("M1", "evidence.M1.triangle")
+        case.add("M1", "triangle")
     elif case.facts.get("fill_value") == float("inf") or rows.mean() > 0.5:
-        case.add("M9", "evidence.nan", part=float(rows.mean()) * 100)
+        case.add(
+            "M9",
+            sentence=_("{part:.0f} % of the rows are NaN, from finite numbers and without a mask handed over"),
+            part=float(rows.mean()) * 100,
+        )
     else:
-        case.add("M12", "evidence.M12.nan", rows=", ".join(map(str, np.flatnonzero(rows))))
+        case.add("M12", "nan", rows=", ".join(map(str, np.flatnonzero(rows))))
 
 
 def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
@@ -206,21 +223,21 @@ def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
     if id_ == "S6":
         values["sum"] = 1 / float(facts["value"])
     values.update({k: v for k, v in facts.items() if not isinstance(v, dict)})
-    key = f"evidence.{id_}"
+    how = ""
     if id_ == "M12":
-        key = f"evidence.M12.{ {'strict': 'strict', 'ahead': 'ahead'}.get(str(facts.get('kind')), 'transposed') }"
+        how = {"strict": "strict", "ahead": "ahead"}.get(str(facts.get("kind")), "transposed")
         if facts.get("kind") == "strictly transposed":
-            id_, key = "M1", "evidence.M1.triangle"
+            id_, how = "M1", "triangle"
     if id_ in ("M7", "M8", "X7", "M9"):
         if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
             id_ = "M9"
-        key = f"evidence.{id_}.causal"
+        how = "causal"
     if id_ in ("R4", "R7"):
-        key = f"evidence.{id_}.numbers"
+        how = "numbers"
     if id_ == "S4":
-        key = "evidence.S4.size" if facts.get("size") else "evidence.S4"
+        how = "size" if facts.get("size") else ""
         values.setdefault("size", "")
-    case.add(id_, key, **values)
+    case.add(id_, how, **values)
 
 
 def _by_scale(case: Case, matcher: Matcher, options: list[Any], pieces: Any) -> Any:
@@ -241,8 +258,14 @@ def _by_scale(case: Case, matcher: Matcher, options: list[Any], pieces: Any) -> 
                 fitted = replace(form, scale=scale)
                 on_purpose = abs(scale * at.head - 1) < 1e-5 or _learned(case, scale) or _asked(case, scale)
                 if on_purpose:
-                    case.remarks.append(
-                        ("S4", "remark.scale", {"scale": scale, "right": at.head**-0.5, "head": at.head}, None)
+                    case.remark(
+                        "S4",
+                        _(
+                            "the scale is {scale}, not 1/√{head} = {right}; taken as meant so (1/d, learned or passed in)"
+                        ),
+                        scale=scale,
+                        right=at.head**-0.5,
+                        head=at.head,
                     )
                     return Match(Variant(fitted), guess, fitted, error, at)
                 facts = {"value": scale, "used": f"{scale:.4g}", "size": ""}
@@ -255,7 +278,7 @@ def _learned(case: Case, scale: float) -> bool:
     owner = case.subject.owner
     if not isinstance(owner, nn.Module):
         return False
-    for _, p in owner.named_parameters():
+    for p in owner.parameters():
         if p.numel() <= 64 and p.dim() <= 4 and p.numel() < 2 * case.subject.sizes.heads + 1:
             for value in p.detach().double().flatten().tolist():
                 for known in (

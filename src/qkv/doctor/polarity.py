@@ -7,7 +7,7 @@ nothing: where it contradicts the code and the file makes no mask, there is a re
 import re
 from typing import Any
 
-from ..words import Message
+from ..words import Message, _
 from .conventions import sayings
 from .examine import Case
 from .formats import Format
@@ -35,14 +35,27 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
         fits, format_ = verdicts.pop("fits")
         for other, _unused in verdicts.values():
             case.miss(
-                f"meaning {parameter}", "unseen.meanings", parameter=parameter, one=fits.name, at=fits.line,
+                f"meaning {parameter}", _("which mask reaches {parameter}: the file makes masks of two kinds; it is right with those of {one} (line {at}) and wrong with those of {other} (line {there})"), parameter=parameter, one=fits.name, at=fits.line,
                 other=other.name, there=other.line,
             )  # fmt: skip
         return format_
     said = words(case, parameter)
     if said in WORDS and {f.meaning for f in right if f.shape != "lengths"} - {"additive"} == set(WORDS) - {said}:
-        case.remarks.append(("M1", "remark.M1", {"parameter": parameter, "said": WORDS[str(said)]}, None))
-        case.miss(f"meaning {parameter}", "unseen.meaning", parameter=parameter)
+        case.remark(
+            "M1",
+            _(
+                "a comment says that True in `{parameter}` means {said}, and the code takes it for the opposite: one of the two is wrong"
+            ),
+            parameter=parameter,
+            said=WORDS[str(said)],
+        )
+        case.miss(
+            f"meaning {parameter}",
+            _(
+                "whether a True in {parameter} is meant to keep or to hide: a comment says one thing, the code does the other, and the file makes no such mask; say it with --mask-true-means"
+            ),
+            parameter=parameter,
+        )
     return next((f for f in right if f.meaning == said), right[0])
 
 
@@ -59,7 +72,7 @@ def _told(case: Case, parameter: str, right: list[Format], told: str) -> Format 
     if fitting:
         return fitting[0]
     id_ = "M7" if right[0].meaning == "additive" else "M1"
-    case.add(id_, f"evidence.{id_}.said", parameter=parameter, said=told, does=right[0].meaning)
+    case.add(id_, "said", parameter=parameter, said=told, does=right[0].meaning)
     return None
 
 
@@ -87,10 +100,10 @@ def _judged(made: Made, right: list[Format], ran: set[str]) -> tuple[str, Format
 def _blame(case: Case, parameter: str, verdict: str, made: Made, format_: Format | None) -> None:
     values: dict[str, Any] = {"parameter": parameter, "maker": made.name, "at": made.line, "shown": made.shown()}
     if verdict == "added":
-        case.add("M7", "evidence.M7.made", **values)
+        case.add("M7", "made", **values)
     elif format_ is not None and format_.kind == made.kind == "additive":
-        case.add("M1", "evidence.M1.reversed", line=made.line, **values)
+        case.add("M1", "reversed", line=made.line, **values)
     else:
         sign = {"additive": "0", "bool": "True"}.get(made.kind, "1")
         allowed = made.lets("additive" if made.kind == "additive" else "keep")
-        case.add("M1", "evidence.M1.made", sign=sign, means=WORDS["keep" if allowed else "block"], **values)
+        case.add("M1", "made", sign=sign, means=WORDS["keep" if allowed else "block"], **values)

@@ -302,7 +302,7 @@ def _judge_turn(call: Any, layout: str, case: Case) -> Case:
     turned_q, turned_k = call(q), call(k)
     case.checked.append("turn")
     if np.allclose(turned_q, turned_q[:1]):
-        case.add("R5", "evidence.R5.same")
+        case.add("R5", "same")
         return case
     dots = turned_q @ turned_k.T
     spread = max(float(np.ptp(np.diagonal(dots, offset))) for offset in range(-N + 2, N - 1))

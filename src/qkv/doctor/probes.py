@@ -10,9 +10,11 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from .bugs import triangle
+from ..words import _
 from .examine import Case, support
 from .match import poked
+from .mistakes.mistake import triangle
+from .mistakes.triangles import WrongTriangle
 from .structure import sees_only_future
 from .subject import UserError, to_numpy
 
@@ -68,25 +70,25 @@ def who_sees_whom(case: Case) -> None:
     if case.has("H1", "H2", "H3"):
         return skip(case, "who sees whom", "tokens are mixed")
     if seen.all() and case.facts.get("bare_masked_fill") and not case.has("M2", "M3") and not case.subject.masks:
-        case.add("M2", "evidence.M2.causal", line=case.facts["bare_masked_fill"])
+        case.add("M2", "causal", line=case.facts["bare_masked_fill"])
         return None
     residual = case.notes.get("residual", False)
     if np.array_equal(seen, lower):
         if wants is False:
-            case.add("M6", "evidence.causal.unwanted")
+            case.add("M6", sentence=_("tokens don't see what comes after them, though this was said not to be causal"))
         return None
     if not np.any(seen & ~lower):  # within the triangle
         if np.array_equal(seen, triangle(n, n, "strict")):
-            case.add("M12", "evidence.M12.strict")
+            case.add("M12", "strict")
         elif np.array_equal(seen, np.eye(n, dtype=bool)):
             skip(case, "who sees whom", "tokens don't meet")
         return None
     if np.array_equal(seen, triangle(n, n, "ahead")):
-        case.add("M12", "evidence.M12.ahead")
+        case.add("M12", "ahead")
     elif np.array_equal(seen, upper):
-        case.add("M1" if case.facts.get("inverted_triangle") else "M12", "evidence.M12.transposed")
+        case.add("M1" if case.facts.get("inverted_triangle") else "M12", sentence=WrongTriangle.evidence["transposed"])
     elif sees_only_future(case):
-        case.add("M1", "evidence.M1.triangle")
+        case.add("M1", "triangle")
     elif seen.all():
         if hint and not residual and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
             _no_triangle(case)
@@ -102,7 +104,7 @@ def _explained(case: Case) -> bool:
 def _no_triangle(case: Case) -> None:
     bare = case.facts.get("bare_masked_fill")
     if bare:
-        case.add("M2", "evidence.M2.causal", line=bare)
+        case.add("M2", "causal", line=bare)
     elif not case.subject.masks or case.options.get("causal"):
         case.add("M14")
 
@@ -162,7 +164,13 @@ def batch(case: Case) -> None:
             difference = float(np.abs(subject(alone).output - together).max() / size_of(together))
         except UserError:
             difference = float("nan")
-        case.add("X2" if axis == "batch" else "H3", "evidence.across", change=difference)
+        case.add(
+            "X2" if axis == "batch" else "H3",
+            sentence=_(
+                "a text computed alone and in a batch differ by {change:.1%}: its output depends on the texts beside it"
+            ),
+            change=difference,
+        )
     return None
 
 
@@ -204,7 +212,9 @@ def order(case: Case) -> None:
     if difference > 1e-6 and spread > 1e-6:
         case.add(
             "H2" if case.facts.get("view_split") is None else "H1",
-            "evidence.order",
+            sentence=_(
+                "shuffled tokens should give shuffled outputs, but they differ by {change:.1%}; copies of one token give outputs that differ by {spread:.1%}: numbers of different tokens are mixed where heads are cut or put together"
+            ),
             change=difference,
             spread=spread,
             certain=False,
@@ -288,7 +298,7 @@ def growth(case: Case) -> None:
     inputs = case.notes["inputs"]
     one, two = (size_of(subject({r: a * g for r, a in inputs.items()}).output) for g in (20.0, 40.0))
     if two / one > 5:
-        case.add("X6", "evidence.X6.growth", growth=two / one)
+        case.add("X6", "growth", growth=two / one)
     return None
 
 
@@ -313,7 +323,13 @@ def constant_values(case: Case) -> None:
         if np.abs(ratio - 1).max() > 1e-6:
             same = float(np.std(ratio)) < 1e-9
             case.add(
-                "S6" if same else "X1", "evidence.rows", low=float(ratio.min()), high=float(ratio.max()), certain=False
+                "S6" if same else "X1",
+                sentence=_(
+                    "values that are all alike come out multiplied by {low} to {high}: the weights of a row don't sum to 1"
+                ),
+                low=float(ratio.min()),
+                high=float(ratio.max()),
+                certain=False,
             )
     return None
 
@@ -332,7 +348,7 @@ def rotary_counts(case: Case) -> None:
             r in ("frequencies", "positions") for p, r in case.subject.roles.items() if p not in case.subject.fixed
         )
     ):
-        case.add("R5", "evidence.R5")
+        case.add("R5", "")
     return None
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from .. import grid
 from ..screen import InNotebook, plain
 from ..words import Message, _, language, say, translated, unpacked
-from .sentences import SENTENCES
+from .mistakes import CATALOGUE
 
 # What a shell hears of each verdict. `partly`: no mistake was found, but not everything could be looked at.
 EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
@@ -27,6 +27,27 @@ SIGNS = {"right": "✓", "partly": "≈", "wrong": "✗", "unknown": "?"}
 INK = {"right": "32", "partly": "33", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
 MARGIN = 6
 MASKS = (_("True = may attend"), _("True = blocked"), _("additive"), _("lengths"))
+
+VERDICTS = {
+    "partly": _("{target} is right as far as checked: no mistake found (checks: {probes}), but not all could be done"),
+    "right": _("{target} is right: no mistake found (checks: {probes})"),
+    "right.plain": _("{target} is right"),
+    "suspect": _("{target} probably has a mistake"),
+    "suspect.many": _("{target} probably has {n} mistakes"),
+    "unknown": _("{target} could not be checked"),
+    "wrong": _("{target} has a mistake"),
+    "wrong.many": _("{target} has {n} mistakes"),
+}
+HOW = {
+    "built": _("built as {value}"),
+    "called": _("called as {value}"),
+    "checked": _("{n} checks"),
+    "checked.some": _("{n} checks, {skipped} more do not apply"),
+    "heads": _("{value} heads"),
+    "heads.one": _("one head"),
+    "mask": _("mask: {value}"),
+    "tried": _("tried {value}"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,17 +65,21 @@ class Finding:
     @property
     def name(self) -> Message:
         """What the mistake is called."""
-        return _mistake(self.id) or Message(self.id)
+        return self._of("name")
 
     @property
     def consequence(self) -> Message:
         """What it does to training."""
-        return _mistake(f"{self.id}.does") or Message("")
+        return self._of("does")
 
     @property
     def fix(self) -> Message:
         """What to write instead."""
-        return _mistake(f"{self.id}.fix") or Message("")
+        return self._of("fix")
+
+    def _of(self, what: str) -> Message:
+        known = CATALOGUE.get(self.id)
+        return Message(getattr(known, what) if known else self.id if what == "name" else "")
 
 
 @dataclass(frozen=True)
@@ -127,12 +152,12 @@ class Report(InNotebook):
         n = certain or len(self.findings)
         probes = len(self.adapted.get("checked") or ())
         if self.verdict == "right":
-            key = "check.right" if probes else "check.right.plain"
+            key = "right" if probes else "right.plain"
         elif self.verdict in ("partly", "unknown"):
-            key = f"check.{self.verdict}"
+            key = self.verdict
         else:
-            key = ("check.wrong" if certain else "check.suspect") + ("" if n == 1 else ".many")
-        return say(SENTENCES[key], lang, target=self.target, n=n, probes=probes)
+            key = ("wrong" if certain else "suspect") + ("" if n == 1 else ".many")
+        return say(VERDICTS[key], lang, target=self.target, n=n, probes=probes)
 
     def how(self, lang: str | None = None) -> str:
         """How it was built and called, in one line, so that a wrong guess of ours shows; `json` has all of it."""
@@ -145,12 +170,10 @@ class Report(InNotebook):
                 one = ".one" if key == "heads" and value == 1 else ""
                 listed = ", ".join(str(item) for item in value if item) if isinstance(value, list) else value
                 if listed:
-                    parts.append(say(SENTENCES[f"check.how.{key}{one}"], lang, value=listed))
+                    parts.append(say(HOW[key + one], lang, value=listed))
         if ran := len(self.adapted.get("checked") or ()):
             skipped = len(self.adapted.get("skipped") or ())
-            parts.append(
-                say(SENTENCES["check.how.checked" + (".some" if skipped else "")], lang, n=ran, skipped=skipped)
-            )
+            parts.append(say(HOW["checked.some" if skipped else "checked"], lang, n=ran, skipped=skipped))
         return say("How it was run: {parts}", lang, parts=say("; ", lang).join(parts)) if parts else ""
 
     def json(self, lang: str | None = None) -> dict[str, Any]:
@@ -318,11 +341,6 @@ class Painter:
 def width_of_terminal() -> int:
     """As wide as the terminal, but no line longer than a person reads."""
     return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 110)
-
-
-def _mistake(key: str) -> Message | None:
-    text = SENTENCES.get(f"mistake.{key}")
-    return None if text is None else Message(text)
 
 
 def _in(text: Message, lang: str) -> str:

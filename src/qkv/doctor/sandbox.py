@@ -20,10 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..words import Message, Problem
+from ..words import Message, Problem, _
 from .guard import WALL, computed, stopped
 from .report import Report
-from .sentences import sentence
 from .source import Source, read
 
 START = 600.0  # seconds for a busy machine to import torch
@@ -31,6 +30,7 @@ SECONDS = 120.0  # of processor time for each name: many times what a check take
 WAITS = 0.05  # of its time a process must have computed, or it is taken to wait
 LONGEST = 16 << 20  # bytes of one answer
 SILENT = 73  # the exit code of a process that could not answer
+PHASES = {"check": _("running"), "load": _("loading"), "start": _("starting")}
 DOCTOR = "qkv.doctor.doctor:check"
 
 
@@ -217,7 +217,7 @@ class _Child:
             pass
         self.trace = self.files[self.traces].decode("utf-8", "replace")
         at = self._at()
-        phase = sentence(f"check.phase.{self.phase}")
+        phase = Message(PHASES[self.phase])
         died = -code if code is not None and code < 0 else None
         more = round(self.seconds * 3)
         if timeout and code is None:

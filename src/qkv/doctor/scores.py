@@ -4,7 +4,7 @@ against the product of q and k, and along which axis its shares add up to 1.
 
 import numpy as np
 
-from ..words import Message
+from ..words import Message, _
 from .examine import Case
 from .subject import UserError, to_numpy
 
@@ -57,11 +57,23 @@ def _axis(case: Case, weights: Array) -> None:
         return
     axis = sums.index(True)
     if axis == weights.ndim - 2:
-        case.add("X1", "evidence.scores.axis", axis=Message("the queries"))
+        case.add(
+            "X1",
+            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
+            axis=Message("the queries"),
+        )
     elif weights.ndim == 4 and axis == 1:
-        case.add("X3", "evidence.scores.axis", axis=Message("the heads"))
+        case.add(
+            "X3",
+            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
+            axis=Message("the heads"),
+        )
     elif axis == 0:
-        case.add("X2", "evidence.scores.axis", axis=Message("the batch"))
+        case.add(
+            "X2",
+            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
+            axis=Message("the batch"),
+        )
 
 
 def _scale(case: Case, one: _Scores, two: _Scores) -> None:
@@ -83,5 +95,13 @@ def _scale(case: Case, one: _Scores, two: _Scores) -> None:
     known["S4"] = [size**-0.5 for size in others]
     for id_, values in known.items():
         if any(abs(slope / value - 1) < 1e-6 for value in values):
-            case.add(id_, "evidence.scores.scale", scale=slope, head=d, right=d**-0.5)
+            case.add(
+                id_,
+                sentence=_(
+                    "what goes into the softmax is q·k times {scale}; q and k are {head} wide, so it should be 1/√{head} = {right}"
+                ),
+                scale=slope,
+                head=d,
+                right=d**-0.5,
+            )
             return

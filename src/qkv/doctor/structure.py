@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from . import conventions
-from .bugs import triangle
 from .examine import Case, support
+from .mistakes.mistake import triangle
 from .subject import UserError, last_line, line_of
 
 
@@ -112,6 +112,6 @@ def left_out(case: Case) -> None:
             case.add("S7", error=last_line(shaped[-1]))
     if "mask" in subject.needed and "frequencies" not in subject.needed and subject.failures:
         error = subject.failures[0]
-        case.add("M17", "evidence.M17.without", error=last_line(error), line=line_of(error))
+        case.add("M17", "without", error=last_line(error), line=line_of(error))
     if subject.grouped is not None and re.search(r"shape|size|view|split|mismatch", str(subject.grouped)):
-        case.add("H7", "evidence.H7.crash", error=last_line(subject.grouped), line=line_of(subject.grouped))
+        case.add("H7", "crash", error=last_line(subject.grouped), line=line_of(subject.grouped))

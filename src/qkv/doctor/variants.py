@@ -1,0 +1,43 @@
+"""The oracle with known mistakes put in. A user's numbers that equal a wrong form's to the last digit name the mistake.
+
+Forms compose, so pairs of mistakes are found too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .mistakes import CATALOGUE
+from .mistakes.mistake import At, triangle
+from .oracle import Form, Piece
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form with mistakes in it: their ids, and what to say."""
+
+    form: Form
+    ids: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def causal(n: int, m: int) -> Piece:
+    """The right triangle as a piece."""
+    return Piece(triangle(n, m, "causal")[None, None], inner=True)
+
+
+def singles(form: Form, at: At) -> Iterator[Variant]:
+    """Every form with one mistake."""
+    for mistake in CATALOGUE.values():
+        for wrong, facts in mistake.forms(form, at):
+            yield Variant(wrong, (mistake.id,), facts)
+
+
+def pairs(form: Form, at: At) -> Iterator[Variant]:
+    """Every form with two."""
+    order = list(CATALOGUE)
+    for first in singles(form, at):
+        one = first.ids[0]
+        for two in order[order.index(one) + 1 :]:
+            for wrong, facts in CATALOGUE[two].forms(first.form, at):
+                yield Variant(wrong, (one, two), {**first.facts, **facts, one: first.facts, two: facts})
