@@ -20,6 +20,7 @@ from qkv.text import Bytes
 from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
 from qkv.words import Notice
+from tests.draw.pages import made
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,6 +52,35 @@ def test_a_layer_and_the_whole_model_have_every_head(found):
     assert len(axes) == 18
     np.testing.assert_allclose(image_of(axes[8]) ** 2, found.map(1, 2), atol=1e-6)
     assert axes[8].spines["top"].get_linewidth() > axes[9].spines["top"].get_linewidth()
+
+
+def pooled(weights, size):
+    """The mean of each cell of so many rows and columns; at the ends there may be fewer."""
+    down, across = (np.arange(0, length, size) for length in weights.shape)
+    sums = np.add.reduceat(np.add.reduceat(weights, down, 0), across, 1)
+    heights, widths = (np.diff([*starts, length]) for starts, length in zip((down, across), weights.shape, strict=True))
+    return sums / heights[:, None] / widths
+
+
+@pytest.mark.parametrize(("n", "m"), [(600, 600), (601, 602)])
+def test_a_long_text_is_pooled_and_what_is_hidden_stays_hidden(n, m):
+    long = made(n=n, m=m, heads=2, groups=1, width=4)
+    weights = long.map(0, 1)
+    axes = plots.head(long, 0, 1, lang="en").axes[0]
+    np.testing.assert_allclose(image_of(axes), pooled(weights, 2), atol=1e-6)
+    shade = np.asarray(axes.get_images()[1].get_array())[..., 3]
+    np.testing.assert_array_equal(
+        shade == 1, pooled((weights > 0).astype(int), 2) == 0
+    )  # no pair of these cells may attend
+    assert axes.get_title(loc="left").endswith("each cell: the mean of 2 × 2 weights")
+    assert axes.get_xlim() == (0, m) and axes.get_ylim() == (n, 0)  # places in the text, not cells
+
+
+def test_a_layer_of_a_long_text_is_pooled_head_by_head():
+    long = made(n=300, heads=2, groups=1, width=4)
+    for head, axes in enumerate(plots.layer(long, 0).axes):
+        np.testing.assert_allclose(image_of(axes), pooled(long.map(0, head), 2), atol=1e-6)
+        assert not [t for t in axes.get_xticklabels() + axes.get_yticklabels() if t.get_text()]
 
 
 @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
