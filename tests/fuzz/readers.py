@@ -115,7 +115,7 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
 def make_gguf(folder: Path) -> None:
     """Two ways of writing weights, three of cutting text."""
-    from qkv.text.tokenizer import LETTERS
+    from qkv.text.spelling import LETTERS
 
     from ..model.files import made, write_gguf
 

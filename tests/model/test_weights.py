@@ -15,7 +15,7 @@ from qkv import load, runfiles, store
 from qkv.cli import main
 from qkv.model import weights
 from qkv.text import Bytes
-from qkv.text.tokenizer import LETTERS
+from qkv.text.spelling import LETTERS
 from qkv.words import Problem
 
 from .cases import SHAPES, make, words

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from qkv.text import BPE, Bytes, Characters, Tokenizer, load, train_tokenizer
-from qkv.text.tokenizer import BYTES, LETTERS
+from qkv.text.spelling import BYTES, LETTERS
 from qkv.words import Problem
 
 BOOK = [

@@ -17,7 +17,8 @@ from ..files import read_json, read_table, read_text, reading
 from ..words import Message, Notice, Problem, _, all_of
 from . import foreign, habits
 from .sentencepiece import check_charsmap
-from .tokenizer import BPE, LETTERS, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
+from .spelling import LETTERS
+from .tokenizer import BPE, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
 
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
 ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these

@@ -9,10 +9,8 @@ characters. `encode(text, special=True)` is for prompts that mean them, as in "t
 """
 
 import base64
-import codecs
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,21 +26,10 @@ from ..words import Problem, _, all_of
 from . import chat
 from .habits import Habits
 from .sentencepiece import Charsmap
+from .spelling import LETTERS, is_begun, show, spelling
 
 LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
-
-
-def _byte_letters() -> list[str]:
-    """How byte-level vocabularies write each byte: a printable one as itself, the others from U+0100 on."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    themselves = {ord(letter) for letter in alphabet if ord(letter) < 256}
-    stand_ins = iter(letter for letter in alphabet if ord(letter) >= 256)
-    return [chr(byte) if byte in themselves else next(stand_ins) for byte in range(256)]
-
-
-LETTERS = _byte_letters()
-BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
 class Tokenizer:
@@ -79,7 +66,7 @@ class Tokenizer:
         self._named |= {name: known[name] for name, special in self._added.items() if special}
         self.why = why
         self.vocab = max(known.values(), default=-1) + 1
-        self._spelling = _spelling(library)
+        self._spelling = spelling(library)
         self._own_cutter = cutter
         self._prepare: Callable[[str], str] | None = None
         if cutter is None:
@@ -226,7 +213,7 @@ class Tokenizer:
         >>> Bytes.make().pieces(Bytes.make().encode("aé"))
         ['a', '<C3>', '<A9>']
         """
-        return [_show(raw) for raw in self.token_bytes(ids)]
+        return [show(raw) for raw in self.token_bytes(ids)]
 
     def whole(self, ids: Iterable[int]) -> list[tuple[str, int, int]]:
         """Tokens joined until they make whole characters: (text, first, end) for each group ids[first:end].
@@ -238,10 +225,10 @@ class Tokenizer:
         raw, first, end = b"", 0, 0
         for end, more in enumerate(self.token_bytes(ids), start=1):
             raw += more
-            if not _is_begun(raw):
-                groups.append((_show(raw), first, end))
+            if not is_begun(raw):
+                groups.append((show(raw), first, end))
                 raw, first = b"", end
-        return [*groups, (_show(raw), first, end)] if raw else groups
+        return [*groups, (show(raw), first, end)] if raw else groups
 
     def save(self, folder: str | Path) -> Path:
         """Write tokenizer.json, and tokenizer_config.json, where `transformers` looks for the special tokens.
@@ -553,47 +540,6 @@ def _unmatched(library: Library, charsmap: bool = True) -> Library:
     return Library.from_str(json.dumps(saved))
 
 
-def _spelling(library: Library) -> Callable[[str], bytes]:
-    """How this tokenizer writes bytes and spaces into the names of its tokens, told by its decoder."""
-    told = json.loads(library.decoder.__getstate__()) if library.decoder is not None else {}
-    steps = {step.get("type"): step for step in (told, *told.get("decoders", ()))}
-    if "ByteLevel" in steps:
-        return _from_letters
-    if "WordPiece" in steps:
-        return lambda name: _from_word_piece(name, steps["WordPiece"].get("prefix", "##"))
-    if "BPEDecoder" in steps:
-        suffix = steps["BPEDecoder"].get("suffix", "</w>")
-        return lambda name: (name.removesuffix(suffix) + " " * name.endswith(suffix)).encode()
-    if "Metaspace" in steps or steps.get("Replace", {}).get("content") == " ":
-        fallback = "ByteFallback" in steps
-        return lambda name: _from_pieces(name, fallback)
-    return str.encode
-
-
-def _from_letters(name: str) -> bytes:
-    try:
-        return bytes(BYTES[letter] for letter in name)
-    except KeyError:  # a name that was never made of bytes, as of unused places
-        return name.encode()
-
-
-def _from_pieces(name: str, fallback: bool) -> bytes:
-    if fallback and re.fullmatch(r"<0x[0-9A-F]{2}>", name):
-        return bytes([int(name[3:5], 16)])
-    return name.replace("▁", " ").encode()
-
-
-def _from_word_piece(name: str, prefix: str) -> bytes:
-    """A piece that goes on with a word joins it; one that begins a word has a space before it.
-
-    Punctuation and 汉字 are cut out of their surroundings wherever they stand, so nothing is said about a space.
-    """
-    if name.startswith(prefix) and name != prefix:
-        return name.removeprefix(prefix).encode()
-    alone = len(name) == 1 and (unicodedata.category(name)[0] in "PS" or unicodedata.category(name) == "Lo")
-    return (name if alone else f" {name}").encode()
-
-
 def _refuse_surrogates(text: str) -> None:
     try:
         text.encode()
@@ -604,24 +550,3 @@ def _refuse_surrogates(text: str) -> None:
             code=f"U+{ord(text[error.start]):04X}",
             at=error.start,
         ) from None
-
-
-def _is_begun(raw: bytes) -> bool:
-    """Whether these bytes are a text whose last character is only begun."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data"
-    return False
-
-
-def _as_hex(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return "".join(f"<{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
-
-
-codecs.register_error("qkv.hex", _as_hex)
-
-
-def _show(raw: bytes) -> str:
-    return raw.decode(errors="qkv.hex")
