@@ -22,6 +22,8 @@ BEFORE = {
     qkv check mymodel.py                               # all that looks like attention in it
     qkv check notebook.ipynb:SelfAttention             # notebooks too
     qkv check mymodel.py --list                        # only show what it would look at
+    qkv check mymodel.py --fix                         # put the patches in; the file as it was is kept beside it
+    qkv check .                                        # every file of a project, and a table at the end
 
     from qkv import assert_correct, check
     print(check(MyAttention(64, 8), heads=8))          # the report; .ok, .findings, .remarks, .json()
@@ -30,7 +32,8 @@ BEFORE = {
 
 The report says right or wrong first, or **right as far as checked** where no mistake was found but something could not be looked
 at: what that was stands right below. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
-model, the line it most likely sits on, and the fix as a small patch. `--json` and `--markdown` print the same for programs and
+model, the line it most likely sits on, and the fix as a small patch, shown only if it
+cures: put in, loaded anew and checked again, the mistake is gone. `--json` and `--markdown` print the same for programs and
 pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: wrong, 2: it could not be run,
 and the report says what to pass. `assert_correct` passes what is right as far as checked with a warning.
 
@@ -101,6 +104,8 @@ Code may differ from the textbook and be right. None of these is reported:
     qkv check mymodel.py                               # 文件里所有看起来像注意力的代码
     qkv check notebook.ipynb:SelfAttention             # 笔记本也可以
     qkv check mymodel.py --list                        # 只列出会检查什么
+    qkv check mymodel.py --fix                         # 把补丁写进文件；原文件保存在旁边
+    qkv check .                                        # 检查整个项目，最后列成一张表
 
     from qkv import assert_correct, check
     print(check(MyAttention(64, 8), heads=8))          # 报告；还有 .ok、.findings、.remarks、.json()

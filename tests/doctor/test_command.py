@@ -40,6 +40,10 @@ def typed(capfd, monkeypatch, tmp_path):
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "both.py").write_text(RIGHT + WRONG)
+    (tmp_path / "kept.py.bak").write_text("mine\n")
+    (tmp_path / "nothing" / ".venv").mkdir(parents=True)
+    (tmp_path / "nothing" / "empty.py").write_text("x = 1\n")
+    (tmp_path / "nothing" / ".venv" / "right.py").write_text(RIGHT)
 
     def ask(*arguments):
         capfd.readouterr()
@@ -168,6 +172,45 @@ def test_the_list(typed):
     }
 
 
+TWO = """import math
+import torch
+from torch import nn
+
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = (f(x).view(b, n, self.h, self.d_k).transpose(1, 2) for f in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(c)
+        return self.o((torch.softmax(scores, dim=-2) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_fix_mends_one_after_another_and_keeps_the_file_as_it_was(typed, tmp_path, newline):
+    file = tmp_path / "two.py"
+    old = TWO.replace("\n", newline).encode()
+    file.write_bytes(old)
+    code, out, err = typed("two.py:MultiHeadAttention", "--fix")
+    assert code == 0 and err == "", out + err
+    assert "S3 mended" in out and "X1 mended" in out and "✓ two.py:MultiHeadAttention is right" in out
+    assert (tmp_path / "two.py.bak").read_bytes() == old
+    now = file.read_bytes().decode()
+    assert "dim=-1" in now and now.count(newline) == TWO.count("\n") and "math.sqrt(c)" not in now
+
+
+def test_a_folder_ends_in_a_table(typed, answers):
+    code, out, err = typed(".")
+    assert code == 0 and err == "" and [path for path, *_ in answers] == ["both.py", "right.py", "wrong.py"]
+    assert out.rstrip().endswith("right 3, as far as checked 0, wrong 0, could not be run 0")
+    assert "✓ both.py:attend" in out
+
+
 MISTAKES = {
     ("none.py",): "there is no file none.py",
     ("right.py:atend",): "did you mean attend",
@@ -176,7 +219,9 @@ MISTAKES = {
     ("right.py", "--heads", "0"): "--heads is 0",
     ("empty.py",): "nothing that looks like attention",
     ("broken.py",): "broken.py:1 is not Python",
-    (".",): "is a folder",
+    ("nothing",): "in nothing nothing looks like attention (files read: 1)",
+    ("wrong.ipynb", "--fix"): "wrong.ipynb is a notebook",
+    ("kept.py", "--fix"): "kept.py.bak is there already",
     (
         "right.py",
         "--call",

@@ -4,18 +4,21 @@ import argparse
 import ast
 import itertools
 import json
+import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..cli import complain, forget_output
-from ..doctor.report import EXIT, Report, width_of_terminal, worst
-from ..screen import draw, live
+from ..doctor.report import EXIT, SIGNS, Report, width_of_terminal, worst
+from ..grid import left, width
+from ..screen import draw, live, plain
 from ..words import Message, Problem, all_of, quoted, say
 
 ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
@@ -27,6 +30,8 @@ EXAMPLES = [
     'qkv check mymodel.py:attend --call "q=a,k=b,v=c" --causal',
     "qkv check mymodel.py:Attention --mask-true-means block --json",
     "qkv check mymodel.py --list",
+    "qkv check mymodel.py:Attention --fix",
+    "qkv check .",
 ]
 
 
@@ -37,7 +42,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="+",
         metavar="FILE[:NAME]",
-        help=say("a .py file or notebook, and a class or function in it; without NAME, all that looks like attention"),
+        help=say(
+            "a .py file or notebook, and a class or function in it; without NAME, all that looks like attention; "
+            "a folder: every file below it"
+        ),
     )
     add("--heads", type=int, metavar="H", help=say("how many heads it has"))
     add(
@@ -70,6 +78,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("stop code that computes for longer: processor seconds for each (120)"),
     )
     add("--list", action="store_true", help=say("only show what looks like attention"))
+    add(
+        "--fix",
+        action="store_true",
+        help=say("put the patches that cure into the file, one after another; the file as it was becomes FILE.bak"),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,12 +115,17 @@ def _run(options: argparse.Namespace) -> int:
     wanted = _wanted(options.targets)
     if options.list:
         return _list(wanted, options.json)
+    if options.fix:
+        for file in wanted:
+            _refuse_to_mend(file)
     reports: list[Report] = []
     unread: list[Problem] = []
+    mended: list[str] = []
     for file, names in wanted.items():
         try:
             with _spinner(str(file)) as progress:
-                reports += examine(file, names or None, told, seconds=options.seconds, progress=progress)
+                check = partial(examine, file, names or None, told, seconds=options.seconds, progress=progress)
+                reports += _mend(file, check, mended) if options.fix else check()
         except (Problem, OSError) as error:  # the other files can still be checked
             if isinstance(error, OSError):
                 error = Problem("{file} can't be read: {error}", file=file, error=quoted(error))
@@ -115,12 +133,77 @@ def _run(options: argparse.Namespace) -> int:
             reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
     nothing = len(unread) == len(reports)
     verdict = _verdict(reports, named=bool(unread) or any(wanted.values()))
+    if mended and not options.json:
+        draw("\n\n".join(mended) + "\n")
     if options.json or not nothing:
         _show(reports, verdict, options)
+    if any(Path(target).is_dir() for target in options.targets) and not options.json and not options.markdown:
+        draw("\n" + _table(reports))
     if options.json or nothing:
         for problem in unread:
             complain(say("qkv: {sentence}", sentence=problem.say()))
     return EXIT[verdict]
+
+
+def _refuse_to_mend(file: Path) -> None:
+    """Say before any work what --fix can't write."""
+    if file.suffix == ".ipynb":
+        raise Problem("--fix changes .py files, and {file} is a notebook: take the patches from the report", file=file)
+    if (kept := _beside(file)).exists():
+        raise Problem("{kept} is there already, where --fix would keep the file as it was: move it away", kept=kept)
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(file.name + ".bak")
+
+
+def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> list[Report]:
+    """Check, put in the first patch, check again, until there is none; each was tried before it was shown."""
+    from ..doctor.source import read
+    from ..writing import aside
+
+    for _unused in range(10):
+        reports = check()
+        patches = [(report, finding) for report in reports for finding in report.findings if finding.edits]
+        if not patches:
+            break
+        report, finding = patches[0]
+        raw = file.read_bytes()
+        try:
+            before = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            before = ""
+        if before.removeprefix("\ufeff").replace("\r\n", "\n") != read(file).text:
+            raise Problem(
+                "--fix writes UTF-8 files of plain Python; take the patches of {file} from the report", file=file
+            )
+        after = read(file).edited(finding.edits).text
+        after = "\ufeff" * before.startswith("\ufeff") + (after.replace("\n", "\r\n") if "\r\n" in before else after)
+        if not _beside(file).exists():
+            with aside(_beside(file)) as copy:
+                copy.write(raw)
+        with aside(file) as now:
+            now.write(after.encode())
+        first = say(
+            "{target}: {id} mended; the file as it was is {kept}",
+            target=report.target,
+            id=finding.id,
+            kept=_beside(file),
+        )
+        mended.append("\n".join([first, *("  " + line for line in plain(finding.diff).split("\n"))]))
+    return reports
+
+
+def _table(reports: list[Report]) -> str:
+    """One line for each: its sign, its name, the mistakes and where."""
+    room = max(width(report.target) for report in reports)
+    lines = []
+    for report in reports:
+        places = (f"{one.id} ({one.line})" if one.line and one.cell is None else one.id for one in report.findings)
+        lines.append(f"{SIGNS[report.verdict]} {left(report.target, room)}  {', '.join(places)}".rstrip())
+    count = {verdict: sum(report.verdict == verdict for report in reports) for verdict in SIGNS}
+    told = say("right {right}, as far as checked {partly}, wrong {wrong}, could not be run {unknown}", **count)
+    return "\n".join([*map(plain, lines), told])
 
 
 def _unknown(target: str, problem: Problem) -> Report:
@@ -189,11 +272,39 @@ def _wanted(targets: list[str]) -> dict[Path, list[str]]:
             file, _, name = target.rpartition(":")
         if not file:
             raise Problem("name a file, as in  qkv check mymodel.py")
+        if Path(file).is_dir():
+            wanted |= {one: [] for one in _below(Path(file)) if one not in wanted}
+            continue
         names = [one.strip() for one in name.split(",") if one.strip()]
         before = wanted.get(Path(file))
         whole = not names or before == []  # the file by itself asks for all that is in it
         wanted[Path(file)] = [] if whole else list(dict.fromkeys([*(before or []), *names]))
     return wanted
+
+
+SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files below a folder in which something looks like attention; not what was installed there."""
+    from ..doctor.source import read
+
+    found, seen = [], 0
+    for path, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in SKIPPED)
+        for name in sorted(files):
+            if name.endswith((".py", ".ipynb")) and not name.startswith("."):
+                seen += 1
+                with suppress(Problem, OSError):  # no Python: nothing in it can be attention
+                    if read(Path(path, name)).candidates():
+                        found.append(Path(path, name))
+    if not found:
+        raise Problem(
+            "in {folder} nothing looks like attention (files read: {seen}); name the file to check",
+            folder=folder,
+            seen=seen,
+        )
+    return found
 
 
 def _pairs(option: str, text: str | None, example: str) -> dict[str, Any] | None:

@@ -58,9 +58,10 @@ class Finding:
     evidence: Message
     line: int | None = None  # from 1; in a notebook, within the cell
     cell: int | None = None  # from 1, of a notebook
-    diff: str = ""  # "- old\n+ new"
+    diff: str = ""  # "- old\n+ new"; there is one only where it was tried and cures
     certain: bool = True  # matched or proved; else only suspected
     code: str = ""  # the text of that line
+    edits: tuple[tuple[int, int, str], ...] = ()  # the same as the diff, in the file's text: (from, to, new)
 
     @property
     def name(self) -> Message:
@@ -226,6 +227,8 @@ class Report(InNotebook):
                 blocks.append("**" + say("Fix: ", lang).strip() + "** " + _in(finding.fix, lang))
             if finding.diff:
                 blocks.append(_fenced(finding.diff.rstrip("\n"), "diff"))
+            if finding.edits:
+                blocks.append(say("Tried: with this change the mistake is gone.", lang))
         if self.remarks:
             blocks.append("### " + say("Remarks, no mistakes", lang))
             blocks.append("\n".join(f"- {_in(r.text, lang)}{self._where(r, lang)}" for r in self.remarks))
@@ -249,7 +252,10 @@ class Report(InNotebook):
     def from_dict(cls, values: dict[str, Any]) -> "Report":
         """A report from what `to_dict` gave, also after JSON."""
         whole = _unpacked(values)
-        findings = [Finding(**finding) for finding in whole.pop("findings", [])]
+        findings = [
+            Finding(**{**finding, "edits": tuple((begin, end, new) for begin, end, new in finding.get("edits", ()))})
+            for finding in whole.pop("findings", [])
+        ]
         remarks, unseen = ([Remark(**one) for one in whole.pop(key, [])] for key in ("remarks", "unseen"))
         return cls(findings=findings, remarks=remarks, unseen=unseen, **whole)
 
@@ -277,6 +283,8 @@ class Report(InNotebook):
             paragraph(say("Fix: ", lang) + _in(finding.fix, lang))
         for line in plain(finding.diff).rstrip("\n").split("\n") if finding.diff else []:
             lines.append(" " * (MARGIN + 2) + (paint(line, line[0]) if line[:1] in ("-", "+") else line))
+        if finding.edits:
+            paragraph(say("Tried: with this change the mistake is gone.", lang))
         return lines
 
     def _title(self, finding: Finding, lang: str) -> str:

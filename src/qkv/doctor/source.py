@@ -17,7 +17,7 @@ import io
 import json
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -84,6 +84,13 @@ class Source:
         node = self.node(name)
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         return first, node.end_lineno or node.lineno
+
+    def edited(self, edits: Iterable[tuple[int, int, str]]) -> "Source":
+        """The file with other text from here to there; a notebook's cells stay where they are."""
+        text = self.text
+        for begin, end, new in sorted(edits, reverse=True):
+            text = text[:begin] + new + text[end:]
+        return Source(self.path, text, _tree(text, self.path), self.starts, self.broken)
 
     def candidates(self) -> list[str]:
         """The names that look like attention, the most central first; see looks.py."""

@@ -157,6 +157,12 @@ class Softmax:
     word: str  # how the axis is spelled: dim or axis
 
 
+class Patch(str):
+    """Lines that change, as people read them; `edits` are the same for a program: (from, to, new text)."""
+
+    edits: tuple[tuple[int, int, str], ...] = ()
+
+
 class Code:
     """A parsed file with its parents, its assignments and its text by position."""
 
@@ -467,7 +473,9 @@ class Code:
         if not 0 < len(shown) <= 16:
             return ""
         bare = textwrap.dedent("\n".join(line[1:] for line in shown)).split("\n")
-        return "\n".join(f"{line[0]} {text}".rstrip() for line, text in zip(shown, bare, strict=True))
+        patch = Patch("\n".join(f"{line[0]} {text}".rstrip() for line, text in zip(shown, bare, strict=True)))
+        patch.edits = tuple(edits_in_order)
+        return patch
 
     def _parses(self, first: int, behind: int, changed: list[str]) -> bool:
         """Whether the statements that hold the edits are still Python; the rest of the file may be broken already."""
