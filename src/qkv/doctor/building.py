@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from .guess import Answers, Sizes, meaning, value
 from .subject import Spent, parameters_of, settings
 
-_seed = torch.manual_seed
+_seed = torch.default_generator.manual_seed  # subject.py says why
 
 
 @dataclass

@@ -418,13 +418,21 @@ LIBRARIES = frozenset("torch np numpy math F nn jnp einops Variable".split())
 COUNTS = frozenset("int float bool len range max min abs sum tuple list slice Variable isinstance getattr".split())
 
 
+OURS = {__file__, ast.__file__, contextlib.__file__}
+
+
 @contextlib.contextmanager
 def _counted(lines: int) -> Iterator[None]:
-    """Stops what runs more lines than that; counted, so that it is the same on every machine."""
+    """Stops what runs more lines than that; counted, so that it is the same on every machine.
+
+    What is ours doesn't count: how large the file around a maker is changes nothing.
+    """
     left = lines
 
     def count(frame: Any, event: str, _: Any) -> Any:
         nonlocal left
+        if frame.f_code.co_filename in OURS:
+            return None
         left -= 1
         if left < 0:
             raise RuntimeError(f"more than {lines} lines")

@@ -24,7 +24,8 @@ from .capture import Capture, NumpyCapture
 from .guess import Sizes
 
 # Bound before any file of a user's has run.
-_seed, _tensor = torch.manual_seed, torch.tensor
+# torch.manual_seed also writes down the stack for every kind of card that is absent, which takes longer than a call.
+_seed, _tensor = torch.default_generator.manual_seed, torch.tensor
 _set_default, _get_default = torch.set_default_dtype, torch.get_default_dtype
 
 # What a sandbox does after every call of the user's code: put back what it replaced.
