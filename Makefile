@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all fuzz bench lint words clean setup
+.PHONY: help run test test-all test-check fuzz bench lint words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -48,6 +48,10 @@ test: setup ## run the tests and the examples in docstrings | 运行测试和文
 test-all: setup ## the same with the slow tests too | 同上，连同较慢的测试
 	@echo "$(TEST_ALL_$(LANGUAGE))"
 	@$(TEST) -m "" $(OPTIONS)
+
+test-check: setup ## all that qkv check is tried on, strangers' files too | 检查器的全部测试，包括陌生人写的文件
+	@echo "$(TEST_ALL_$(LANGUAGE))"
+	@$(TEST) -m "" tests/doctor $(OPTIONS)
 
 N ?= 10000
 fuzz: setup ## try damaged files of every kind: make fuzz N=10000 | 试各种损坏的文件：make fuzz N=10000
