@@ -34,7 +34,7 @@ The report says right or wrong first, or **right as far as checked** where no mi
 at: what that was stands right below. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
 model, the line it most likely sits on, and the fix as a small patch, shown only if it
 cures: put in, loaded anew and checked again, the mistake is gone. `--json` and `--markdown` print the same for programs and
-pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: wrong, 2: it could not be run,
+pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: something is wrong, 2: something could not be run,
 and the report says what to pass. `assert_correct` passes what is right as far as checked with a warning.
 
 | when it can't guess | say |

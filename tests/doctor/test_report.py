@@ -208,7 +208,7 @@ def test_several():
     partly = Report("a", "partly", unseen=[UNSEEN])
     assert worst([right, partly, wrong, unknown]) == "wrong" and worst([]) == "unknown"
     assert worst([right, right]) == "right" and worst([unknown]) == "unknown" and worst([partly]) == "partly"
-    assert worst([right, unknown]) == worst([right, partly]) == worst([partly, unknown]) == "partly"
+    assert worst([right, partly]) == "partly" and worst([right, unknown]) == worst([partly, unknown]) == "unknown"
 
 
 def test_an_id_without_words_still_shows():

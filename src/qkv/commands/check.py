@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
             unread.append(error)
             reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
     nothing = len(unread) == len(reports)
-    verdict = _verdict(reports, named=bool(unread) or any(wanted.values()))
+    verdict = worst(reports)
     if mended and not options.json:
         draw("\n\n".join(mended) + "\n")
     if options.json or not nothing:
@@ -208,13 +208,6 @@ def _table(reports: list[Report]) -> str:
 
 def _unknown(target: str, problem: Problem) -> Report:
     return Report(target, "unknown", problem=Message(problem.sentence, **problem.values))
-
-
-def _verdict(reports: list[Report], named: bool) -> str:
-    """One for all: what was asked for by name has to run; of what was only found in a file, something has to."""
-    whole = worst(reports)
-    stopped = any(report.verdict == "unknown" for report in reports)
-    return "unknown" if named and stopped and whole != "wrong" else whole
 
 
 def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> None:

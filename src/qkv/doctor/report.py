@@ -307,11 +307,9 @@ class Report(InNotebook):
 
 
 def worst(reports: Iterable[Report]) -> str:
-    """One verdict for several: wrong if any is, right if all are, partly where something else is; alone, unknown."""
-    found = {report.verdict for report in reports}
-    if "wrong" in found or len(found) == 1:
-        return "wrong" if "wrong" in found else found.pop()
-    return "partly" if found else "unknown"
+    """One verdict for several: wrong if any is, else unknown if any could not be run, else partly, else right."""
+    verdicts = {report.verdict for report in reports}
+    return next((one for one in ("wrong", "unknown", "partly", "right") if one in verdicts), "unknown")
 
 
 def wrap(text: str, columns: int) -> list[str]:
