@@ -3,8 +3,8 @@
     from qkv.doctor import check
     print(check(MyMultiHeadAttention))              # or an object, or a function of q, k, v
 
-In reading order: guess, building, adapt (how to run it), capture, match, oracle, bugs (its numbers), masking, probes,
-modules, block, cached, positions (what else can be wrong), lines (where), report.
+In reading order: guess, building, adapt (how to run it), capture, match, oracle, variants (its numbers), masking, probes,
+modules, block, cached, positions (what else can be wrong), replay, lines (where), report; mistakes/ is the catalogue.
 """
 
 import copy
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from ..words import Message, _
-from . import block, cached, makers, masking, modules, numbers, positions, probes, reading, scores, structure
+from . import block, cached, makers, masking, modules, numbers, positions, probes, reading, replay, scores, structure
 from .adapt import input_widths
 from .building import declared
 from .examine import Case, Found, find_subject
@@ -286,16 +286,20 @@ def _fresh(subject: Subject) -> Any:
 
 def _report(case: Case, source: Any, name: str, label: str) -> Report:
     facts = {**case.facts, "unused": case.notes.get("unused", [])}
-    findings = [_finding(found, source, name, facts) for found in sorted(case.founds, key=lambda f: not f.certain)]
+    findings = [
+        _finding(found, source, name, facts, case) for found in sorted(case.founds, key=lambda f: not f.certain)
+    ]
     unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
     return Report(label, verdict, findings, case.remarks, _adapted(case), unseen=unseen)
 
 
-def _finding(found: Found, source: Any, name: str, facts: dict[str, Any]) -> Finding:
+def _finding(found: Found, source: Any, name: str, facts: dict[str, Any], case: Case | None = None) -> Finding:
     plain = {k: v for k, v in found.values.items() if isinstance(v, (int, float, str))}
     place = locate(found.id, source, name, {**facts, **plain}) if source is not None else None
     line = found.line or (place.line if place else None)
+    if case is not None and found.line is None and not (place and place.diff):
+        line = replay.line_of(case, found.id, str(source.path)) or line
     diff: Any = place.diff if place and place.line == line else ""
     cell, shown, code = None, line, ""
     if line is not None and hasattr(source, "place"):

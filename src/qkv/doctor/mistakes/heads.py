@@ -27,6 +27,8 @@ from ..trees import (
 from .mistake import At, Mistake, Places, Wrong
 from .triangles import moved
 
+RESHAPES = {"view", "reshape", "flatten", "contiguous", "unflatten"}
+
 
 class SplitWithoutTranspose(Mistake):
     """(B, N, C) taken as (B, H, N, D)."""
@@ -54,6 +56,12 @@ class SplitWithoutTranspose(Mistake):
             yield changed(form, split="view", merge="hd"), {}
             yield changed(form, split="view, keys turned", merge="hd"), {}
             yield changed(form, split="view, keys turned", merge="view"), {}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if op.name in RESHAPES and op.args[0].dim() == 3 and op.result.dim() in (3, 4):
+            batch, length, _width = op.args[0].shape
+            yield op.args[0].reshape(batch, length, -1, op.result.shape[-1]).transpose(1, 2).reshape(op.result.shape)
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
@@ -110,6 +118,11 @@ class MergedWithoutTranspose(Mistake):
     def forms(form: Form, at: At) -> Wrong:
         if at.heads > 1 and form.merge in ("hd", "dh") and form.split != "view":
             yield changed(form, merge="view"), {}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if op.name in RESHAPES and op.args[0].dim() == 4:
+            yield op.args[0].transpose(1, 2).reshape(op.result.shape)
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
@@ -307,6 +320,17 @@ class TiledGroups(Mistake):
     def forms(form: Form, at: At) -> Wrong:
         if form.kv_heads not in (0, 1, form.heads):
             yield changed(form, groups="tile"), {}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        shared = op.args[0][0] if isinstance(op.args[0], (tuple, list)) else op.args[0]
+        if op.name in ("repeat", "tile", "cat", "concat") and shared.dim() == op.result.dim():
+            axis = next(
+                (a for a, (few, all_) in enumerate(zip(shared.shape, op.result.shape, strict=True)) if few < all_), 0
+            )
+            yield shared.repeat_interleave(op.result.shape[axis] // shared.shape[axis], axis)
+        elif op.name in RESHAPES and shared.dim() == 5 and op.result.dim() == 4:
+            yield from (shared.transpose(axis, axis + 1).reshape(op.result.shape) for axis in (1, 2))
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:

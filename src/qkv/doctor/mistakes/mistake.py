@@ -49,9 +49,26 @@ class Mistake:
         return iter(())
 
     @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        """What an operation that ran (replay.Op) should have given instead, in each way it may have been the guilty one."""
+        return iter(())
+
+    @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
         """Where it may stand in what was checked."""
         return iter(())
+
+
+def rescaled(op: Any, at: At, form: Form) -> Iterator[Any]:
+    """Scores, or what they are made of, as large as they should be: where a number is multiplied in, else at the product."""
+    used = at.head**-0.5 if form.scale is None else form.scale
+    number = any(np.ndim(one) == 0 for one in op.args if not isinstance(one, (tuple, list, str)))
+    if (op.name in SCALINGS and number) or (op.name in PRODUCTS and len(op.args) > 1):
+        yield op.result * (at.head**-0.5 / used)
+
+
+SCALINGS = {"mul", "multiply", "div", "divide", "true_divide", "truediv", "rmul", "rtruediv", "mul_", "div_"}
+PRODUCTS = {"matmul", "rmatmul", "bmm", "einsum", "baddbmm"}
 
 
 def masked_wrongly(form: Form, how: str) -> Wrong:

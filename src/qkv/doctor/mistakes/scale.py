@@ -1,7 +1,7 @@
 """What the scores are multiplied by."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
@@ -20,7 +20,7 @@ from ..readings import (
     weights_site,
 )
 from ..trees import FUSED, Code, argument, called, is_library, last, masky, names, number, path, same
-from .mistake import At, Mistake, Places, Wrong
+from .mistake import SCALINGS, At, Mistake, Places, Wrong, rescaled
 
 
 class ScaledUp(Mistake):
@@ -49,6 +49,10 @@ class ScaledUp(Mistake):
             yield changed(form, scale=at.head**0.5), {"used": f"√{at.head}", "value": at.head**0.5}
             if at.width != at.head:
                 yield changed(form, scale=at.width**0.5), {"used": f"√{at.width}", "value": at.width**0.5}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        return rescaled(op, at, form)
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
@@ -97,6 +101,10 @@ class Unscaled(Mistake):
     def forms(form: Form, at: At) -> Wrong:
         if form.scale is None:
             yield changed(form, scale=1.0), {"used": "1", "value": 1.0}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        return rescaled(op, at, form)
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
@@ -162,6 +170,10 @@ class ByModelWidth(Mistake):
             yield changed(form, scale=at.width**-0.5), {"used": f"1/√{at.width}", "value": at.width**-0.5}
 
     @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        return rescaled(op, at, form)
+
+    @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
         yield from wrong_size(code, root, {"width": 0, "head": 2})
 
@@ -211,6 +223,10 @@ class ByAnotherSize(Mistake):
             )
 
     @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        return rescaled(op, at, form)
+
+    @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
         yield from wrong_size(code, root, {"length": 0, "heads": 0, "head": 2})
 
@@ -238,6 +254,11 @@ class ScaledAfter(Mistake):
         if form.scale is None and form.divide == 1:
             for size in dict.fromkeys([at.head, at.width]):
                 yield changed(form, scale=1.0, divide=size**0.5), {"used": f"√{size}", "value": size**0.5}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if op.name in SCALINGS:
+            yield op.result * form.divide
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:

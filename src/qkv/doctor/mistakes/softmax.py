@@ -1,7 +1,7 @@
 """Over which axis, of what, and what happens to the weights."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
@@ -35,6 +35,11 @@ class OverQueries(Mistake):
         yield changed(form, softmax="queries"), {}
 
     @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if "softmax" in op.name and hasattr(op.args[0], "softmax"):
+            yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
+
+    @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
         yield from axis_places(code, root, {-2, 1, 2})
 
@@ -63,6 +68,11 @@ class OverBatch(Mistake):
             yield changed(form, softmax="batch and heads"), {"axis": Message("batch and heads together")}
 
     @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if "softmax" in op.name and hasattr(op.args[0], "softmax"):
+            yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
+
+    @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
         yield from axis_places(code, root, {0, None})
 
@@ -89,6 +99,11 @@ class OverHeads(Mistake):
         if at.heads > 1:
             yield changed(form, softmax="heads"), {"axis": Message("the number of heads")}
             yield changed(form, softmax="heads and keys"), {"axis": Message("heads and keys together")}
+
+    @staticmethod
+    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+        if "softmax" in op.name and hasattr(op.args[0], "softmax"):
+            yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:

@@ -1,0 +1,131 @@
+"""Where a mistake stands, found by running.
+
+The code runs once to see which operations its lines ask for, then again with one of them repaired: the one that makes the
+numbers right is the place. Names, and how the code is written, are not looked at.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .examine import Case
+from .match import Matcher, contexts_of
+from .mistakes import CATALOGUE
+from .mistakes.mistake import PRODUCTS, At
+from .oracle import Form
+from .subject import UserError
+
+MOST = 60  # expressions that are tried
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation as it ran: what was asked, what came, and by which expression of the file (line, column)."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    span: tuple[int, int]
+
+    @property
+    def key(self) -> tuple[str, tuple[int, int]]:
+        """The same for all rounds of a loop."""
+        return self.name, self.span
+
+
+class Replay(TorchFunctionMode):
+    """Runs code with what some of its operations give put in another's place; `ops` are those that the file asked for."""
+
+    def __init__(self, file: str, change: Callable[[Op], Tensor | None] = lambda op: None) -> None:
+        super().__init__()
+        self.file, self.change, self.ops = file, change, list[Op]()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor) or (span := self._span()) is None:
+            return result
+        op = Op(getattr(function, "__name__", "").strip("_"), args, kwargs or {}, result, span)
+        self.ops.append(op)
+        new = self.change(op)
+        if new is None:
+            return result
+        inplace = getattr(function, "__name__", "").endswith("_") and result.shape == new.shape
+        return result.copy_(new) if inplace else new
+
+    def _span(self) -> tuple[int, int] | None:
+        frame: Any = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        place = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+        return (place[0] or frame.f_lineno, place[2] or 0)
+
+
+def line_of(case: Case, id_: str, file: str) -> int | None:
+    """The line whose repair proves that this mistake stands there; None where no repair is known or none cures."""
+    match, watched, subject = case.match, case.watched, case.subject
+    if match is None or watched is None or subject.framework != "torch":
+        return None
+    if id_ not in match.variant.ids:
+        return None
+    inputs, repair = case.notes["inputs"], CATALOGUE[id_].repair
+    targets = list(_without(id_, match.variant.form, match.variant.ids, match.base, match.at))
+
+    def cured(change: Callable[[Op], Tensor | None]) -> bool:
+        try:
+            with Replay(file, change):
+                result = subject(inputs, watch=True)
+        except (UserError, RuntimeError, ValueError, IndexError, TypeError):
+            return False
+        contexts = contexts_of(subject, result, inputs, watched)
+        matcher = Matcher(subject, replace(watched, contexts=contexts))
+        return any(matcher.error(match.guess, form)[0] < matcher.tolerance for form in targets)
+
+    with Replay(file) as plain:
+        subject(inputs)
+    ops: dict[Any, Op] = {}
+    products = [op for op in plain.ops if op.name in PRODUCTS]  # the last first: that of q and k comes after theirs
+    for op in [*(op for op in plain.ops if op.name not in PRODUCTS), *reversed(products)]:
+        ops.setdefault(op.key, op)
+    ways = [(key, way) for key, op in ops.items() for way in range(_ways(repair, op, match.at, match.variant.form))]
+    for key, way in ways[:MOST]:
+        if cured(_one(repair, match.at, match.variant.form, {key}, way)):
+            return key[1][0]
+    for way in range(max((way for _key, way in ways), default=-1) + 1):  # q, k and v, each by a line of its own
+        keys = [key for key, one in ways if one == way]
+        if len(keys) > 1 and cured(_one(repair, match.at, match.variant.form, set(keys), way)):
+            return min(key[1][0] for key in keys)
+    return None
+
+
+def _ways(repair: Any, op: Op, at: At, form: Form) -> int:
+    try:
+        return len(list(repair(op, at, form)))
+    except (RuntimeError, ValueError, IndexError, AttributeError, TypeError):
+        return 0
+
+
+def _one(repair: Any, at: At, form: Form, keys: set[Any], way: int) -> Callable[[Op], Tensor | None]:
+    def change(op: Op) -> Tensor | None:
+        return next(itertools.islice(repair(op, at, form), way, None), None) if op.key in keys else None
+
+    return change
+
+
+def _without(id_: str, form: Form, ids: tuple[str, ...], base: Form, at: At) -> Iterator[Form]:
+    """What the numbers should be once this mistake is mended: right, or with the other one still in it."""
+    if id_ == "S6":
+        yield replace(form, divide=1.0)
+    elif len(ids) == 1:
+        yield base
+    else:
+        for other in ids:
+            if other != id_:
+                yield from (wrong for wrong, _ in CATALOGUE[other].forms(base, at))
