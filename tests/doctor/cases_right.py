@@ -155,7 +155,7 @@ BLOCKS = [
     *of("whisper_like", "ResidualAttentionBlock"),
     *of("torch_wrappers", "Block", "EncoderLayerWrapper"),
     *of("tiny_gpt_simple", "Layer"),
-    *of("parallel_block", "ParallelBlock", unseen=OTHER),
+    *of("parallel_block", "ParallelBlock"),
 ]
 
 POSITIONS = [

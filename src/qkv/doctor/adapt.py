@@ -104,7 +104,7 @@ def _functions(target: Any) -> Iterator[tuple[Any, str]]:
 
 def _cast(module: nn.Module, dtype: torch.dtype) -> None:
     """Also the tensors and layers that the module doesn't know it has."""
-    module.to(dtype)
+    module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)  # .to would make complex numbers real
     for part in list(module.modules()):
         for name, given in list(vars(part).items()):
             if isinstance(given, Tensor) and given.is_floating_point():

@@ -7,8 +7,11 @@ In reading order: guess, building, adapt (how to run it), capture, match, oracle
 modules, block, cached, positions (what else can be wrong), replay, lines (where), report; mistakes/ is the catalogue.
 """
 
+import ast
+import contextlib
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,16 +31,18 @@ from .lines import locate
 from .mistakes.training import Crashes
 from .report import Finding, Remark, Report
 from .source import Source
-from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, settings
+from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, parameters_of, settings
 
 assert modules.PROBES.keys() >= set(probes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
 # What is looked at in turn, for what the budget leaves out.
 LOOKS = {
     "cache": _("its cache"),
     "inputs": _("whether every input counts"),
+    "flags": _("its flags the other way"),
     "masks": _("its masks"),
     "memory": _("attention to a memory"),
     "numbers": _("the numbers, one by one"),
+    "parts": _("the parts that it is made of"),
     "probes": _("the probes that change one thing at a time"),
     "wiring": _("residuals and norms"),
 }
@@ -113,7 +118,9 @@ def _cures(
     return again.verdict != "unknown" and finding.id not in left and left <= ids
 
 
-def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str, Any], budget: Budget) -> Report:
+def _diagnose(
+    target: Any, source: Any, name: str, label: str, options: dict[str, Any], budget: Budget, whole: bool = True
+) -> Report:
     facts = reading.facts(source, name)
     space = reading.around(reading.space_of(target, source), source)
     special = positions.examine(target, name, space, facts, options)
@@ -139,6 +146,7 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
         subject.declared["heads"] = subject.chosen["heads"] = options["heads"]
     subject.budget = budget
     case = Case(subject, facts, options, space)
+    case.notes["source"] = source
     if subject.masks and isinstance(source, Source) and not facts.get("library"):
         case.made = makers.masks(source, name)
     reading.pad_ids(case, source)
@@ -148,7 +156,12 @@ def _diagnose(target: Any, source: Any, name: str, label: str, options: dict[str
             return _report(special, source, name, label)
         text = Message("{name} is no attention: no token's output depends on another token", name=name)
         return Report(label, "unknown", problem=text, adapted=_adapted(case))
-    _looked(case, {"memory": _with_memory})
+    looks: dict[str, Callable[[Case], None]] = {
+        "memory": _with_memory,
+        "flags": partial(_other_way, target=target),
+        "parts": partial(_parts, source=source, budget=budget),
+    }
+    _looked(case, looks if whole else {"memory": _with_memory})
     return _report(case, source, name, label)
 
 
@@ -208,6 +221,10 @@ def _with_memory(case: Case) -> None:
     """Attention that may also take a memory is examined with one too."""
     subject = case.subject
     optional = [p for p, r in subject.roles.items() if r == "memory?"]
+    for parameter in case.facts.get("unused_params", []):  # said to be vectors, and never read
+        shaped = rf"{re.escape(parameter)}\W{{0,3}}[\[(]\s*\w+\s*,\s*\w+\s*,\s*\w+\s*[\])]"
+        if subject.roles.get(parameter) == "" and re.search(shaped, case.facts.get("docstring", "")):
+            case.add("C1", parameter=parameter)
     if not optional or case.founds:
         return
     refused = False  # by a line of its own: built without the part that would listen to it
@@ -221,7 +238,7 @@ def _with_memory(case: Case) -> None:
             refused = refused or isinstance(error.error, ValueError | NotImplementedError | AssertionError)
             continue
         other = examined(Case(crossing, case.facts, case.options, case.space, made=case.made))
-        if other.has("C1") and optional[0] not in case.facts.get("unused_params", []):
+        if other.has("C1") and optional[0] not in case.facts.get("unused_params", []) and not _crosses_by_name(case):
             return  # built without the part that would listen to it
         for found in other.founds:
             if found.id not in ("P1", "T6", "M14", "C3", "M3"):
@@ -236,6 +253,53 @@ def _with_memory(case: Case) -> None:
         case.miss(
             "memory", _("attention to {parameter}: no {parameter} was found that it takes"), parameter=optional[0]
         )
+
+
+def _crosses_by_name(case: Case) -> bool:
+    return bool(re.search(r"cross|enc_?dec|encoder_?decoder", case.subject.name, re.I))
+
+
+CAUSAL = re.compile(
+    r"(is_|use_)?(causal|autoregress\w*|masked|mask_future|unidirectional)(_mask|_attn|_attention)?", re.I
+)
+
+
+def _other_way(case: Case, target: Any) -> None:
+    """A constructor's flag that is off by default is switched on: then a token must not see what comes after it."""
+    if not inspect.isclass(target) or case.options["args"] is not None or case.founds:
+        return
+    flags = [p.name for p in parameters_of(target) if p.default is False and CAUSAL.fullmatch(p.name)]
+    for flag in flags[:1]:
+        with contextlib.suppress(CannotRun):
+            subject, _unused = find_subject(
+                target, name=case.subject.name, space=case.space, sizes=case.subject.sizes, args={flag: True}, call=None
+            )
+            subject.budget = case.subject.budget
+            other = examined(Case(subject, case.facts, {**case.options, "causal": True}, case.space, made=case.made))
+            for found in other.founds:
+                if found.id[0] in "MX":
+                    case.add(found.id, sentence=found.sentence, line=found.line, certain=found.certain, **found.values)
+            case.checked.append(f"with {flag}=True")
+
+
+# What a part alone can't be blamed for: the whole around it projects, hands over masks, says which axis is which.
+OF_THE_WHOLE = {"P3", "P4", "M14", "C1", "H9", "M20", "R3", "W1", "C5", "T6"}
+
+
+def _parts(case: Case, source: Any, budget: Budget) -> None:
+    """A whole is not right while a part of it is wrong: the classes of the same file that it is built of, one by one."""
+    owner = case.subject.owner
+    if not isinstance(owner, nn.Module) or not isinstance(source, Source) or case.founds or case.facts.get("library"):
+        return
+    mine = {type(part).__name__: type(part) for part in owner.modules() if type(part) is not type(owner)}
+    for name, part in mine.items():
+        if not isinstance(source.definitions.get(name), ast.ClassDef) or part.forward is nn.Module.forward:
+            continue
+        plain = dict.fromkeys(case.options)
+        report = _diagnose(part, source, name, name, plain, budget, whole=False)
+        case.inner += [one for one in report.findings if one.certain and one.id not in OF_THE_WHOLE]
+        if case.inner:
+            return
 
 
 def _copied(target: Any) -> Any:
@@ -289,6 +353,7 @@ def _report(case: Case, source: Any, name: str, label: str) -> Report:
     findings = [
         _finding(found, source, name, facts, case) for found in sorted(case.founds, key=lambda f: not f.certain)
     ]
+    findings += case.inner
     unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
     return Report(label, verdict, findings, case.remarks, _adapted(case), unseen=unseen)

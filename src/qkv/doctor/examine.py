@@ -14,7 +14,7 @@ from .guess import Sizes
 from .makers import Made
 from .match import Guess, Match, Watched, poked, watch
 from .mistakes import CATALOGUE
-from .report import Remark
+from .report import Finding, Remark
 from .subject import CannotRun, Subject, UserError, last_line, line_of
 
 # What each probe looks at, for the report.
@@ -85,6 +85,7 @@ class Case:
     options_: list[Guess] = field(default_factory=list)
     match: Match | None = None
     founds: list[Found] = field(default_factory=list)
+    inner: list[Finding] = field(default_factory=list)  # in the parts that it is made of
     remarks: list[Remark] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # what doesn't apply

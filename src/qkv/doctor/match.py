@@ -17,7 +17,7 @@ from .mistakes import CATALOGUE
 from .mistakes.mistake import At
 from .oracle import Form, Piece, attention
 from .subject import Result, Subject
-from .variants import Variant, pairs, singles
+from .variants import Variant, mixed, pairs, singles
 
 Array = np.ndarray
 
@@ -216,10 +216,18 @@ def head_counts(subject: Subject, watched: Watched | None = None) -> list[int]:
     for name, given in subject.fixed.items():
         if isinstance(given, int) and not isinstance(given, bool) and "head" in name:
             found.append(given)
+    if not found and watched is not None and watched.result.seen is not None:
+        found += _ran(watched.result.seen)
     if not found and subject.owner is not None and watched is not None and watched.projected:
         width = watched.projected[0].features.shape[-1]
         found += [1, *(h for h in range(2, 33) if width % h == 0 and h <= width)]
     return list(dict.fromkeys(found)) or [1]
+
+
+def _ran(seen: Any) -> list[int]:
+    """How many heads the scores had that ran: (B, H, N, M)."""
+    scores = [one["query"] for one in seen.kernels] + [given for _taken, _axis, given in seen.softmaxes]
+    return [int(one.shape[1]) for one in scores[:1] if one.ndim == 4]
 
 
 ORDERS = list(itertools.permutations(range(3)))
@@ -368,11 +376,12 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
     extra = tuple(dict.fromkeys([subject.sizes.context, *subject.numbers]))
     if subject.layout in ("bhnd", "bnhd") and guess.label.startswith("inputs"):
         h, d = guess.q.shape[1], guess.q.shape[-1]
+        at = At(b, n, m, h * d, h, d, h, extra=extra)
         for merge in ("given", "hd"):
-            yield (
-                Form(heads=h, kv_heads=guess.k.shape[1], split="given", merge=merge, pieces=pieces),
-                At(b, n, m, h * d, h, d, h, extra=extra),
-            )
+            form = Form(heads=h, kv_heads=guess.k.shape[1], split="given", merge=merge, pieces=pieces)
+            yield form, at
+            if n == m and guess.label == "inputs":
+                yield from ((placed, at) for placed in _placed(form, d))
         return
     total = guess.q.shape[-1]
     kv_total = guess.k.shape[-1]
@@ -391,11 +400,17 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
             for split, merge in (("dh", "dh"), ("dh", "hd"), ("hd", "dh")):
                 yield replace(form, split=split, merge=merge), at
         yield replace(form, activation="relu"), at
-        if d % 2 == 0:
-            yield replace(form, rotary="half"), at
-            yield replace(form, rotary="pairs"), at
-        if h > 1:
-            yield replace(form, slopes="right"), at
+        yield from ((placed, at) for placed in _placed(form, d))
+
+
+def _placed(form: Form, d: int) -> Iterator[Form]:
+    """The form with positions in it: rotary in either pairing, on whole heads or on the first channels; slopes."""
+    parts = dict.fromkeys(r for r in (d // 4, d // 3, d // 2, 2 * d // 3, 3 * d // 4) if r >= 2 and r % 2 == 0)
+    for turned in (0, *parts) if d % 2 == 0 else tuple(parts):
+        yield replace(form, rotary="half", turned=turned)
+        yield replace(form, rotary="pairs", turned=turned)
+    if form.heads > 1:
+        yield replace(form, slopes="right")
 
 
 TOLERANCE = {"float64": 1e-6, "float32": 3e-4}
@@ -448,10 +463,20 @@ class Matcher:
             if error < self.tolerance:
                 return Match(Variant(form), guess, form, error, at, place)
         plain = [(g, f, at) for g, f, at in trials if (f.split == "hd" and f.merge == "hd") or f.split == "given"]
-        plain.sort(key=lambda t: bool(t[1].rotary) + bool(t[1].slopes) + bool(t[1].activation))  # stable
+        likely = [id(g) for g in options[:2]]
+
+        def order(trial: tuple[Guess, Form, At]) -> int:
+            """Plain forms first; with positions or an activation in them, those of the likeliest guesses."""
+            guess, form, _ = trial
+            return bool(form.rotary or form.slopes or form.activation) * (1 if id(guess) in likely else 2)
+
         if faults >= 1:
-            hits = self._search(plain[:240], singles)
-            if hits:
+            plain.sort(key=order)
+            whole = [t for t in plain if not t[1].turned]
+            if hits := self._search(whole[:300], singles):
+                return min(hits, key=lambda m: _severity(m))
+            part = [t for t in plain if t[1].turned and t[1].pieces is pieces]
+            if hits := self._search(part[:240], mixed):
                 return min(hits, key=lambda m: _severity(m))
         if faults >= 2:
             hits = self._search(plain[:4], pairs)

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from ..words import _
 from .capture import Capture, named
 from .examine import Case
+from .guess import role
 from .match import _letter
 from .mistakes.projections import FromTheKey
 from .probes import PROBES, probe, size_of, skip
-from .subject import UserError, copied, line_of, settings, to_numpy
+from .source import Source
+from .subject import Subject, UserError, copied, line_of, settings, signature, to_numpy
 
 
 @probe("repeat")
@@ -107,7 +109,12 @@ def registered(case: Case) -> None:
         return None
     result = case.subject(case.notes["inputs"], watch=True)
     assert result.seen is not None
-    plain = []
+    plain = [
+        name
+        for part in owner.modules()
+        for name, given in vars(part).items()
+        if isinstance(given, Tensor) and given.is_leaf and given.requires_grad
+    ]
     for product in result.seen.products:
         weight = product.weight
         if not named(owner, weight) and _kept_on(owner, weight):
@@ -331,6 +338,11 @@ def half(case: Case) -> None:
 def training(case: Case) -> None:
     """In training mode with dropout the output is still numbers."""
     subject, owner = case.subject, case.subject.owner
+    if not isinstance(owner, nn.Module) and subject.framework == "torch" and (awake := _awake(subject)):
+        seen = subject(case.notes["inputs"], awake, watch=True).seen
+        if seen is not None and seen.thin_softmaxes:
+            case.add("X8", "before", p=max(seen.dropped))
+        return None
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
         return skip(case, "training", "no module")
     givens = [None, *case.notes.get("masks", [])]
@@ -375,6 +387,15 @@ def training(case: Case) -> None:
     return None
 
 
+def _awake(subject: Subject) -> dict[str, Any]:
+    """The arguments that make a function drop: p=0.5, training=True; {} where it has none."""
+    parameters = signature(subject.function).parameters
+    given: dict[str, Any] = {
+        p: 0.5 for p in parameters if role(p) == "dropout" and type(parameters[p].default) is float
+    }
+    return given | {p: True for p in parameters if re.match("train", p)} if given else {}
+
+
 def _rows(weights: np.ndarray | None) -> np.ndarray | None:
     return None if weights is None else weights.sum(-1)
 
@@ -383,21 +404,24 @@ def _rows(weights: np.ndarray | None) -> np.ndarray | None:
 def second_call(case: Case) -> None:
     """Nothing is remembered from the first call that the second one with other sizes would need anew."""
     subject = case.subject
-    if subject.watched_weights() or subject.layout not in ("bhnd", "bnc") or subject.owner is None:
+    if subject.watched_weights() or subject.layout not in ("bhnd", "bnc", "nc"):
         return skip(case, "second call", "has weights of one width")
     try:
         wider = copy.copy(subject)
         wider.width = subject.width + 4
         inputs = wider.draw(8)
         late = wider(inputs).output
-        fresh_owner = copy.deepcopy(case.notes.get("fresh"))
-        if fresh_owner is None:
-            return None
         fresh = copy.copy(wider)
-        fresh.owner = fresh_owner
-        fresh.function = (
-            fresh_owner if isinstance(subject.function, nn.Module) else getattr(fresh_owner, subject.function.__name__)
-        )
+        if subject.owner is None:  # a function: the file loaded anew, with nothing remembered
+            if not isinstance(source := case.notes.get("source"), Source):
+                return skip(case, "second call", "a function of no file")
+            fresh.function = source.edited(()).load(subject.name)
+        else:
+            owner: Any = copy.deepcopy(case.notes.get("fresh"))
+            if owner is None:
+                return None
+            module = isinstance(subject.function, nn.Module)
+            fresh.owner, fresh.function = owner, owner if module else getattr(owner, subject.function.__name__)
         early = fresh(inputs).output
     except (UserError, Exception):
         return skip(case, "second call", "can't be called with another width")

@@ -40,6 +40,7 @@ class Form:
     divide: float = 1.0  # the weights, after the softmax
     pieces: tuple[Piece, ...] = field(default=())
     rotary: str = ""  # "half" or "pairs": q and k are turned by their positions first
+    turned: int = 0  # only so many channels of each head are turned; 0: all
     base: float = 10000.0
     activation: str = ""  # "relu" on q, k and v
     slopes: str = ""  # ALiBi: "right", or which way it is off
@@ -60,7 +61,8 @@ def attention(q: Array, k: Array, v: Array, form: Form) -> Array:
     else:
         q, k, v = (_split(x, n, form.split) for x, n in ((q, heads), (k, shared), (v, shared)))  # (B, H, N, D)
     if form.rotary and not form.rotary.startswith("width "):
-        q, k = (rotated(x, form.rotary, form.base) for x in (q, k))
+        r = form.turned or q.shape[-1]
+        q, k = (np.concatenate([rotated(x[..., :r], form.rotary, form.base), x[..., r:]], -1) for x in (q, k))
     if shared != heads:
         k, v = (_grouped(x, heads // shared, form.groups) for x in (k, v))
     scale = q.shape[-1] ** -0.5 if form.scale is None else form.scale

@@ -12,11 +12,12 @@ from torch import nn
 
 from ..words import _
 from .examine import Case, support
+from .guess import meaning
 from .match import poked
 from .mistakes.mistake import triangle
 from .mistakes.triangles import WrongTriangle
 from .structure import sees_only_future
-from .subject import UserError, to_numpy
+from .subject import UserError, signature, to_numpy
 
 PROBES: dict[str, Callable[[Case], None]] = {}
 # What explains other symptoms comes first. Those of the module around attention are in modules.py.
@@ -113,12 +114,17 @@ def _no_triangle(case: Case) -> None:
 def window(case: Case) -> None:
     """A band is as wide as was asked for: W tokens with the token itself, unless the code says W before it."""
     subject = case.subject
-    given = subject.declared.get("window") or subject.chosen.get("window")
+    given = subject.declared.get("window") or subject.chosen.get("window") or _asked(case)
     asked = given if isinstance(given, int) else 0
     limit = int(subject.chosen.get("context") or 99)
-    if not asked or subject.layout not in ("bnc", "ids") or subject.crosses or 2 * asked + 3 > limit or asked > 16:
+    crosses = subject.crosses and "k" not in subject.inputs
+    if not asked or crosses or 2 * asked + 3 > limit or asked > 16:
         return skip(case, "window", "no window")
-    seen, _ = support(subject, subject.draw(6, n=2 * asked + 3))
+    seen, _ = support(
+        subject, subject.draw(6, n=2 * asked + 3), None, [r for r in subject.inputs if r in ("k", "v")] or None
+    )
+    if seen.shape[0] != seen.shape[1]:
+        return skip(case, "window", "keys of their own")
     middle, last = int(seen[asked + 1].sum()), int(seen[-1].sum())
     text = case.facts.get("text", "")
     says = re.search(
@@ -131,7 +137,9 @@ def window(case: Case) -> None:
         else {asked, asked + 1, 2 * asked, 2 * asked + 1, 2 * asked - 1, asked | 1}
     )
     widest = int(seen.sum(-1).max())
-    if widest == len(seen):
+    if re.search(r"(neighbou?rs|tokens|positions|steps) (to|on) the left and (to |on )?(the )?right", text):
+        fits = {2 * asked + 1}  # that many on each side, and itself
+    if seen.all():
         return skip(case, "window", "everything is seen")
     if says and not np.triu(seen, 1).any():
         fits = {asked}
@@ -140,11 +148,21 @@ def window(case: Case) -> None:
     return None
 
 
+def _asked(case: Case) -> int | None:
+    """The width that is an argument of the call, with a number of its own or with the one that we passed."""
+    parameters = signature(case.subject.function).parameters
+    for name, parameter in parameters.items():
+        given = case.subject.fixed.get(name, parameter.default)
+        if type(given) is int and given > 0 and (meaning(name) == "window" or re.search(r"sided|radius|band", name)):
+            return given
+    return None
+
+
 @probe("batch")
 def batch(case: Case) -> None:
-    """A text's output doesn't depend on the texts beside it."""
+    """A text's output doesn't depend on the texts beside it, nor on its place among them."""
     if not case.across:
-        return None
+        return _place_in_batch(case)
     if case.match is not None and case.match.variant.ids:
         return None
     if case.notes.get("batch_first_confusion"):
@@ -172,6 +190,19 @@ def batch(case: Case) -> None:
             change=difference,
         )
     return None
+
+
+def _place_in_batch(case: Case) -> None:
+    """R3: the same text in every place of a batch gives the same output, unless positions are counted along the batch."""
+    subject, inputs = case.subject, case.notes["inputs"]
+    if case.founds or subject.layout not in ("bnc", "nbc", "ids"):
+        return
+    if any(hasattr(given, "shape") and len(given.shape) > 2 for given in subject.fixed.values()):
+        return  # a mask or a table of our own, which may differ from text to text
+    alike = subject({r: np.repeat(a[:1], len(a), 0) for r, a in inputs.items()}).output
+    change = float(np.abs(alike - alike[:1]).max() / size_of(alike))
+    if change > 1e-6:
+        case.add("R3", "place", change=change)
 
 
 def _softmax_axis(case: Case) -> str:
@@ -258,6 +289,8 @@ def other_keys(case: Case) -> None:
         return skip(case, "other keys", "a mask or a table of one length")
     if case.support is not None and case.support.shape[0] == case.support.shape[1] and not case.support.all():
         return skip(case, "other keys", "causal")
+    if case.match is not None and (case.match.base.rotary or case.match.base.slopes):
+        return skip(case, "other keys", "positions of one text")
     n, m = subject.sizes.queries, subject.sizes.keys
     try:
         subject(subject.draw(2, n=n, m=m))
@@ -286,7 +319,29 @@ def large(case: Case) -> None:
     result = subject({r: a * 300 for r, a in case.notes["inputs"].items()}).output
     if not np.isfinite(result).all() and not case.has("X6"):
         case.add("X5", bad=float(np.mean(~np.isfinite(result))) * 100)
+    _own_fill(case)
     return None
+
+
+def _own_fill(case: Case) -> None:
+    """M19: what the code's own triangle hides stays hidden at large scores."""
+    subject, seen = case.subject, case.support
+    if seen is None or seen.shape[0] != seen.shape[1] or np.triu(seen, 1).any() or case.founds or len(seen) < 3:
+        return
+    fill = case.facts.get("fill_value")
+    if case.facts.get("text") and (fill is None or not -1e6 < fill < 0):
+        return  # no such number is written there
+    last = len(seen) - 1
+    for gain in (60, 600):
+        loud = {r: a * gain for r, a in case.notes["inputs"].items()}
+        louder = {r: a.copy() for r, a in loud.items()}
+        for array in louder.values():
+            array[:, ..., last, :] *= -3
+        one, two = subject(loud).output, subject(louder).output
+        change = np.abs(one - two)[..., :last, :].max() / size_of(one)
+        if np.isfinite(change) and change > 1e-6:
+            case.add("M19", change=float(change))
+            return
 
 
 @probe("growth")
@@ -337,19 +392,42 @@ def constant_values(case: Case) -> None:
 @probe("rotary")
 def rotary_counts(case: Case) -> None:
     """Rotary positions that turn q and k alike at every place change nothing at all."""
-    text = case.facts.get("segment_text", "")
-    if case.match is None or case.match.variant.ids or case.match.base.rotary or case.subject.layout != "bnc":
+    match = case.match
+    if match is None or match.variant.ids or match.base.rotary or match.base.activation:
         return skip(case, "rotary", "no rotary positions")
-    call = re.search(r"=\s*[\w.]*(rotary|rope|apply_rot)\w*\(", text, re.IGNORECASE)
-    if (
-        call
-        and not re.search(r"if\s+.*(rope|rotary|freqs|cos)", text)
-        and not any(
-            r in ("frequencies", "positions") for p, r in case.subject.roles.items() if p not in case.subject.fixed
-        )
-    ):
+    if case.subject.framework == "torch" and case.subject.layout != "nc" and _turned(case):
         case.add("R5", "")
     return None
+
+
+def _turned(case: Case) -> bool:
+    """Whether q goes into its product with k as other numbers of the same length than it was projected to."""
+    assert case.match is not None
+    result = case.subject(case.notes["inputs"], watch=True)
+    seen, q = result.seen, case.match.guess.q
+    if seen.kernels:
+        taken = to_numpy(seen.kernels[0]["query"])
+    elif seen.scored and seen.softmaxes:
+        taken = to_numpy(seen.scored[0][0])
+    else:
+        return False
+    if taken.size != q.size or not np.isfinite(taken).all():
+        return False
+    ratio = float(np.linalg.norm(taken) / np.linalg.norm(q))
+    d = case.match.at.head
+    scale = next((s for s in (1.0, d**-0.5, d**-0.25) if abs(ratio / s - 1) < 1e-6), None)
+    return scale is not None and not np.allclose(np.sort(taken.ravel()), np.sort(q.ravel()) * scale, atol=1e-5)
+
+
+def _says_next(words: str) -> bool:
+    """Whether a docstring says that what comes next is foretold.
+
+    >>> _says_next("Predicts the next note from the notes so far."), _says_next("BERT, a masked language model")
+    (True, False)
+    """
+    said = r"autoregress|\bcausal|next[- ](token|word|note|item|char|step|element|symbol|frame)|\bgpt\b|masked self[- ]?att|left[- ]to[- ]right|(not|never) (see|look at|attend to) (the )?(future|later)|因果|自回归|下一个"
+    denied = r"(not|non|optional\w*|if|when|no)[- ]?(autoregress|causal)|bidirectional|bert\b|双向|causal\s*[:=]"
+    return bool(re.search(said, words, re.IGNORECASE)) and not re.search(denied, words, re.IGNORECASE)
 
 
 def causal_name(case: Case, name: str) -> bool:
@@ -357,6 +435,8 @@ def causal_name(case: Case, name: str) -> bool:
     if case.subject.declared.get("causal"):
         return True
     if re.search(r"causal|autoregress|gpt|languagemodel|masked_?(self|multi)|decoder_?only", name.lower()):
+        return True
+    if not case.subject.crosses and _says_next(case.facts.get("docstring", "")):
         return True
     text = case.facts.get("text", "")
     return (

@@ -79,6 +79,10 @@ def facts(source: Any, name: str) -> dict[str, Any]:
         pass  # an object of another name than its class: the whole file then
     segment = facts["segment_text"]
     facts["fill_value"] = conventions.fill(node, source.tree)
+    said = [node, *(m for m in getattr(node, "body", ()) if getattr(m, "name", "") in ("forward", "__call__"))]
+    facts["docstring"] = " ".join(
+        ast.get_docstring(one) or "" for one in said if isinstance(one, ast.ClassDef | ast.FunctionDef)
+    )
     facts["library"] = "site-packages" in str(getattr(source, "path", ""))
     facts["mask_words"] = conventions.sayings(segment, "mask")
     ranks = {}

@@ -33,6 +33,12 @@ def singles(form: Form, at: At) -> Iterator[Variant]:
             yield Variant(wrong, (mistake.id,), facts)
 
 
+def mixed(form: Form, at: At) -> Iterator[Variant]:
+    """The forms whose rotary pairs are mixed: of heads that are turned in part no other is looked for."""
+    for wrong, facts in CATALOGUE["R4"].forms(form, at):
+        yield Variant(wrong, ("R4",), facts)
+
+
 def pairs(form: Form, at: At) -> Iterator[Variant]:
     """Every form with two."""
     order = list(CATALOGUE)

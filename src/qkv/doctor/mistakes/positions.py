@@ -70,6 +70,7 @@ class AlongTheBatch(Mistake):
         "": _(
             "all tokens of a text get the same code, and texts different ones: the table is read by the batch's index"
         ),
+        "place": _("one and the same text gives other outputs (by {change:.1%}) at another place in the batch"),
     }
 
     @staticmethod

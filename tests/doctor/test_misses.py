@@ -1,0 +1,282 @@
+"""Mistakes that run and were once not named: each is written in one place of a file, and is gone when that place is mended."""
+
+import textwrap
+from dataclasses import dataclass
+
+import pytest
+
+from qkv.doctor import doctor, source
+
+HEAD = """
+import math, torch, numpy as np
+from torch import nn
+import torch.nn.functional as F
+"""
+# An attention that others are made of.
+HEADS = """
+class Heads(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, mask=None):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+        if mask is not None:
+            s = s.masked_fill(~mask, float("-inf"))
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+
+
+@dataclass
+class Slip:
+    """A file with a mistake in it: `wrong` stands where `right` should."""
+
+    id: str
+    name: str
+    wrong: str
+    right: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.name}"
+
+
+SLIPS = [
+    Slip(
+        "R3", "Words", "ids.size(0)", "ids.size(1)",
+        HEADS + """
+class Words(nn.Module):
+    def __init__(self, vocab=20, dim=24):
+        super().__init__()
+        self.words, self.places = nn.Embedding(vocab, dim), nn.Embedding(64, dim)
+        self.heads = Heads(dim, 4)
+
+    def forward(self, ids):
+        place = self.places(torch.arange(HERE))
+        x = self.words(ids) + (place.unsqueeze(1) if len(place) == ids.size(0) else place)
+        return self.heads(x)
+""",
+    ),
+    Slip(
+        "M3", "Stack", "self.heads(x)", "self.heads(x, mask)",
+        HEADS + """
+class Layer(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = Heads(dim, heads)
+
+    def forward(self, x, mask=None):
+        return x + HERE
+
+class Stack(nn.Module):
+    def __init__(self, vocab=20, dim=24, heads=4):
+        super().__init__()
+        self.words = nn.Embedding(vocab, dim, padding_idx=0)
+        self.layers = nn.ModuleList([Layer(dim, heads) for _ in range(2)])
+
+    def forward(self, ids):
+        x = self.words(ids)
+        for layer in self.layers:
+            x = layer(x, (ids != 0)[:, None, None, :])
+        return x
+""",
+    ),
+    Slip(
+        "M19", "Causal", "-1000.0", 'float("-inf")',
+        """
+class Causal(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.register_buffer("future", torch.ones(64, 64, dtype=torch.bool).triu(1))
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        s = (q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))).masked_fill(self.future[:n, :n], HERE)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "M12", "Switched", "diagonal=0", "diagonal=1",
+        """
+class Switched(nn.Module):
+    def __init__(self, dim, heads, causal=False):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+        if self.causal:
+            s = s.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(HERE), -1e9)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "M14", "Notes", "False", "True",
+        '''
+class Notes(nn.Module):
+    """Foretells the next note from those so far."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=HERE)
+        return self.out(y.transpose(1, 2).reshape(b, n, c))
+''',
+    ),
+    Slip(
+        "M21", "near", "t - window", "t - window + 1",
+        '''
+def near(q, k, v, window=3):
+    """Position t sees the last `window` positions, itself included. q, k, v: (n, d)"""
+    out = np.zeros((len(q), v.shape[1]))
+    for t in range(len(q)):
+        start = max(0, HERE)
+        s = k[start : t + 1] @ q[t] / np.sqrt(q.shape[1])
+        s = np.exp(s - s.max())
+        out[t] = (s / s.sum()) @ v[start : t + 1]
+    return out
+''',
+    ),
+    Slip(
+        "S8", "kept_scale", 'kept.setdefault("scale", q.size(-1) ** -0.5)', "q.size(-1) ** -0.5",
+        """
+kept = {}
+
+def kept_scale(q, k, v):
+    return torch.softmax(q @ k.transpose(-1, -2) * (HERE), dim=-1) @ v
+""",
+    ),
+    Slip(
+        "X8", "dropped", "drop(s).softmax(-1)", "drop(s.softmax(-1))",
+        """
+def dropped(q, k, v, p=0.0, training=False):
+    def drop(t):
+        return F.dropout(t, p, training)
+    s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+    return HERE @ v
+""",
+    ),
+    Slip(
+        "T2", "Biased", "torch.randn(4, 99, requires_grad=True)", "nn.Parameter(torch.randn(4, 99))",
+        """
+class Biased(nn.Module):
+    def __init__(self, dim=24):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.near = HERE
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, 4, -1).permute(2, 0, 3, 1, 4)
+        i = torch.arange(n)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)) + self.near[:, i[None] - i[:, None] + 49]
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "R5", "Turned", "(self.turn(q), self.turn(k), v)",
+        "(self.turn(q.transpose(1, 2)).transpose(1, 2), self.turn(k.transpose(1, 2)).transpose(1, 2), v)",
+        """
+class Turned(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def turn(self, x):
+        n, d = x.shape[-2:]
+        a = torch.arange(n)[:, None] * 10000 ** (-torch.arange(0, d, 2) / d)
+        z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2).contiguous()) * torch.polar(torch.ones_like(a), a)
+        return torch.view_as_real(z).flatten(-2)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).unbind(2)
+        q, k, v = (t.transpose(1, 2) for t in HERE)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "R4", "Partly", "torch.cat([-second, first], -1)", "torch.stack([-odd, even], -1).flatten(-2)",
+        """
+class Partly(nn.Module):
+    def __init__(self, dim=48, heads=4, turned=6):
+        super().__init__()
+        self.heads, self.turned = heads, turned
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def turn(self, x):
+        r = self.turned
+        a = torch.arange(x.size(-2))[:, None] * 10000 ** (-torch.arange(0, r, 2) / r)
+        a = a.repeat_interleave(2, -1)
+        whole, rest = x[..., :r], x[..., r:]
+        first, second = whole.chunk(2, -1)
+        even, odd = whole[..., ::2], whole[..., 1::2]
+        turned = HERE
+        return torch.cat([whole * a.cos() + turned * a.sin(), rest], -1)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(self.turn(q), self.turn(k), v)
+        return self.out(y.transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "R7", "sloped", "torch.arange(h)", "torch.arange(1, h + 1)",
+        '''
+def sloped(q, k, v):
+    """q, k, v: (batch, heads, n, d)"""
+    h, n, d = q.shape[1:]
+    i = torch.arange(n)
+    far = (i[:, None] - i[None]).abs() * 2.0 ** (-8 * HERE / h)[:, None, None]
+    return torch.softmax(q @ k.transpose(-1, -2) / d**0.5 - far, -1) @ v
+''',
+    ),
+    Slip(
+        "C1", "CrossAttention", "x", "near",
+        """
+class CrossAttention(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.kv, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, context=None):
+        b, n, c = x.shape
+        near = x if context is None else context
+        k, v = self.kv(HERE).view(b, -1, 2, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+]  # fmt: skip
+
+
+def checked(folder, slip: Slip, written: str):
+    path = folder / "file.py"
+    path.write_text(textwrap.dedent(HEAD) + slip.text.replace("HERE", written))
+    file = source.read(path)
+    return doctor.check(file.load(slip.name), source=file, name=slip.name)
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=str)
+def test_a_slip_is_named_and_gone_when_mended(slip, tmp_path):
+    report = checked(tmp_path, slip, slip.wrong)
+    assert slip.id in [one.id for one in report.findings], report
+    mended = checked(tmp_path, slip, slip.right)
+    assert mended.verdict in ("right", "partly"), mended
