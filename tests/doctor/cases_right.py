@@ -37,6 +37,9 @@ FUNCTIONS = [
     *of("numpy_2d", "self_attention", "attention", also=FLAT),
     *of("numpy_batched", "scaled_dot_product_attention"),
     *of("pico_numpy", "attention", also=FLAT),
+    *of("keys_in_pieces", "piece", unseen=OTHER),
+    *of("keys_in_pieces", "attention_in_pieces"),
+    *of("keys_in_pieces", "attention_by_thirds", unseen=("lengths",)),
 ]
 
 ATTENTION = [
@@ -125,6 +128,13 @@ ATTENTION = [
     *of("mla_deepseek", "MLA", unseen=OTHER),
     *of("vit_einops", "Attention"),
     *of("notebook_attention.ipynb", "SelfAttention"),
+    *of("tokens_first", "Either"),
+    *of("one_head_d_head", "Head"),
+    *of("distances_in_values", "DistanceAttention", unseen=OTHER),
+    *of("distances_in_values", "Recurrent", unseen=("memory: numbers",)),
+    *of("mask_objects", "PlainAttention", unseen=("mask attn_mask",)),
+    *of("segments_and_lengths", "Attention", also=HALF),
+    *of("latent_norms", "LatentAttention"),
 ]
 
 BLOCKS = [
@@ -156,6 +166,9 @@ BLOCKS = [
     *of("torch_wrappers", "Block", "EncoderLayerWrapper"),
     *of("tiny_gpt_simple", "Layer"),
     *of("parallel_block", "ParallelBlock"),
+    *of("tokens_first", "Tower", "Pixels", "Frames", "Text"),
+    *of("mask_objects", "Layer"),
+    *of("segments_and_lengths", "Encoder", also=HALF),
 ]
 
 POSITIONS = [
@@ -180,6 +193,7 @@ POSITIONS = [
     *of("rope_half_functions", "apply_rope", "rope"),
     *of("dict_cfg_gqa", "apply_rope"),
     *of("llama_meta", "apply_rotary_emb"),
+    *of("turn_zh", "旋转"),
 ]
 
 # From modules_right.py: no file, the name is the function that makes the object.

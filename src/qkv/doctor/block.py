@@ -133,9 +133,9 @@ def _has_feedforward(parts: Parts) -> bool:
 
 def _half_normed(case: Case, parts: Parts) -> None:
     """T8: in self-attention, all of q, k and v come from the same normed x."""
-    if "k" in case.subject.inputs or "memory" in case.subject.inputs or len(parts.taken) < 2:
+    if "k" in case.subject.inputs or len(parts.taken) < 2:
         return
-    outs = [out for _, _, out in parts.norms]
+    outs = [out for _, taken, out in parts.norms if taken.shape == parts.x.shape and np.allclose(taken, parts.x)]
     normed = [any(t.shape == o.shape and np.allclose(t, o) for o in outs) for t in parts.taken[:3]]
     plain = [t.shape == parts.x.shape and np.allclose(t, parts.x) for t in parts.taken[:3]]
     if any(normed) and any(plain):
@@ -181,7 +181,7 @@ def _parts(case: Case) -> Parts | None:
     subject, owner = case.subject, case.subject.owner
     inputs = case.notes["inputs"]
     x = inputs.get("x", inputs.get("q"))
-    if not isinstance(owner, nn.Module) or subject.layout != "bnc" or x is None or case.watched is None:
+    if not isinstance(owner, nn.Module) or subject.layout not in ("bnc", "nbc") or x is None or case.watched is None:
         return None
     norms: list[tuple[str, Array, Array]] = []
     try:
@@ -189,6 +189,8 @@ def _parts(case: Case) -> Parts | None:
             result = subject(inputs, watch=True)
     except UserError:
         return None
+    if subject.layout == "nbc":
+        norms = [(name, a.swapaxes(0, 1), b.swapaxes(0, 1)) for name, a, b in norms if a.ndim == b.ndim == 3]
     parts = Parts(x, result.output, norms)
     if result.output.shape != x.shape:
         return None

@@ -55,6 +55,7 @@ class Capture(TorchFunctionMode):
     kernels: list[dict[str, Any]] = field(default_factory=list)
     thin_softmaxes: int = 0  # that took what a dropout had left
     dropped: list[float] = field(default_factory=list)
+    places: int = 0  # how often 0, 1, 2… was made
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -74,6 +75,7 @@ class Capture(TorchFunctionMode):
                 self._alive.add(id(left))
                 self._thinned.add(id(left))
                 return left
+        self.places += function in (torch.arange, torch.linspace)
         if function is SDPA and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
             self.dropped.append(float(kwargs.get("dropout_p") or args[4]))
             if self.quiet:
@@ -252,6 +254,7 @@ class NumpyCapture:
     softmaxes: list[Any] = field(default_factory=list)
     kernels: list[Any] = field(default_factory=list)
     dropped: list[float] = field(default_factory=list)
+    places: int = 0
 
     def watched(self, array: np.ndarray) -> np.ndarray:
         """The array, from now on watched."""

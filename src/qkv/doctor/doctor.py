@@ -152,7 +152,7 @@ def _diagnose(
     reading.pad_ids(case, source)
     examined(case)
     if case.notes.get("apart") and not case.founds:
-        if (special := positions.table(target, name, space, facts)) is not None:
+        if (special := positions.alone(target, name, space, facts)) is not None:
             return _report(special, source, name, label)
         text = Message("{name} is no attention: no token's output depends on another token", name=name)
         return Report(label, "unknown", problem=text, adapted=_adapted(case))

@@ -229,7 +229,22 @@ def _blocked(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray
         context = watch(subject, inputs).contexts[0]
     except UserError:
         context = output
-    return bool(np.isnan(context).all() or np.ptp(context, axis=-2).max() < 1e-9)
+    return bool(np.isnan(context).all() or np.ptp(context, axis=-2).max() < 1e-9 or not _meet(subject, inputs, output))
+
+
+def _meet(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
+    """Whether any token's output moves with another token, the first or the last of its text."""
+    if subject.layout not in ("bnc", "nbc", "ids"):
+        return True
+    keys = [r for r in subject.inputs if r in ("k", "v", "memory")]
+    n = output.shape[1]
+    for place in (0, n - 1):
+        moved = (subject(poked(subject, inputs, place, 0, keys or None)).output != output)[0].any(-1)
+        if not keys:
+            moved[place] = False
+        if moved.any():
+            return True
+    return False
 
 
 def _depth(error: BaseException) -> int:

@@ -15,11 +15,12 @@ SHAPES = ("b1nm", "bnm", "nm", "11nm", "b11m", "bm", "b1m", "bhnm", "Hnm", "leng
 
 
 KINDS = ("bool", "float", "additive", "int")
+FINITE = -1e30  # for what is added where −inf gives NaN: code that takes keys in pieces, say
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a mask is handed over: its axes, what its numbers are, and what True means."""
+    """How a mask is handed over: its axes, what its numbers are, and what True means (or that −inf is a finite number)."""
 
     shape: str = "b1nm"
     kind: str = "bool"
@@ -69,7 +70,7 @@ class Format:
 
     def _one(self, keep: np.ndarray, framework: str, dtype: str) -> Any:
         if self.kind == "additive":
-            array: Any = np.where(keep, 0.0, -np.inf).astype(dtype)
+            array: Any = np.where(keep, 0.0, FINITE if self.means == "finite" else -np.inf).astype(dtype)
         else:
             raw = keep if self.means == "keep" else ~keep
             array = (

@@ -5,12 +5,14 @@ numbers (or, where numbers can't be compared, hides what it should), the mask is
 that its masks are of another kind.
 """
 
+import difflib
 import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..words import _, quoted
 from . import polarity
@@ -273,16 +275,13 @@ def _try(
                 if given is None:
                     continue
                 try:
-                    result = case.subject(looked.inputs, {parameter: given}, watch=True)
+                    trial = _trial(case, parameter, looked, format_, everything[name])
+                    if format_.kind == "additive" and not np.isfinite(trial.output).all():
+                        trial = _trial(case, parameter, looked, replace(format_, means="finite"), everything[name])
                 except UserError as error:
                     errors.append(error)
                     break
-                contexts = (
-                    contexts_of(case.subject, result, looked.inputs, looked.watched)
-                    if looked.watched
-                    else [result.output]
-                )
-                ran.append(Trial(format_, everything[name], contexts, result.output))
+                ran.append(trial)
                 break
         if ran:
             return ran, errors, refused
@@ -295,6 +294,12 @@ def _try(
         ):
             refused = errors[0]
     return [], errors, None
+
+
+def _trial(case: Case, parameter: str, looked: View, format_: Format, keep: Array) -> Trial:
+    result = case.subject(looked.inputs, {parameter: _encode(case, format_, keep)}, watch=True)
+    contexts = contexts_of(case.subject, result, looked.inputs, looked.watched) if looked.watched else [result.output]
+    return Trial(format_, keep, contexts, result.output)
 
 
 def _encode(case: Case, format_: Format, keep: Array) -> Any:
@@ -376,17 +381,12 @@ def _more(
 ) -> None:
     """Right for one mask: is it for the others, for empty rows, for large scores?"""
     for name in ("right", "left", "causal", "random"):
-        given = _encode(case, format_, everything[name])
-        if given is None:
+        if _encode(case, format_, everything[name]) is None:
             continue
         try:
-            result = case.subject(looked.inputs, {parameter: given}, watch=True)
+            trial = _trial(case, parameter, looked, format_, everything[name])
         except UserError:
             continue
-        contexts = (
-            contexts_of(case.subject, result, looked.inputs, looked.watched) if looked.watched else [result.output]
-        )
-        trial = Trial(format_, everything[name], contexts, result.output)
         if not _is_right(case, parameter, trial, looked, numbers, memory):
             _name_it(case, parameter, [trial], looked, numbers, None)
             return
@@ -471,12 +471,22 @@ def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
     broken = [
         e
         for e in errors
-        if isinstance(e.error, (NameError, AttributeError, UnboundLocalError)) or "ambiguous" in str(e).lower()
+        if isinstance(e.error, (NameError, UnboundLocalError)) or _misspelt(e.error) or "ambiguous" in str(e).lower()
     ]
     if broken and len(broken) >= len(errors) / 2:
         case.add("M17", parameter=parameter, error=str(broken[0]), line=broken[0].line)
     elif errors:
         _stopped(case, parameter, errors[0])
+
+
+def _misspelt(error: BaseException) -> bool:
+    """Whether it asks a tensor for something that tensors have under a name much like it, else a mask may be an object
+    of another kind; or nothing at all for anything."""
+    if not isinstance(error, AttributeError):
+        return False
+    if not isinstance(error.obj, torch.Tensor | np.ndarray):
+        return True
+    return bool(difflib.get_close_matches(error.name or "", dir(error.obj), cutoff=0.75))
 
 
 def _stopped(case: Case, parameter: str, error: UserError) -> None:
@@ -494,7 +504,7 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         hits: list[tuple[int, float, Variant, Format]] = []
         at = replace(case.match.at, n=looked.n, m=looked.m)
         for trial in ran:
-            for variant in singles(_form(case, trial.keep, trial.format.means), at):
+            for variant in singles(_form(case, trial.keep, "block" if trial.format.means == "block" else "keep"), at):
                 id_ = variant.ids[0]
                 if (
                     id_ in NOT_MASKS

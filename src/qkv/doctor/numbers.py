@@ -134,16 +134,19 @@ def _lengths_before_heads(case: Case) -> bool:
     """A function of (B, N, H, D): read so from here on, if its outputs say that tokens stand there."""
     twin = copy.copy(case.subject)
     twin.layout = "bnhd"
-    try:
-        seen, _ = support(
-            twin, twin.draw(n=twin.sizes.queries, m=twin.sizes.keys), None, ["k", "v"] if "k" in twin.inputs else None
-        )
-    except UserError:
-        return False
-    case.subject.layout = "bnhd"
-    lengths(case)
-    case.support = seen
-    return True
+    n, m = twin.sizes.queries, twin.sizes.keys
+    for keys in (m, n):  # a triangle of its own may want as many keys as queries
+        try:
+            seen, _ = support(twin, twin.draw(n=n, m=keys), None, ["k", "v"] if "k" in twin.inputs else None)
+        except UserError:
+            continue
+        if not seen[np.eye(*seen.shape) == 0].any():
+            continue  # heads or texts side by side
+        case.subject.layout = "bnhd"
+        lengths(case)
+        case.support = seen
+        return True
+    return False
 
 
 def _scaled_weights(case: Case, match: Match) -> bool:

@@ -47,6 +47,12 @@ def examine(
     return None
 
 
+def alone(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+    """What moves no token with another may be about positions whatever its name: a turn, if it is one, or a table."""
+    turn = _rotary(target, name, space, facts)
+    return turn if turn is not None and not turn.founds else table(target, name, space, facts)
+
+
 def _case(target: Any, name: str, facts: dict[str, Any], space: dict[str, Any], called: str, built: str = "") -> Case:
     subject = Subject(name, target, None, Sizes(), {}, "table", "torch", WIDTH, built)
     case = Case(subject, facts, {}, space)
@@ -215,7 +221,7 @@ def _table_of_function(function: Any) -> Array | None:
             if len(given) != len(parameters):
                 continue
             got = _try(function, *given)
-            if got is not None and got.shape[-2:] == (N, WIDTH):
+            if got is not None and got.shape[-2:] == (N, WIDTH) and got.any():  # nothing of nothing is no table
                 return got.reshape(-1, N, WIDTH)[0]
     return None
 

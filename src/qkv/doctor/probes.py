@@ -11,13 +11,14 @@ import numpy as np
 from torch import nn
 
 from ..words import _
+from .capture import named
 from .examine import Case, support
 from .guess import meaning
 from .match import poked
 from .mistakes.mistake import triangle
 from .mistakes.triangles import WrongTriangle
 from .structure import sees_only_future
-from .subject import UserError, signature, to_numpy
+from .subject import UserError, line_of, signature, to_numpy
 
 PROBES: dict[str, Callable[[Case], None]] = {}
 # What explains other symptoms comes first. Those of the module around attention are in modules.py.
@@ -216,7 +217,8 @@ def _softmax_axis(case: Case) -> str:
         return ""
     size = scores.shape[sums[0]]
     sizes = case.subject.sizes
-    return {sizes.batch: "batch", sizes.heads: "heads"}.get(size, "")
+    n, m = case.notes["lengths"]
+    return {sizes.batch: "batch", sizes.heads: "heads", **({n: "queries"} if n != m else {})}.get(size, "")
 
 
 @probe("order")
@@ -230,9 +232,12 @@ def order(case: Case) -> None:
     ):
         return skip(case, "order", "not needed")
     subject, inputs = case.subject, case.notes["inputs"]
-    if case.notes.get("positions") or case.across:
+    if case.across or _knows_places(case):
         return skip(case, "order", "positions inside")
     n = case.notes["lengths"][0]
+    asking = [r for r in inputs if r in ("x", "q")]
+    if "memory" in inputs and asking and not _all_or_none(support(subject, inputs, None, asking)[0]):
+        return skip(case, "order", "tokens of its own, and not all of them")
     shuffled = np.random.default_rng(4).permutation(n)
     base = subject(inputs).output
     other = subject({r: a[:, shuffled] if a.shape[1] == n else a for r, a in inputs.items()}).output
@@ -253,28 +258,63 @@ def order(case: Case) -> None:
     return None
 
 
+def _all_or_none(seen: np.ndarray) -> bool:
+    return bool(seen.all() or np.array_equal(seen, np.eye(*seen.shape, dtype=bool)))
+
+
+def _knows_places(case: Case) -> bool:
+    """Whether numbers go in beside those of the tokens that may speak of places: 0, 1, 2… made in the run, or weights
+    that are neither a product's with tokens nor a norm's."""
+    subject, owner = case.subject, case.subject.owner
+    seen = subject(case.notes["inputs"], watch=True).seen
+    if seen is None or not isinstance(owner, nn.Module):
+        return False
+    known = {named(owner, product.weight) for product in seen.products}
+    others = [
+        n
+        for n, p in [*owner.named_parameters(), *owner.named_buffers()]
+        if p.dim() >= 2 and n not in known and p.shape[-1] > 1
+    ]
+    return bool(seen.places or others)
+
+
 @probe("lengths")
 def lengths(case: Case) -> None:
     """Other lengths run too: 1, 3, 9."""
     subject = case.subject
-    if not isinstance(subject.owner, nn.Module) and subject.owner is not None and subject.framework == "numpy":
-        pass
     if any(r in ("frequencies", "positions", "start") for p, r in subject.roles.items() if p in subject.fixed):
         return skip(case, "lengths", "tables of one length")
-    if any(subject.roles.get(p) == "mask" and v is not None for p, v in subject.fixed.items()):
+    n = case.notes["lengths"][0]
+    if any(n in getattr(v, "shape", ()) for v in subject.fixed.values()):
         return skip(case, "lengths", "a mask of one length")
     if isinstance(subject.chosen.get("window"), tuple):
         return skip(case, "lengths", "a window of an image")
     limit = subject.chosen.get("context") or 99
-    for n in (1, 3, 9):
-        if n > limit:
-            continue
+    stopped: dict[int, UserError] = {}
+    tried = [n for n in (1, 3, 9) if n <= limit]
+    for n in tried:
         try:
             subject(subject.draw(3, n=n, m=n))
         except UserError as error:
-            case.add("M20", n=n, worked=case.notes["lengths"][0], error=str(error), line=error.line)
-            return None
+            stopped[n] = error
+    if not stopped:
+        return None
+    n, first = next(iter(stopped.items()))
+    if (set(stopped) <= {1} and len(tried) > 1) or all(_declared(e.error) for e in stopped.values()):
+        case.stopped("lengths", first)  # other lengths run, or the code says itself which do
+    else:
+        case.add("M20", n=n, worked=case.notes["lengths"][0], error=str(first), line=first.line)
     return None
+
+
+def _declared(error: BaseException) -> bool:
+    """Whether the user's own code says no, by assert or raise."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return isinstance(error, AssertionError | ValueError | NotImplementedError) and line_of(error) == (
+        frame.tb_lineno if frame else None
+    )
 
 
 @probe("other keys")
@@ -375,8 +415,8 @@ def constant_values(case: Case) -> None:
     wanted = inputs["v"][..., :1, :]
     if output.shape[:-2] == wanted.shape[:-2] and output.shape[-1] == wanted.shape[-1]:
         ratio = output / wanted
-        if np.abs(ratio - 1).max() > 1e-6:
-            same = float(np.std(ratio)) < 1e-9
+        same = float(np.std(ratio)) < 1e-9
+        if np.abs(ratio - 1).max() > 1e-6 and (same or _softmax_axis(case) == "queries"):
             case.add(
                 "S6" if same else "X1",
                 sentence=_(

@@ -1,8 +1,10 @@
 """The shape of things: how many keys, who sees whom, and along which axis attention runs."""
 
+import inspect
 import re
 
 import numpy as np
+from torch import nn
 
 from . import conventions
 from .examine import Case, support
@@ -73,30 +75,54 @@ def layout(case: Case) -> None:
 
 
 def _says_sequence_first(case: Case) -> bool:
-    """torch's own modules say it by batch_first; others by the names they give the axes."""
+    """torch's own modules say it by batch_first, as may others; else by the names they give the axes, or the file swaps
+    them before it calls this."""
     owner = case.subject.owner
     if type(owner).__module__.startswith("torch.nn"):
         return True
-    text = case.facts.get("segment_text", "")
-    said = re.sub(r"\w*mask\w*\s*[:=]?\s*[\[(][^)\]]*[)\]]", "", " ".join(conventions._spoken(text)))
-    if re.search(
-        r"[\[(]\s*(b|bs|bsz|batch\w*)\s*,\s*(t|l|s|n|seq\w*|time\w*|len\w*|tokens?|num_tokens)\s*,", said, re.IGNORECASE
-    ):
-        return False
+    text, whole = case.facts.get("segment_text", ""), case.facts.get("text", "")
     if re.search(r"batch_first\s*=\s*True", text):
+        return False
+    if isinstance(owner, nn.Module) and "batch_first" in inspect.signature(type(owner)).parameters:
+        return True  # a switch, as torch's own have it: both orders are meant
+    said = {place for words in conventions._spoken(text) for place in batch_axes(words)}
+    if said == {0}:
         return False
     first = r"(t|l|s|n|seq\w*|tgt_len|src_len|length|time\w*|q_len|q_seq\w*|nq|T|L|S|tgt|n_?tokens?|n_?tgt|n_?src|sl|tlen|qlen|len_?q)"
     second = r"(b|bs|bsz|batch\w*|B|N|nb|n_?batch|batch_size)"
-    if re.search(rf"\b{first}\s*,\s*{second}\s*(,\s*\w+)*\s*=\s*[\w.]+\.(shape|size\(\))", text):
+    unpacked = rf"\b{first}\s*,\s*{second}\s*(,\s*\w+)*\s*=\s*[\w.]+\.(shape|size\(\))"
+    if 1 in said or re.search(unpacked, text):
         return True
-    if not re.search(r"nn\.MultiheadAttention|nn\.Transformer", text):  # a wrapper of the file's own attention
-        text = case.facts.get("text", "")
-        if re.search(rf"\b{first}\s*,\s*{second}\s*(,\s*\w+)*\s*=\s*[\w.]+\.(shape|size\(\))", text):
-            return True
+    if not re.search(r"nn\.MultiheadAttention|nn\.Transformer", text) and re.search(unpacked, whole):
+        return True  # a wrapper of the file's own attention
+    swapped = r"\.(permute\(\s*1\s*,\s*0\s*,|transpose\(\s*(0\s*,\s*1|1\s*,\s*0)\s*\)|swapaxes\(\s*0\s*,\s*1)"
     return bool(
-        re.search(rf"[\[(]\s*{first}\s*(,|\bx\b|×)\s*{second}\b", text, re.IGNORECASE)
-        or re.search(r"(seq\w*|time|length)[-_ ]first|sequence first", text, re.IGNORECASE)
+        re.search(r"(seq\w*|time|length)[-_ ]first|sequence first|batch_first\s*=\s*False", text, re.IGNORECASE)
+        or (re.search(swapped, whole.replace(text, "")) and not re.search(swapped, text))
     )
+
+
+def batch_axes(words: str) -> set[int]:
+    """Where the batch stands in the shapes of three axes or more that words name; not in those of masks and weights.
+
+    >>> batch_axes("x: (HW, B, C)"), batch_axes("T x B x C, normed"), batch_axes("(batch, seq, dim)"), batch_axes("mask: (B, n, m)")
+    ({1}, {1}, {0}, set())
+    >>> batch_axes("(S, N, E) as torch has it")  # N is the batch beside a length
+    {1}
+    """
+    words = re.sub(r"\w*(mask|weights|score)\w*\s*[:=]?\s*[\[(][^)\]]*[)\]]", "", words)
+    batch = r"(b|bs|bsz|nb|n_?batch|batch\w*|批\w*)"
+    shapes = re.findall(r"[\[(]([^()\[\]]+)[)\]]|(\b\w+(?:\s*[x×]\s*\w+){2,})", words)
+    found = set()
+    for bracketed, crossed in shapes:
+        axes = [a.strip() for a in re.split(r"[,，×]|\bx\b", bracketed or crossed)]
+        place = next((i for i, axis in enumerate(axes) if re.fullmatch(batch, axis, re.IGNORECASE)), None)
+        if place is None and "N" in axes[:2]:
+            beside = axes[1 - axes.index("N")]
+            place = axes.index("N") if re.fullmatch(r"[lst]|(seq|len|time|tgt|src)\w*", beside, re.IGNORECASE) else None
+        if len(axes) >= 3 and place in (0, 1):
+            found.add(place)
+    return found
 
 
 def left_out(case: Case) -> None:
