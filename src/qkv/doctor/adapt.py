@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .building import Built, declared
 from .capture import no_fast_path
 from .guess import Layer, Sizes, meaning, role, value
-from .subject import CannotRun, Subject, parameters_of, settings
+from .subject import CannotRun, Subject, cast, parameters_of, settings
 
 _tensor = torch.tensor
 
@@ -74,7 +74,7 @@ def _functions(target: Any) -> Iterator[tuple[Any, str]]:
             raise CannotRun("forward", "", [])
         for dtype in ("float64", "float32"):
             with contextlib.suppress(Exception):
-                _cast(target.eval(), getattr(torch, dtype))
+                cast(target.eval(), getattr(torch, dtype))
                 yield target, dtype
         return
     if inspect.isroutine(target):
@@ -100,31 +100,6 @@ def _functions(target: Any) -> Iterator[tuple[Any, str]]:
     for method, bound in inspect.getmembers(target, inspect.ismethod):
         if not method.startswith("_"):
             yield bound, "float64"
-
-
-def _cast(module: nn.Module, dtype: torch.dtype) -> None:
-    """Also the tensors and layers that the module doesn't know it has."""
-    module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)  # .to would make complex numbers real
-    for part in list(module.modules()):
-        for name, given in list(vars(part).items()):
-            if isinstance(given, Tensor) and given.is_floating_point():
-                object.__setattr__(part, name, given.to(dtype))
-            elif isinstance(given, (list, tuple)):
-                for item in given:
-                    if isinstance(item, nn.Module):
-                        item.eval().to(dtype)
-                if any(isinstance(item, Tensor) and item.is_floating_point() for item in given):
-                    object.__setattr__(
-                        part,
-                        name,
-                        type(given)(
-                            i.to(dtype) if isinstance(i, Tensor) and i.is_floating_point() else i for i in given
-                        ),
-                    )
-            elif isinstance(given, dict):
-                for item in given.values():
-                    if isinstance(item, nn.Module):
-                        item.eval().to(dtype)
 
 
 def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> dict[str, str]:

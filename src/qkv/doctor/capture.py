@@ -56,6 +56,7 @@ class Capture(TorchFunctionMode):
     thin_softmaxes: int = 0  # that took what a dropout had left
     dropped: list[float] = field(default_factory=list)
     places: int = 0  # how often 0, 1, 2… was made
+    made: list[Tensor] = field(default_factory=list)  # everything that came of the inputs, in order
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -92,6 +93,7 @@ class Capture(TorchFunctionMode):
             for tensor in _tensors(out):
                 self._alive.add(id(tensor))
                 self._kept.append(tensor)
+                self.made.append(tensor)
             self._note(function, tensors, alive, args, kwargs, out)
         self._kept += tensors
         return out
@@ -160,8 +162,12 @@ def as_tokens(tensor: Tensor | np.ndarray, batch: int, length: int) -> np.ndarra
     array = tensor.detach().double().numpy() if isinstance(tensor, Tensor) else np.asarray(tensor)
     shape = array.shape
     if length in shape and batch in shape:
-        n = shape.index(length)
         b = shape.index(batch)
+        n = shape.index(length)
+        if b == n and shape.count(batch) > 1:  # as many texts as tokens: texts come first
+            n = shape.index(length, b + 1)
+        elif b == n:
+            return None
         array = np.moveaxis(array, (b, n), (0, 1))
         return array.reshape(batch, length, -1)
     if shape and shape[0] == batch * length:

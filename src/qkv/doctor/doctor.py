@@ -135,6 +135,7 @@ def _diagnose(
             sizes=_sizes(owner, options),
             args=options["args"],
             call=options["call"],
+            source=source,
         )
     except CannotRun as problem:
         if reading.own_fault(problem, source):

@@ -2,12 +2,15 @@
 
 import inspect
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..words import Message, _, quoted
+from . import rehearsal, usage
 from .adapt import subjects
 from .building import Built, builds
 from .guess import Sizes
@@ -139,28 +142,40 @@ def find_subject(
     sizes: Sizes,
     args: dict[str, Any] | None,
     call: dict[str, str] | None,
+    source: Any = None,
 ) -> tuple[Subject, list[str]]:
-    """The first way to build and to call it that runs and listens to its input."""
-    try:
-        return _first_that_runs(target, name, space, sizes, args, call)
-    except CannotRun as problem:
-        longer = replace(sizes, queries=sizes.context, keys=sizes.context + 3)  # code of one fixed length
+    """The first way to build and to call it that runs and listens to its input: by names, then as its own file does it."""
+
+    def by_names(sizes: Sizes) -> Ways:
+        for built in _builds(target, sizes, args, space):
+            yield built, partial(subjects, built, name=name, space=space, call=call)
+
+    def as_its_file() -> Ways:
+        if args is None and call is None and (inspect.isclass(target) or inspect.isroutine(target)):
+            yield from rehearsal.every(target, usage.examples(source, name), name, space)
+
+    longer = replace(sizes, queries=sizes.context, keys=sizes.context + 3)  # code of one fixed length
+    problem: CannotRun | None = None
+    for ways in (partial(by_names, sizes), as_its_file, partial(by_names, longer)):
         try:
-            return _first_that_runs(target, name, space, longer, args, call)
-        except CannotRun:
-            raise problem from None
+            return _first_that_runs(ways())
+        except CannotRun as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
 
 
-def _first_that_runs(
-    target: Any, name: str, space: dict[str, Any], sizes: Sizes, args: Any, call: Any
-) -> tuple[Subject, list[str]]:
+Ways = Iterator[tuple[Built, Callable[[], Iterator[Subject]]]]
+
+
+def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
     errors: list[tuple[int, str, BaseException, str]] = []
     tried: list[str] = []
     count = 0
     blocked: tuple[Subject, list[str]] | None = None
     grouped: BaseException | None = None
-    for built in _builds(target, sizes, args, space):
-        for subject in subjects(built, name=name, space=space, call=call):
+    for built, calls in ways:
+        for subject in calls():
             count += 1
             if count > TRIES:
                 break

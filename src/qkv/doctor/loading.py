@@ -85,7 +85,7 @@ class Loader:
         if name not in self.space:
             if not self.binders(name) and not self._starred(name):
                 raise self.source.absent(name)
-            with self._reading():
+            with self.reading():
                 self._run(self._plan(name))
         if name not in self.space:
             raise self.why(name)
@@ -141,7 +141,7 @@ class Loader:
         if name in self.wanted:  # asked already, by a file that this one asks
             return False
         self.wanted.add(name)
-        with self._reading():
+        with self.reading():
             self._run([s for s in self.tiers[0] if s.star])
         return name in self.space
 
@@ -284,7 +284,7 @@ class Loader:
                 self.space[name] = getattr(found, name)
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """While the file's statements run: an empty command line, and parsers that answer with their defaults."""
         argv, parse = sys.argv, argparse.ArgumentParser.parse_known_args
 

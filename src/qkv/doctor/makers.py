@@ -158,7 +158,7 @@ class _Maker:
     def run(self) -> list[Made]:
         for scene in SCENES:
             try:
-                with settings("float32"), torch.no_grad(), _counted(LINES):
+                with settings("float32"), torch.no_grad(), counted(LINES):
                     value = (
                         self.scope.call(scene) if self.expression is None else self.scope.value(self.expression, scene)
                     )
@@ -422,10 +422,11 @@ OURS = {__file__, ast.__file__, contextlib.__file__}
 
 
 @contextlib.contextmanager
-def _counted(lines: int) -> Iterator[None]:
+def counted(lines: int, file: str = "") -> Iterator[None]:
     """Stops what runs more lines than that; counted, so that it is the same on every machine.
 
-    What is ours doesn't count: how large the file around a maker is changes nothing.
+    What is ours doesn't count: how large the file around a maker is changes nothing. With a file: its own lines count, and
+    one for each call elsewhere.
     """
     left = lines
 
@@ -436,7 +437,7 @@ def _counted(lines: int) -> Iterator[None]:
         left -= 1
         if left < 0:
             raise RuntimeError(f"more than {lines} lines")
-        return count
+        return count if not file or frame.f_code.co_filename == file else None
 
     before = sys.gettrace()
     sys.settrace(count)

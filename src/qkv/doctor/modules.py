@@ -449,7 +449,7 @@ def own_layers(case: Case) -> None:
 def inventory(case: Case) -> None:
     """Four projections, each from the whole width."""
     subject, owner, match, watched = case.subject, case.subject.owner, case.match, case.watched
-    if not isinstance(owner, nn.Module) or watched is None or match is None or subject.layout in ("bhnd", "bnhd"):
+    if not isinstance(owner, nn.Module) or watched is None or match is None or subject.layout in ("bhnd", "bnhd", "bc"):
         return skip(case, "inventory", "no weights")
     if not any(p.dim() >= 2 for p in owner.parameters()) and not case.has("T2", "T1"):
         return None

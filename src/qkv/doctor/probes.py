@@ -18,7 +18,7 @@ from .match import poked
 from .mistakes.mistake import triangle
 from .mistakes.triangles import WrongTriangle
 from .structure import sees_only_future
-from .subject import UserError, line_of, signature, to_numpy
+from .subject import Fitted, UserError, line_of, signature, to_numpy
 
 PROBES: dict[str, Callable[[Case], None]] = {}
 # What explains other symptoms comes first. Those of the module around attention are in modules.py.
@@ -287,6 +287,8 @@ def lengths(case: Case) -> None:
     n = case.notes["lengths"][0]
     if any(n in getattr(v, "shape", ()) for v in subject.fixed.values()):
         return skip(case, "lengths", "a mask of one length")
+    if any(isinstance(v, Fitted) for v in subject.fixed.values()):
+        return skip(case, "lengths", "what its file hands over is for its own lengths")
     if isinstance(subject.chosen.get("window"), tuple):
         return skip(case, "lengths", "a window of an image")
     limit = subject.chosen.get("context") or 99
@@ -296,7 +298,8 @@ def lengths(case: Case) -> None:
         try:
             subject(subject.draw(3, n=n, m=n))
         except UserError as error:
-            stopped[n] = error
+            if not (subject.inner and error.line is None):  # else it ran: its tokens were not found side by side
+                stopped[n] = error
     if not stopped:
         return None
     n, first = next(iter(stopped.items()))

@@ -38,7 +38,7 @@ class Statement:
         self.star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         self.changes = {root for inner in run_by(node) for root in _changed(inner)}
         self.outside = next(
-            (_word(inner.func) for inner in run_by(node) if isinstance(inner, ast.Call) and _reaches_out(inner)), ""
+            (_word(inner.func) for inner in run_by(node) if isinstance(inner, ast.Call) and reaches_out(inner)), ""
         )
 
     def compiled(self, source: Source, late_annotations: bool = False) -> types.CodeType:
@@ -95,7 +95,7 @@ def run_by(node: ast.AST) -> Iterator[ast.AST]:
             yield from run_by(inner)
 
 
-def _reaches_out(call: ast.Call) -> bool:
+def reaches_out(call: ast.Call) -> bool:
     word = _word(call.func)
     if word == "load":  # torch.load, np.load, json.load
         return True

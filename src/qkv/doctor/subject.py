@@ -108,7 +108,7 @@ class Subject:
     owner: Any  # the module or object, or None for a function
     sizes: Sizes
     roles: dict[str, str]  # parameter → role
-    layout: str  # "bnc", "nbc", "nc", "bhnd", "ids"
+    layout: str  # "bnc", "nbc", "nc", "bhnd", "ids"; images "bchw", "bhwc"; one query per text "bc", a number per token "bn"
     framework: str  # "torch" or "numpy"
     width: int  # of one input vector
     built: str = ""
@@ -124,6 +124,9 @@ class Subject:
     numbers: tuple[int, ...] = ()  # sizes among the file's globals
     widths: dict[str, int] = field(default_factory=dict)  # where q, k, v, memory have widths of their own
     budget: Budget | None = None  # while nobody counts, none
+    tails: dict[str, tuple[int, ...]] = field(default_factory=dict)  # role → the axes that one token has: (3, 16, 16)
+    grid: int = 0  # axes that the tokens lie on: 2 in an image, 3 in a film
+    inner: bool = False  # what gives one vector per text is looked at where its tokens last stood side by side
 
     @property
     def inputs(self) -> list[str]:
@@ -194,7 +197,10 @@ class Subject:
         """Run it on canonical inputs; `given` sets other parameters by name (masks already encoded)."""
         if self.layout == "nc":
             return self._one_by_one(inputs, given, watch=watch, quiet=quiet, grad=grad, seed=seed)
-        arguments = {p: self._encode(inputs[r]) for p, r in self.roles.items() if r in inputs}
+        given = {**self._fitted(inputs), **(given or {})}
+        if self.layout == "bc":
+            return self._query_by_query(inputs, given, watch=watch, quiet=quiet, grad=grad, seed=seed)
+        arguments = {p: self._encode(inputs[r], r) for p, r in self.roles.items() if r in inputs}
         return self._run(
             arguments,
             given,
@@ -209,17 +215,65 @@ class Subject:
         results = []
         size = len(next(iter(inputs.values())))
         for item in range(size):
-            arguments = {p: self._encode(inputs[r][item]) for p, r in self.roles.items() if r in inputs}
-            one = {p: g[item] if isinstance(g, PerItem) else g for p, g in (given or {}).items()}
+            arguments = {p: self._encode(inputs[r][item], r) for p, r in self.roles.items() if r in inputs}
+            fitted = self._fitted({r: a[item : item + 1] for r, a in inputs.items()})
+            one = fitted | {p: g[item] if isinstance(g, PerItem) else g for p, g in (given or {}).items()}
             asking = inputs.get("x", inputs.get("q", inputs[self.inputs[0]]))
             results.append(self._run(arguments, one, asking[item].shape, **how))
         each = [r.weights for r in results if r.weights is not None]
         weights = np.stack(each) if len(each) == size else None
         return Result(np.stack([r.output for r in results]), [r.raw for r in results], results[0].seen, weights)
 
-    def _encode(self, array: np.ndarray) -> Any:
+    def _query_by_query(self, inputs: dict[str, np.ndarray], given: dict[str, Any], **how: Any) -> Result:
+        """Code that takes one query of each text, (B, C), is asked once per query."""
+        asks = "x" if "x" in inputs else "q"
+        results = []
+        for place in range(inputs[asks].shape[1]):
+            arguments = {
+                p: self._encode(inputs[r][:, place] if r == asks else inputs[r], r)
+                for p, r in self.roles.items()
+                if r in inputs
+            }
+            results.append(self._run(arguments, given, inputs[asks][:, place : place + 1].shape, **how))
+        each = [r.weights for r in results if r.weights is not None]
+        weights = np.concatenate(each, 1) if len(each) == len(results) else None
+        output = np.concatenate([r.output for r in results], 1)
+        whole = torch.cat([r.graph for r in results], 1) if isinstance(results[0].graph, Tensor) else None
+        return Result(output, [r.raw for r in results], results[0].seen, weights, whole)
+
+    def _fitted(self, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The constants that depend on how many texts and tokens there are, for these."""
+        asking = inputs.get("x", inputs.get("q", next(iter(inputs.values()))))
+        other = inputs.get("memory", inputs.get("k", asking))
+        axis = 1 if self.layout == "ids" else -2
+        b, n, m = len(asking), asking.shape[axis], other.shape[axis if other.ndim == asking.ndim else 1]
+        return {p: self._typed(v.make(b, n, m)) for p, v in self.fixed.items() if isinstance(v, Fitted)}
+
+    def _typed(self, value: Any) -> Any:
+        """Arrays, in dicts and lists too, of this framework and precision."""
+        if isinstance(value, dict):
+            return {key: self._typed(one) for key, one in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._typed(one) for one in value)
+        if isinstance(value, nn.Module):
+            cast(value.eval(), getattr(torch, self.dtype))
+        if isinstance(value, np.ndarray) and self.framework == "torch":
+            value = torch.from_numpy(np.ascontiguousarray(value))
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.to(getattr(torch, self.dtype))
+        return value.astype(self.dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+    def _encode(self, array: np.ndarray, role: str = "") -> Any:
         if self.layout == "nbc":
             array = array.swapaxes(0, 1)
+        elif self.layout == "bn":
+            array = array[..., 0]
+        elif self.grid:
+            array = array.reshape(len(array), *_grid(array.shape[1], self.grid), array.shape[-1])
+            if self.layout == "bchw":
+                array = np.moveaxis(array, -1, 1)
+        elif role in self.tails:
+            array = array.reshape(*array.shape[:-1], *self.tails[role])
         elif self.layout == "bnhd":
             array = array.swapaxes(1, 2)
         if self.framework == "numpy":
@@ -233,7 +287,8 @@ class Subject:
     ) -> Result:
         if self.budget is not None:  # each weight meets each token once, and a gradient costs twice as much again
             self.budget.pay(CALL + 2 * self._weights_count * int(np.prod(shape[:-1])) * (3 if grad else 1))
-        filled = {**arguments, **self.fixed, **(given or {})}
+        plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}
+        filled = {**arguments, **plain, **(given or {})}
         positional, named = self._bind(filled)
         tensors = [a for a in arguments.values() if isinstance(a, Tensor)]
         if grad:
@@ -243,7 +298,11 @@ class Subject:
         if seed is not None:
             _seed(seed)
             np.random.seed(seed)
-        seen: Any = Capture(quiet=quiet, roots=tensors) if self.framework == "torch" and (watch or quiet) else None
+        seen: Any = (
+            Capture(quiet=quiet, roots=tensors)
+            if self.framework == "torch" and (watch or quiet or self.inner)
+            else None
+        )
         mode: Any = seen or contextlib.nullcontext()
         if self.framework == "numpy" and watch:
             seen = NumpyCapture()
@@ -262,6 +321,8 @@ class Subject:
                 for mend in between_calls:
                     mend()
         output = self._output(raw, shape)
+        if output is None and self.inner and self.framework == "torch" and seen is not None:
+            output = self._beside(seen, shape, arguments)
         if output is None:
             raise UserError(TypeError(f"gave {describe(raw)}: no output of shape {self._wanted(shape)}"))
         found = to_numpy(output)
@@ -301,6 +362,17 @@ class Subject:
             lead = (lead[1], lead[0])
         elif self.layout == "bnhd":
             lead = (lead[0], lead[2], lead[1])
+        elif self.layout == "bc":
+            return next(
+                (
+                    a.unsqueeze(1) if isinstance(a, Tensor) else a[:, None]
+                    for a in arrays(raw)
+                    if a.ndim == 2 and a.shape[0] == lead[0]
+                ),
+                None,
+            )
+        elif self.grid:
+            return self._from_grid(raw, lead)
         beside = (lead[0], lead[2], lead[1]) if self.layout == "bhnd" else lead  # heads ready to be merged
         for array in arrays(raw):
             if array.ndim == len(lead) + 1 and tuple(array.shape[:-1]) in (lead, beside):
@@ -312,12 +384,81 @@ class Subject:
                     return array
         return None
 
+    def _from_grid(self, raw: Any, lead: tuple[int, ...]) -> Any:
+        """An image's tokens in a row again; what is in a row already is taken so."""
+        sides = _grid(lead[1], self.grid)
+        for array in arrays(raw):
+            shape = tuple(array.shape)
+            if len(shape) == self.grid + 2 and shape[0] == lead[0]:
+                if self.layout == "bchw" and shape[2:] == sides:
+                    return array.reshape(*shape[:2], -1).swapaxes(1, 2)
+                if shape[1:-1] == sides:
+                    return array.reshape(lead[0], lead[1], -1)
+            if len(shape) == 3 and shape[:2] == lead:
+                return array
+        return None
+
+    def _beside(self, seen: Any, shape: tuple[int, ...], arguments: dict[str, Any]) -> Any:
+        """The last features of all tokens, (B, N, C), before they were pooled into one vector."""
+        lead = tuple(shape[:-1]) if self.layout != "ids" else tuple(shape)
+        lead = lead[::-1] if self.layout == "nbc" else lead
+        given = {id(one) for one in arguments.values()}
+        for tensor in reversed(seen.made):
+            if tensor.dim() == 3 and tensor.is_floating_point() and tuple(tensor.shape[:2]) == lead[:2]:
+                if id(tensor) not in given:
+                    return tensor
+        return None
+
     def _weights(self, raw: Any, output: Any, shape: Any) -> np.ndarray | None:
         n = shape[-2] if self.layout != "ids" else shape[-1]
         for array in arrays(raw):
             if array is not output and array.ndim >= 2 and array.shape[-2] == n and array.shape != output.shape:
                 return to_numpy(array)
         return None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A constant argument that depends on how many texts, queries and keys there are."""
+
+    make: Callable[[int, int, int], Any]
+
+
+def _grid(n: int, axes: int) -> tuple[int, ...]:
+    """So many tokens on so many axes, as square as they go.
+
+    >>> _grid(6, 2), _grid(7, 2), _grid(12, 3)
+    ((2, 3), (1, 7), (2, 2, 3))
+    """
+    if axes == 1:
+        return (n,)
+    side = max(s for s in range(1, int(n ** (1 / axes) + 1e-9) + 1) if n % s == 0)
+    return (side, *_grid(n // side, axes - 1))
+
+
+def cast(module: nn.Module, dtype: torch.dtype) -> None:
+    """Also the tensors and layers that the module doesn't know it has."""
+    module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)  # .to would make complex numbers real
+    for part in list(module.modules()):
+        for name, given in list(vars(part).items()):
+            if isinstance(given, Tensor) and given.is_floating_point():
+                object.__setattr__(part, name, given.to(dtype))
+            elif isinstance(given, (list, tuple)):
+                for item in given:
+                    if isinstance(item, nn.Module):
+                        item.eval().to(dtype)
+                if any(isinstance(item, Tensor) and item.is_floating_point() for item in given):
+                    object.__setattr__(
+                        part,
+                        name,
+                        type(given)(
+                            i.to(dtype) if isinstance(i, Tensor) and i.is_floating_point() else i for i in given
+                        ),
+                    )
+            elif isinstance(given, dict):
+                for item in given.values():
+                    if isinstance(item, nn.Module):
+                        item.eval().to(dtype)
 
 
 class PerItem(list):
