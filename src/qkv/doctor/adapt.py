@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from .building import Built, declared
 from .capture import no_fast_path
-from .guess import Layer, Sizes, meaning, role, value
+from .guess import Layer, Sizes, Weights, meaning, role, value
 from .subject import CannotRun, Subject, cast, parameters_of, settings
 
 _tensor = torch.tensor
@@ -32,7 +33,7 @@ def subjects(
     for function, dtype in _functions(built.object):
         parameters = parameters_of(function)
         roles = _roles(parameters, call)
-        for part, optional in _rounds(roles):
+        for part, optional in _rounds(roles, _nameless(parameters, roles)):
             missing = [p.name for p in parameters if _wanted(p, part.get(p.name, ""), optional)]
             for framework in _frameworks(built.object, space):
                 for layout, width, widths in _layouts(built, function, part, framework, space):
@@ -47,8 +48,27 @@ def subjects(
                         )  # fmt: skip
 
 
-def _rounds(roles: dict[str, str]) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """First with what must be given; then also a memory, tables or a mask that have a default but are needed."""
+def _nameless(parameters: list[inspect.Parameter], roles: dict[str, str]) -> list[str]:
+    """What must be given and has a name that says nothing."""
+    required = [p.name for p in parameters if p.default is p.empty and not roles[p.name] and not meaning(p.name)]
+    return [name for name in required if not re.fullmatch(LAYER, name)]
+
+
+LAYER = r"module|layer|self|attn_?(module|layer)|attention_?(module|layer)"  # that a function is handed
+
+
+def _rounds(roles: dict[str, str], nameless: list[str]) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """First with what must be given; then also a memory, tables or a mask that have a default but are needed.
+
+    What has a name that says nothing is most likely another text, keys and values, a mask or weights.
+    """
+    asks = [p for p, r in roles.items() if r in ("x", "q")]
+    if len(nameless) == 2 and len(asks) == 1 and not {"k", "v", "memory"} & set(roles.values()):
+        yield {**roles, asks[0]: "q", nameless[0]: "k", nameless[1]: "v"}, []
+    if 0 < len(nameless) <= 3 and asks:
+        for filling in itertools.product(("memory", "mask", "weights"), repeat=len(nameless)):
+            if [*filling, *roles.values()].count("memory") <= 1 and filling.count("weights") <= 1:
+                yield {**roles, **dict(zip(nameless, filling, strict=True))}, []
     yield roles, []
     if "memory?" in roles.values():
         yield {p: "memory" if r == "memory?" else r for p, r in roles.items()}, []
@@ -193,12 +213,16 @@ def _layouts(
 ) -> Iterator[tuple[str, int, dict[str, int]]]:
     sizes = built.sizes
     owner = built.object
-    has_weights = isinstance(owner, nn.Module) and any(p.dim() >= 2 for p in owner.parameters())
+    has_weights = isinstance(owner, nn.Module) and (_lazy(owner) or any(p.dim() >= 2 for p in owner.parameters()))
     if not isinstance(owner, nn.Module) and not inspect.isroutine(owner):
         has_weights = any(hasattr(v, "shape") and getattr(v, "ndim", 0) >= 2 for v in vars(owner).values()) or any(
             isinstance(v, nn.Module) for v in vars(owner).values()
         )
     takes_weights = any(r.startswith("weight") for r in roles.values())
+    if _lazy(owner):
+        for layout in ("bnc", "nc"):
+            yield layout, sizes.width, {}
+        return
     if not has_weights and not takes_weights:
         if {"q", "k"} <= set(roles.values()):
             for head in (*named_heads(function, space), sizes.head):
@@ -220,6 +244,11 @@ def _layouts(
             yield layout, width, widths
     yield "ids", 0, {}
     yield "bhnd", sizes.head, {}
+
+
+def _lazy(owner: Any) -> bool:
+    """Whether it has layers that learn their width from the first input."""
+    return isinstance(owner, nn.Module) and any(isinstance(p, UninitializedParameter) for p in owner.parameters())
 
 
 def input_widths(
@@ -284,6 +313,8 @@ def _values(
     n, d, random = sizes.queries, sizes.head, np.random.default_rng(5)
     width = width or sizes.width
     number = (lambda a: a) if framework == "numpy" else (lambda a: _tensor(a))
+    if one == "weights":
+        return [Weights(width, framework)]
     if one.startswith("weight"):
         draw = {letter: random.standard_normal((width, width)) * width**-0.5 for letter in "qkvo"}
         return [number(draw[one[-1]])]
@@ -315,7 +346,7 @@ def _values(
         return [None, {}]
     if word:
         return [value(word, sizes, name), None]
-    if re.fullmatch(r"module|layer|self|attn_?(module|layer)|attention_?(module|layer)", name):
+    if re.fullmatch(LAYER, name):
         return [Layer(), None]
     return [None, 1, True, sizes.heads]
 

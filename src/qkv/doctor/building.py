@@ -137,16 +137,27 @@ def _attempts(
                         arguments[parameter.name] = given
                         if word:
                             chosen.setdefault(word, given)
-                for filling in itertools.islice(
-                    itertools.product((sizes.width, sizes.heads, sizes.head, True, None), repeat=len(open_)), 30
-                ):
+                for filling in itertools.islice(_fillings(open_, "width" in chosen, sizes), 30):
                     yield scope, {**arguments, **dict(zip(open_, filling, strict=True))}, chosen
     # Names lie: every integer as a width, a number of heads, a head's width
     required_ = [p.name for p in parameters if p.default is p.empty]
     if 0 < len(required_) <= 4:
-        for filling in itertools.product((sizes.width, sizes.heads, sizes.head), repeat=len(required_)):
+        for filling in _fillings(required_, False, sizes, ()):
             yield {}, dict(zip(required_, filling, strict=True)), {}
+        for one in required_:  # or one of them is a configuration, whatever it is called
+            given = {p.name: _guess(target, p, sizes, space, "lenient") for p in parameters if p.name in required_}
+            yield {}, {**given, one: Answers(sizes, None, True)}, {}
     yield {}, {}, {}
+
+
+def _fillings(
+    names: list[str], has_width: bool, sizes: Sizes, others: tuple[Any, ...] = (True, None)
+) -> Iterator[tuple[Any, ...]]:
+    """Values for what has a name that says nothing: different ones first, as two widths are rarer than width and heads."""
+    first = (sizes.heads, sizes.head, sizes.width) if has_width else (sizes.width, sizes.heads, sizes.head)
+    fillings = itertools.product((*first, *others), repeat=len(names))
+    few = itertools.islice(fillings, 700)  # of many names not all
+    yield from sorted(few, key=lambda filling: len(set(map(repr, filling))) < len(filling))
 
 
 def _guess(target: type, parameter: inspect.Parameter, sizes: Sizes, space: dict[str, Any], mode: str) -> Any:

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 PRODUCTS = {
     torch.matmul, torch.mm, torch.bmm, torch.einsum, torch.addmm, torch.baddbmm, torch.tensordot,
     Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, Tensor.mm, Tensor.bmm, F.linear, F.bilinear,
-    torch.conv1d, torch.conv2d, F.conv1d, F.conv2d,
+    torch.conv1d, torch.conv2d, torch.conv3d, F.conv1d, F.conv2d, F.conv3d,
 }  # fmt: skip
 SOFTMAXES = {torch.softmax, F.softmax, Tensor.softmax, torch.log_softmax, F.log_softmax, Tensor.log_softmax}
 DROPOUTS = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, torch.feature_dropout}
@@ -161,6 +161,8 @@ def as_tokens(tensor: Tensor | np.ndarray, batch: int, length: int) -> np.ndarra
     """
     array = tensor.detach().double().numpy() if isinstance(tensor, Tensor) else np.asarray(tensor)
     shape = array.shape
+    if len(shape) > 3 and shape[0] == batch and int(np.prod(shape[2:])) == length:  # an image: (B, C, H, W)
+        return array.reshape(batch, shape[1], length).swapaxes(1, 2)
     if length in shape and batch in shape:
         b = shape.index(batch)
         n = shape.index(length)

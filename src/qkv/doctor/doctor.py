@@ -49,7 +49,7 @@ LOOKS = {
 CANNOT = {
     "build": _('could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"'),
     "call": _(
-        'could not call {name}: {reason} (line {line}). Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
+        'could not call {name}: {reason} (line {line}). It was given {given}. Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
     ),
     "forward": _("{name} has no forward method: there is nothing to call"),
     "names": _("--call names an argument that {name} does not have; it has: {reason}"),
@@ -344,6 +344,8 @@ def _fresh(subject: Subject) -> Any:
     try:
         with settings(subject.dtype):
             made = subject.make() if subject.make is not None else None
+        if isinstance(made, nn.Module) and any(isinstance(p, nn.UninitializedParameter) for p in made.parameters()):
+            return None  # its layers learn their width from the first call
         return made.eval() if isinstance(made, nn.Module) else made
     except Exception:
         return None
@@ -403,6 +405,6 @@ def _adapted(case: Case) -> dict[str, Any]:
 
 
 def _cannot(problem: CannotRun, name: str, label: str) -> Report:
-    values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?"}
+    values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?", "given": problem.given or "?"}
     text = Message(CANNOT[problem.stage], **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})

@@ -18,7 +18,7 @@ from .makers import Made
 from .match import Guess, Match, Watched, poked, watch
 from .mistakes import CATALOGUE
 from .report import Finding, Remark
-from .subject import CannotRun, Subject, UserError, last_line, line_of
+from .subject import CannotRun, Subject, UserError, describe, last_line, line_of, lines_of
 
 # What each probe looks at, for the report.
 PROBES = {
@@ -169,7 +169,7 @@ Ways = Iterator[tuple[Built, Callable[[], Iterator[Subject]]]]
 
 
 def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
-    errors: list[tuple[int, str, BaseException, str]] = []
+    errors: list[Failure] = []
     tried: list[str] = []
     count = 0
     blocked: tuple[Subject, list[str]] | None = None
@@ -190,35 +190,56 @@ def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
                 if first.output.size == 0 or not _listens(subject, inputs, first.output):
                     continue
             except UserError as error:
-                errors.append((_depth(error.error), built.text, error.error, subject.layout))
+                errors.append(Failure(error.error, built.text, subject, inputs))
                 if "kv_heads" in built.chosen and subject.layout == "bnc":
                     grouped = error.error if grouped is None or _depth(error.error) > _depth(grouped) else grouped
                 continue
             except (ValueError, TypeError, RuntimeError, IndexError) as error:
-                errors.append((0, built.text, error, subject.layout))
+                errors.append(Failure(error, built.text, subject))
                 continue
             if any(subject.roles.get(p) == "mask" and v is not None for p, v in subject.fixed.items()) and _blocked(
                 subject, inputs, first.output
             ):
                 blocked = blocked or (subject, tried)  # every query sees the same: this mask hides everything
                 continue
-            subject.failures = [e for *_, e, layout in errors if layout == "bnc"]
+            subject.failures = [e.error for e in errors if e.subject.layout == "bnc"]
             subject.grouped = grouped if "kv_heads" not in built.chosen else None
             return subject, tried
         if count > TRIES:
             break
     if blocked is not None:
         return blocked
-    absent = [e for e in errors if isinstance(e[2], ImportError)]
-    if absent:
-        errors = absent
-    if errors:
-        likely = [e for e in errors if e[1] == errors[0][1] and e[3] in ("bnc", "bhnd")] or errors
-        _, text, worst, _ = likely[0]
-        raise CannotRun("call", last_line(worst), [text], line_of(worst), worst)
+    if errors := [e for e in errors if isinstance(e.error, ImportError)] or errors:
+        best = max(errors, key=lambda e: e.reached)  # of several that came as far, the first
+        raise CannotRun("call", last_line(best.error), [best.built], line_of(best.error), best.error, best.given())
     failure = getattr(builds, "failure", None)
     line = line_of(failure) if failure else None
     raise CannotRun("build", last_line(failure) if failure else "", tried, line, failure)
+
+
+@dataclass
+class Failure:
+    """A call that the user's code did not let through, and how far it came."""
+
+    error: BaseException
+    built: str
+    subject: Subject
+    inputs: dict[str, np.ndarray] | None = None
+
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """The lines of the user's own that were running, outermost first: a later line is farther."""
+        return lines_of(self.error)
+
+    def given(self) -> str:
+        """What the call was given: "left (5, 7, 24), right None"."""
+        said = []
+        for parameter, role in self.subject.roles.items():
+            if self.inputs is not None and role in self.inputs:
+                said.append(f"{parameter} ({', '.join(map(str, self.inputs[role].shape))})")
+            elif parameter in self.subject.fixed:
+                said.append(f"{parameter} {describe(self.subject.fixed[parameter])}")
+        return ", ".join(said)
 
 
 def _builds(target: Any, sizes: Sizes, args: Any, space: dict[str, Any]) -> Any:

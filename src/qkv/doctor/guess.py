@@ -7,8 +7,14 @@ A guess only decides what is tried first; what is true is found out by running i
 """
 
 import re
+import zlib
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import torch
+
+_tensor = torch.tensor
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ ROLES = [
     ("other", r".*head_mask|.*(dropout|loss|token_type)_?(mask|ids)"),
     ("segment", r".*(segment|token_?type|type_?ids|seg_ids|segs).*"),
     ("lengths", r".*(lens?|lengths?)$"),
-    ("mask", r".*掩码.*|.*(mask|msk).*|m|attn_bias|bias|pad|padding|keep|visible|allowed|blocked"),
+    ("mask", r".*掩码.*|.*(mask|msk).*|m|attn_bias|bias|(.*_)?(pad|padding|padded|keep|kept|visible|allowed|blocked|valid|present|adj|adjacency)"),
     ("flag", r"(return|need|output|use|is|with|average|verbose|train|do|add|store|save|causal|eval|test)(_.*|ing|s?_?weights|_?attn.*)?|causal|autoregressive|training|deterministic|inference|visuali[sz]e|debug|show"),
     ("dropout", r".*drop.*|p"),
     ("weight.q", r"(w|m|weights?|wt|proj|p)_?_?(q|quer(y|ies))(_.*)?|q(uery)?_?_?(w|weights?|proj|matrix)"),
@@ -127,6 +133,31 @@ class Layer:
 
     training = False
     num_key_value_groups = n_rep = 1
+
+
+class Weights(dict):
+    """A dictionary of weights that has whatever it is asked for: three side by side for "qkv", one row for a bias, else square.
+
+    >>> w = Weights(4, "numpy")
+    >>> w["Wq"].shape, w["qkv"].shape, w["bias_o"].shape
+    ((4, 4), (4, 12), (4,))
+    """
+
+    def __init__(self, width: int, framework: str) -> None:
+        super().__init__()
+        self.width, self.framework = width, framework
+
+    def __missing__(self, name: str) -> Any:
+        low = str(name).lower()
+        wide = 3 if re.search(r"qkv|c_attn|in_?proj", low) else 1
+        shape = (
+            (wide * self.width,)
+            if re.match(r"b(_|[qkvo]|ias|$)|.*(_b|bias)$", low)
+            else (self.width, wide * self.width)
+        )
+        drawn = np.random.default_rng(zlib.crc32(low.encode())).standard_normal(shape) * self.width**-0.5
+        self[name] = drawn if self.framework == "numpy" else _tensor(drawn)
+        return self[name]
 
 
 class Answers:

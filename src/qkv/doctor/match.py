@@ -140,7 +140,7 @@ def watch(subject: Subject, inputs: dict[str, Array], given: dict[str, Any] | No
     if not contexts:
         contexts = [output]
         x = inputs.get("x", inputs.get("q"))
-        if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc"):
+        if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc", "bchw", "bhwc"):
             contexts.append(output - x)
     return Watched(projected, contexts, output, first, after, shape_after, place)
 
@@ -154,13 +154,13 @@ def contexts_of(subject: Subject, result: Result, inputs: dict[str, Array], watc
         if taken is not None:
             return [taken]
     x = inputs.get("x", inputs.get("q"))
-    if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc"):
+    if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc", "bchw", "bhwc"):
         return [output, output - x]
     return [output]
 
 
 def _lengths(subject: Subject, inputs: dict[str, Array]) -> list[int]:
-    axis = 1 if subject.layout in ("ids", "bnc", "nbc", "nc") else 2
+    axis = 2 if subject.layout in ("bhnd", "bnhd") else 1
     first = sorted(inputs, key=lambda r: r not in ("x", "q"))
     return list(dict.fromkeys(inputs[r].shape[axis] for r in first))
 

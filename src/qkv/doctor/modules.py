@@ -17,7 +17,7 @@ from .match import _letter
 from .mistakes.projections import FromTheKey
 from .probes import PROBES, probe, size_of, skip
 from .source import Source
-from .subject import Subject, UserError, copied, line_of, settings, signature, to_numpy
+from .subject import Subject, UserError, arrays, copied, line_of, settings, signature, to_numpy
 
 
 @probe("repeat")
@@ -245,12 +245,17 @@ def unused_weights(case: Case) -> list[str]:
     except UserError:
         return []
     random = np.random.default_rng(1)
-    graph = result.graph
-    if graph is None or not graph.requires_grad:
+    several = [
+        result.graph,
+        *arrays(result.raw),
+    ]  # one that gives two texts back uses some weights for the second alone
+    graphs = [g for g in several if isinstance(g, torch.Tensor) and g.requires_grad]
+    if not graphs:
         return []
     try:
         with settings(subject.dtype):
-            (graph * torch.as_tensor(random.standard_normal(tuple(graph.shape)), dtype=graph.dtype)).sum().backward()
+            drawn = [torch.as_tensor(random.standard_normal(tuple(g.shape)), dtype=g.dtype) for g in graphs]
+            torch.stack([(g * one).sum() for g, one in zip(graphs, drawn, strict=True)]).sum().backward()
     except RuntimeError as error:
         case.notes["backward"] = error
         return []

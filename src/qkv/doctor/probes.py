@@ -289,7 +289,7 @@ def lengths(case: Case) -> None:
         return skip(case, "lengths", "a mask of one length")
     if any(isinstance(v, Fitted) for v in subject.fixed.values()):
         return skip(case, "lengths", "what its file hands over is for its own lengths")
-    if isinstance(subject.chosen.get("window"), tuple):
+    if isinstance(subject.chosen.get("window"), tuple) or subject.patch:
         return skip(case, "lengths", "a window of an image")
     limit = subject.chosen.get("context") or 99
     stopped: dict[int, UserError] = {}

@@ -81,7 +81,7 @@ def subjects(built: Built, example: Example, name: str, space: dict[str, Any]) -
             subject = Subject(
                 name, function, owner, sizes, roles, told.layout, framework, told.width, built.text, built.chosen,
                 constants, dtype, found, make=built.make, numbers=numbers, widths=told.widths, tails=told.tails,
-                grid=told.grid, inner=inner,
+                grid=told.grid, patch=told.patch, inner=inner,
             )  # fmt: skip
             if isinstance(owner, nn.Module):
                 cast(owner.eval(), getattr(torch, dtype))
@@ -123,6 +123,8 @@ class _Telling:
     widths: dict[str, int]
     tails: dict[str, tuple[int, ...]]
     grid: int = 0  # how many axes the tokens lie on: 2 in an image, 3 in a film
+
+    patch: int = 0  # pixels a side of each token
 
     @property
     def width(self) -> int:
@@ -241,11 +243,24 @@ def _layouts(
         if not weights:
             yield told("bhnd", shape[0], shape[2], keys[2])
         else:
+            if patch := _patch(owner, shape):
+                n = shape[2] * shape[3] // patch**2
+                cut = told("bchw", shape[0], n, n, 2, 1)
+                yield replace(cut, patch=patch, widths={r: w * patch**2 for r, w in cut.widths.items()})
             yield told("bchw", shape[0], shape[2] * shape[3], keys[2] * keys[3], 2, 1)
             yield told("bhwc", shape[0], shape[1] * shape[2], keys[1] * keys[2], 2)
     elif x.ndim == 5:
         yield told("bchw", shape[0], int(np.prod(shape[2:])), int(np.prod(keys[2:])), 3, 1)
         yield told("bnc", shape[0], shape[1], keys[1])
+
+
+def _patch(owner: nn.Module, shape: tuple[int, ...]) -> int:
+    """Of how many pixels a side each token is, where a convolution cuts images of that shape into tokens; else 0."""
+    for layer in owner.modules():
+        if isinstance(layer, nn.Conv2d) and layer.in_channels == shape[1] and layer.stride[0] > 1:
+            if layer.stride == layer.kernel_size and layer.stride[0] == layer.stride[1]:
+                return layer.stride[0]
+    return 0
 
 
 def _sizes(told: _Telling, owner: Any, chosen: dict[str, Any], found: dict[str, int]) -> Iterator[Sizes]:

@@ -36,10 +36,23 @@ class CannotRun(Exception):
     """No way was found to build or to call it; `reason` is the traceback's last line of the likeliest attempt."""
 
     def __init__(
-        self, stage: str, reason: str, tried: list[str], line: int | None = None, error: BaseException | None = None
+        self,
+        stage: str,
+        reason: str,
+        tried: list[str],
+        line: int | None = None,
+        error: BaseException | None = None,
+        given: str = "",
     ) -> None:
-        super().__init__(stage, reason, tried, line, error)
-        self.stage, self.reason, self.tried, self.line, self.error = stage, reason, tried, line, error
+        super().__init__(stage, reason, tried, line, error, given)
+        self.stage, self.reason, self.tried, self.line, self.error, self.given = (
+            stage,
+            reason,
+            tried,
+            line,
+            error,
+            given,
+        )
 
     def __str__(self) -> str:
         return self.reason
@@ -126,6 +139,7 @@ class Subject:
     budget: Budget | None = None  # while nobody counts, none
     tails: dict[str, tuple[int, ...]] = field(default_factory=dict)  # role → the axes that one token has: (3, 16, 16)
     grid: int = 0  # axes that the tokens lie on: 2 in an image, 3 in a film
+    patch: int = 0  # pixels of each side of a token, where an image is cut into tokens inside
     inner: bool = False  # what gives one vector per text is looked at where its tokens last stood side by side
 
     @property
@@ -270,7 +284,11 @@ class Subject:
             array = array[..., 0]
         elif self.grid:
             array = array.reshape(len(array), *_grid(array.shape[1], self.grid), array.shape[-1])
-            if self.layout == "bchw":
+            if self.patch:
+                b, high, wide, features = array.shape
+                array = array.reshape(b, high, wide, -1, self.patch, self.patch).transpose(0, 3, 1, 4, 2, 5)
+                array = array.reshape(b, features // self.patch**2, high * self.patch, wide * self.patch)
+            elif self.layout == "bchw":
                 array = np.moveaxis(array, -1, 1)
         elif role in self.tails:
             array = array.reshape(*array.shape[:-1], *self.tails[role])
@@ -396,6 +414,8 @@ class Subject:
                     return array.reshape(lead[0], lead[1], -1)
             if len(shape) == 3 and shape[:2] == lead:
                 return array
+            if len(shape) == 3 and self.patch and shape[:2] == (lead[0], lead[1] + 1):
+                return array[:, 1:]  # without the token of the class
         return None
 
     def _beside(self, seen: Any, shape: tuple[int, ...], arguments: dict[str, Any]) -> Any:
@@ -404,9 +424,11 @@ class Subject:
         lead = lead[::-1] if self.layout == "nbc" else lead
         given = {id(one) for one in arguments.values()}
         for tensor in reversed(seen.made):
-            if tensor.dim() == 3 and tensor.is_floating_point() and tuple(tensor.shape[:2]) == lead[:2]:
-                if id(tensor) not in given:
+            if tensor.dim() == 3 and tensor.is_floating_point() and id(tensor) not in given:
+                if tuple(tensor.shape[:2]) == lead[:2]:
                     return tensor
+                if self.patch and tuple(tensor.shape[:2]) == (lead[0], lead[1] + 1):
+                    return tensor[:, 1:]
         return None
 
     def _weights(self, raw: Any, output: Any, shape: Any) -> np.ndarray | None:
@@ -535,14 +557,20 @@ NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 
 
 def line_of(error: BaseException) -> int | None:
-    """The innermost line of the user's own file in a traceback: files under site-packages and qkv are not theirs."""
-    theirs = None
+    """The innermost line of the user's own file in a traceback."""
+    lines = lines_of(error)
+    return lines[-1] if lines else None
+
+
+def lines_of(error: BaseException) -> tuple[int, ...]:
+    """The user's own lines in a traceback, outermost first: files under site-packages and qkv are not theirs."""
+    theirs = []
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
         if "site-packages" not in path.parts and not frame.filename.startswith("<frozen"):
             if not any(path.is_relative_to(folder) for folder in NOT_THEIRS):
-                theirs = frame.lineno
-    return theirs
+                theirs.append(frame.lineno or 0)
+    return tuple(theirs)
 
 
 def signature(function: Any) -> inspect.Signature:
