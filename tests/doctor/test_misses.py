@@ -29,6 +29,61 @@ class Heads(nn.Module):
         return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
 """
 
+# One whose mask has a name that nobody knows.
+KEPT = """
+class Padded(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, there=None):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+        if there is not None:
+            s = s.masked_fill(~there[:, None, None, :], -1e9)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+# One that is fed in pieces, what it keeps by a name that nobody knows.
+STREAMED = """
+class Streamed(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, old=None):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if old is not None:
+            k, v = torch.cat([old["k"], k], 2), torch.cat([old["v"], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v, HERE)
+        return self.out(y.transpose(1, 2).reshape(b, n, c)), {"k": k, "v": v}
+"""
+
+# Three projections of texts (N, B, C).
+TOKENS_FIRST = """
+class Three(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.out = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x):
+        n, b, c = x.shape  # T x B x C
+        h = self.heads
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        q = QUERY.REST.reshape(b * h, n, -1)
+        k, v = (t.reshape(n, b * h, -1).transpose(0, 1) for t in (k, v))
+        y = torch.bmm((torch.bmm(q, k.transpose(1, 2)) / math.sqrt(q.size(-1))).softmax(-1), v)
+        return self.out(y.BACK)
+"""
+QUERY, REST, BACK = "q", "view(n, b, h, -1).permute(1, 2, 0, 3)", "transpose(0, 1).reshape(n, b, c)"
+THREE = TOKENS_FIRST.replace("QUERY", "HERE").replace("REST", REST).replace("BACK", BACK)
+FIRST = TOKENS_FIRST.replace("QUERY", QUERY).replace("REST", "HERE").replace("BACK", BACK)
+LAST = TOKENS_FIRST.replace("QUERY", QUERY).replace("REST", REST).replace("BACK", "HERE")
+
 
 @dataclass
 class Slip:
@@ -262,6 +317,129 @@ class CrossAttention(nn.Module):
         k, v = self.kv(HERE).view(b, -1, 2, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
         return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "M1", "Padded", "pad", "~pad",
+        KEPT + """
+lengths = torch.tensor([6, 3, 4])
+pad = torch.arange(6)[None] >= lengths[:, None]
+Padded(24, 4)(torch.randn(3, 6, 24), HERE)
+""",
+    ),
+    Slip(
+        "M7", "Padded", "s + there[:, None, None, :]", "s.masked_fill(there[:, None, None, :] == 0, -1e9)",
+        KEPT.replace("s.masked_fill(~there[:, None, None, :], -1e9)", "HERE") + """
+Padded(24, 4)(torch.randn(2, 5, 24), torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]))
+""",
+    ),
+    Slip(
+        "M11", "Padded", "[:, None, :, None]", "[:, None, None, :]",
+        KEPT.replace("there[:, None, None, :]", "there") + """
+def pad_mask(ids, pad=0):
+    return (ids != pad)HERE
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.heads = nn.Embedding(9, 24), Padded(24, 4)
+
+    def forward(self, ids):
+        return self.heads(self.words(ids), pad_mask(ids))
+""",
+    ),
+    Slip("M8", "Padded", "0.0", "-1e9", KEPT.replace("-1e9", "HERE")),
+    Slip(
+        "M16", "Padded", "~there", "~there[:, None, None, :]",
+        KEPT.replace("~there[:, None, None, :]", "HERE") + """
+lengths = torch.randint(2, 8, (7,))
+Padded(24, 4)(torch.randn(7, 7, 24), torch.arange(7)[None] < lengths[:, None])
+""",
+    ),
+    Slip(
+        "M6", "Shown", "s", "s.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -1e9)",
+        """
+class Shown(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, need_weights=False):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if not need_weights:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(y.transpose(1, 2).reshape(b, n, c))
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+        w = torch.softmax(HERE, -1)
+        return self.out((w @ v).transpose(1, 2).reshape(b, n, c)), w
+""",
+    ),
+    Slip("K3", "Streamed", "is_causal=old is None", "attn_mask=torch.ones(n, k.size(2)).tril(k.size(2) - n).bool()", STREAMED),
+    Slip("K2", "Streamed", "attn_mask=torch.ones(n, k.size(2)).tril().bool()", "attn_mask=torch.ones(n, k.size(2)).tril(k.size(2) - n).bool()", STREAMED),
+    Slip(
+        "K5", "Stepped", "1 - self.window", "-self.window",
+        """
+class Stepped(nn.Module):
+    def __init__(self, dim, heads, window=4):
+        super().__init__()
+        self.heads, self.window = heads, window
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def cut(self, x):
+        return self.qkv(x).view(x.size(0), x.size(1), 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+
+    def forward(self, x):
+        q, k, v = self.cut(x)
+        i = torch.arange(x.size(1))
+        near = (i[:, None] >= i[None]) & (i[:, None] - i[None] < self.window)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=near)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+    def step(self, x, cache=None):
+        q, k, v = self.cut(x)
+        if cache is not None:
+            k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+        k, v = k[:, :, HERE :], v[:, :, HERE :]
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(x.shape)), (k, v)
+""",
+    ),
+    Slip(
+        "H7", "Cut", "view(b, 3, n, h, -1).permute(1, 0, 3, 2, 4)", "view(b, n, 3, h, -1).permute(2, 0, 3, 1, 4)",
+        """
+class Cut(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c, h = *x.shape, self.heads
+        q, k, v = self.qkv(x).HERE
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip("P2", "Three", "k", "q", THREE),
+    Slip("H3", "Three", "view(n, b, h, -1).permute(2, 1, 0, 3)", "view(n, b, h, -1).permute(1, 2, 0, 3)", FIRST),
+    Slip("H2", "Three", "contiguous().view(n, b, c)", "transpose(0, 1).reshape(n, b, c)", LAST),
+    Slip(
+        "P4", "Bare", "z", "z @ self.wo",
+        """
+class Bare:
+    def __init__(self, dim, heads):
+        draw = np.random.default_rng(0).standard_normal
+        self.heads = heads
+        self.wq, self.wk, self.wv, self.wo = (draw((dim, dim)) / dim for _ in range(4))
+
+    def __call__(self, x):
+        n, c = x.shape
+        q, k, v = ((x @ w).reshape(n, self.heads, -1).transpose(1, 0, 2) for w in (self.wq, self.wk, self.wv))
+        s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+        w = np.exp(s - s.max(-1, keepdims=True))
+        z = (w / w.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(n, c)
+        return HERE
 """,
     ),
 ]  # fmt: skip

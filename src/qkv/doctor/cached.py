@@ -19,9 +19,9 @@ from ..words import _
 from .adapt import frequencies
 from .building import builds
 from .examine import Case
-from .guess import meaning
+from .guess import meaning, role
 from .probes import size_of
-from .subject import Subject, UserError, copied, parameters_of, settings
+from .subject import Subject, UserError, copied, parameters_of, settings, signature
 
 Array = np.ndarray
 BATCH = 3  # a buffer made for a few texts has room for so many
@@ -35,13 +35,14 @@ class Way:
     parameter: str
     flags: dict[str, Any]
     make: Callable[[], Any] | None = None  # a fresh object, where it is one
+    method: str = ""  # the method that takes one token, where it is another than forward
 
 
 def examine(case: Case) -> None:
     """Token by token, and in pieces of three, against the whole."""
     subject = case.subject
     if (
-        subject.layout != "bnc"
+        subject.layout not in ("bnc", "nbc", "ids")
         or not isinstance(subject.owner, nn.Module)
         or subject.framework != "torch"
         or case.has("H1", "H2", "H3", "H9", "M14")
@@ -55,6 +56,7 @@ def examine(case: Case) -> None:
     way = _way(case)
     if way is None:
         return
+    case.notes["cache"] = way.parameter
     if subject.inputs != ["x"]:
         case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
         return
@@ -75,7 +77,7 @@ def examine(case: Case) -> None:
         return
     refused: Exception | None = None
     ones = None
-    for one in [way] if way.kind != "object" else [replace(way, make=make) for make in _caches(case)]:
+    for one in [way] if way.kind != "object" or way.make else [replace(way, make=make) for make in _caches(case)]:
         way = one
         try:
             ones = _pieces(case, way, inputs["x"], [1] * n, reference, causal or ring)
@@ -96,8 +98,8 @@ def examine(case: Case) -> None:
     if change > 1e-5:
         _name_ones(case, way, ones, reference, change, inputs, window)
         return
-    if case.facts.get("library") and subject.masks:
-        return  # a library's model hands the mask of each piece to its attention
+    if way.method or (case.facts.get("library") and subject.masks):
+        return  # one token at a time is all that it takes; a library's model hands the mask of each piece to its attention
     first = max(2, n // 2)
     for split in ([first, n - first], [2, 3, *[1] * (n - 5)] if n > 5 else [n]):
         try:
@@ -115,10 +117,18 @@ def examine(case: Case) -> None:
 
 def _driven(case: Case, way: Way, x: Array, ones: Array, causal: bool) -> bool:
     """Whether later tokens hear of the first one at all: else the cache was not handed on as its author means."""
-    other = x.copy()
-    other[:, 0] += np.random.default_rng(7).standard_normal(x.shape[-1])
+    other = _moved(x, 0)
     moved = _pieces(case, way, other, [1] * x.shape[1], ones, causal)
     return moved is not None and bool(np.abs(moved - ones)[:, 1].max() > 1e-9 * size_of(ones))
+
+
+def _moved(x: Array, place: int) -> Array:
+    """Another token at that place of every text."""
+    other = x.copy()
+    other[:, place] += 1 if x.dtype.kind == "i" else np.random.default_rng(7 + place).standard_normal(x.shape[-1])
+    if x.dtype.kind == "i":
+        other[:, place] = 2 + (other[:, place] - 2) % max(1, x.max() - 2)
+    return other
 
 
 RING = r"%\s*[\w.]*(window|size|len|cap)|ring|roll|circular"
@@ -182,9 +192,58 @@ def _way(case: Case) -> Way | None:
             return Way("start", parameter, flags)
     for parameter, r in subject.roles.items():
         if r == "cache" and parameter not in flags:
-            return Way("object" if _classes(case) else "past", parameter, flags)
+            if _classes(case):
+                return Way("object", parameter, flags)
+            found = _tried(case) if not flags else None
+            return found or Way("past", parameter, flags)
     if flags and _state(subject):
         return Way("inside", next(iter(flags)), flags)
+    return _tried(case) or _stepped(case)
+
+
+def _tried(case: Case) -> Way | None:
+    """What comes back beside the output goes in again by some argument, or an empty dict comes back filled: by trying."""
+    subject = case.subject
+    if subject.inputs != ["x"]:
+        return None
+    inputs = subject.draw(11, n=3, batch=BATCH)
+    parameters = signature(subject.function).parameters
+    open_ = [
+        p
+        for p, r in subject.roles.items()
+        if r in ("", "x", "cache", "memory?") and parameters[p].default is None and p not in subject.fixed
+    ]
+    try:
+        result = subject(inputs)
+        given = _given_back(result.raw, result.graph, None)
+    except UserError:
+        return None
+    more = subject.draw(12, n=3, batch=BATCH)
+    alone = subject(more).output
+    for parameter in open_:
+        try:
+            if given is not None:
+                later = subject(more, {parameter: given}).output
+                if later.shape == alone.shape and not np.allclose(later, alone):
+                    return Way("past", parameter, {})
+            filled: dict[Any, Any] = {}
+            subject(inputs, {parameter: filled})
+            if any(isinstance(t, Tensor) for t in filled.values()):
+                return Way("object", parameter, {}, make=dict)
+        except UserError:
+            continue
+    return None
+
+
+def _stepped(case: Case) -> Way | None:
+    """A method beside forward that takes a token and what was kept, and gives both back: step, decode."""
+    subject = case.subject
+    for name, method in inspect.getmembers(type(subject.owner), inspect.isfunction):
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        if name in ("forward", "generate") or name.startswith("_") or len(parameters) != 2 or name in dir(nn.Module):
+            continue
+        if role(parameters[1].name) == "cache" and parameters[1].default is None:
+            return Way("past", parameters[1].name, {}, method=name)
     return None
 
 
@@ -307,6 +366,10 @@ def _narrow(table: Any, start: int, length: int) -> Any:
 def _pieces(case: Case, way: Way, x: Array, split: list[int], reference: Array, causal: bool) -> Array | None:
     """The outputs of all pieces, one after another."""
     subject = _copy(case.subject)
+    if way.method:
+        subject.function = getattr(subject.owner, way.method)
+        first = next(iter(inspect.signature(subject.function).parameters))
+        subject.roles = {first: "x", way.parameter: "cache"}
     given: Any = None
     if way.kind == "object":
         with settings(subject.dtype):
@@ -415,8 +478,7 @@ def _name_pieces(case: Case, way: Way, x: Array, split: list[int], change: float
         case.add("K4", change=change)
         return
     place = split[0] + split[1] - 1
-    other = x.copy()
-    other[:, place] += np.random.default_rng(5).standard_normal(x.shape[-1])
+    other = _moved(x, place)
     try:
         one = _pieces(case, way, x, split, x, True)
         two = _pieces(case, way, other, split, x, True)
@@ -433,8 +495,7 @@ def _name_pieces(case: Case, way: Way, x: Array, split: list[int], change: float
 
 def _blind(case: Case, way: Way, x: Array, before: Array, split: list[int]) -> bool:
     """With the triangle at the upper left the first token of a later piece sees key 0 alone."""
-    early = x.copy()
-    early[:, 1] += np.random.default_rng(6).standard_normal(x.shape[-1])
+    early = _moved(x, 1)
     place = max(split[0], 3)
     try:
         after = _pieces(case, way, early, split, x, True)

@@ -148,8 +148,11 @@ def _diagnose(
     subject.budget = budget
     case = Case(subject, facts, options, space)
     case.notes["source"] = source
+    facts["discovered"] = masking.discovered(subject)
+    subject.roles |= dict.fromkeys(facts["discovered"], "mask")
     if subject.masks and isinstance(source, Source) and not facts.get("library"):
         case.made = makers.masks(source, name)
+        case.handed = makers.handed(source, name.split(".")[0], list(subject.roles), subject.masks)
     reading.pad_ids(case, source)
     examined(case)
     if case.notes.get("apart") and not case.founds:
@@ -221,7 +224,7 @@ def _numbers(case: Case) -> None:
 def _with_memory(case: Case) -> None:
     """Attention that may also take a memory is examined with one too."""
     subject = case.subject
-    optional = [p for p, r in subject.roles.items() if r == "memory?"]
+    optional = [p for p, r in subject.roles.items() if r == "memory?" and p != case.notes.get("cache")]
     for parameter in case.facts.get("unused_params", []):  # said to be vectors, and never read
         shaped = rf"{re.escape(parameter)}\W{{0,3}}[\[(]\s*\w+\s*,\s*\w+\s*,\s*\w+\s*[\])]"
         if subject.roles.get(parameter) == "" and re.search(shaped, case.facts.get("docstring", "")):

@@ -95,6 +95,7 @@ class Case:
     unseen: dict[str, Message] = field(default_factory=dict)  # what does, and was not looked at
     mask_format: str = ""
     made: list[Made] = field(default_factory=list)  # the masks that the file around it makes
+    handed: list[Made] = field(default_factory=list)  # of them, those that it hands to the subject itself
     notes: dict[str, Any] = field(default_factory=dict)
 
     def add(

@@ -41,7 +41,7 @@ class Sizes:
 # Read from the top: the first that fits the lower-case name, underscores kept.
 MEANINGS = [
     ("config", r"(model_?)?(config|cfg|args|params|hparams|hps?|opts?|conf|configuration|settings)(uration)?"),
-    ("kv_heads", r".*kv_?(heads?|groups?).*|.*key_value_heads|n_?groups|num_(query_)?groups|n_?kv|num_kv|h_?kv|kv_h"),
+    ("kv_heads", r".*kv_?(heads?|groups?).*|.*key_value_heads|n_?groups|num_(query_)?groups|n_?kv|num_kv|h_?kv|kv_h|g"),
     ("ratio", r".*(ratio|expansion|mult|multiplier|factor).*"),
     ("activation", r".*activation.*|(.*_)?act(_fn)?"),
     ("heads", r".*头数|(?!d_?heads?$|.*(dim|size|width|mask|per_)).*heads?(_?(num|count|n|q))?|h|nh|nhead|hn|n_h|num_h"),
@@ -76,7 +76,7 @@ ROLES = [
     ("weight.v", r"(w|m|weights?|wt|proj|p)_?_?(v|values?)(_.*)?|v(alue)?_?_?(w|weights?|proj|matrix)"),
     ("weight.o", r"(w|m|weights?|wt|proj|p)_?_?(o|out|output|c|proj)(_.*)?|o(ut)?_?_?(w|weights?|proj|matrix)"),
     ("start", r".*(start|offset|input_pos|cache_position|step).*|pos|t"),
-    ("frequencies", r".*(freq|rope|rot|cos|sin|pos(ition)?_?emb|rel_?pos|alibi).*"),
+    ("frequencies", r".*(freq|rope|rotary|pos(ition)?_?emb|rel_?pos|alibi|cos_?sin|sin_?cos).*|(.*_)?(rot|cos|sin)(ines?|es?)?(_.*)?"),
     ("positions", r".*pos.*|places?"),
     ("scale", r".*(scale|scaling|temperature|tau|temp)"),
     ("memory", r".*(context|ctx|mem|enc|cross|cond|source|key_value|other).*|kv|kv_?(in|input|x|states?)|x?_?kv|xa|y|src_?out.*|z|(x|input)_?(2|b)"),

@@ -65,6 +65,23 @@ class Made:
         rows = flat[:3, :3] if flat.shape[0] == flat.shape[1] else flat[:1]
         return "[" + ", ".join("[" + ", ".join(f"{x:g}" for x in row.astype(float)) + "]" for row in rows) + "]"
 
+    def words(self) -> np.ndarray | None:
+        """(B, N): which tokens are words, where it marks padding at the end of texts; None where it marks anything else.
+
+        >>> Made("pad", 1, np.array([[0, 0, 1], [0, 0, 0]])).words().astype(int).tolist()
+        [[1, 1, 0], [1, 1, 1]]
+        """
+        sides = [s for s in self.values.shape if s > 1]
+        if len(sides) != 2 or self.values.shape[0] != sides[0]:
+            return None
+        marks = self.values.reshape(sides)
+        marks = marks < -100 if self.kind == "additive" else marks != 0
+        words = marks == marks[:, :1]
+        ends = (marks[:, :1] == marks[:1, :1]).all() and (words[:, 1:] <= words[:, :-1]).all()
+        if len(words) == words.shape[1] and (np.diff(words.sum(1)) == 1).all():
+            return None  # a triangle
+        return words if ends and not words.all() else None
+
 
 def _triangle(keep: np.ndarray) -> bool | None:
     if keep.ndim < 2 or keep.shape[-1] != keep.shape[-2] or keep.shape[-1] < 2:
@@ -100,6 +117,20 @@ def masks(source: Source, target: str) -> list[Made]:
     # What only goes into another mask is no mask that attention gets.
     parts = {part for maker, _ in found for part in maker.parts}
     return [one for maker, made in found if maker.key not in parts or maker.handed for one in made]
+
+
+def handed(source: Source, target: str, parameters: list[str], wanted: list[str]) -> list[Made]:
+    """What the file hands to the target's mask arguments where it calls it, whatever it calls that."""
+    found = []
+    for scope in _scopes(source, _inside(source, target)):
+        scope.loose = True
+        for call in (n for n in scope.lines if isinstance(n, ast.Call) and scope.calls(n, target)):
+            given = [*zip(parameters, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+            for parameter, value in given:
+                if parameter in wanted and not isinstance(value, ast.Constant | ast.Starred) and scope.harmless(value):
+                    maker = _Maker(scope, _path(value) or parameter, value.lineno, value, parameter)
+                    found += maker.run(told=False)
+    return found
 
 
 def _inside(source: Source, target: str) -> set[int]:
@@ -155,7 +186,8 @@ class _Maker:
         }
         return called | (read if self.expression is not None else set()) - {self.key}
 
-    def run(self) -> list[Made]:
+    def run(self, told: bool = True) -> list[Made]:
+        """What it makes; `told`: only masks that say what they keep."""
         for scene in SCENES:
             try:
                 with settings("float32"), torch.no_grad(), counted(LINES):
@@ -174,8 +206,9 @@ class _Maker:
                 for label, one in zip(labels, values, strict=True)
                 if (array := _array(one)) is not None
             ]
-            if told := [one for one in found if any(one.lets(m) is not None for m in ("keep", "additive"))]:
-                return told
+            says = [one for one in found if any(one.lets(m) is not None for m in ("keep", "additive"))]
+            if says or (found and not told):
+                return says or found
         return []
 
 
@@ -190,6 +223,8 @@ class _File:
             if isinstance(node, ast.FunctionDef):
                 self.functions.setdefault(node.name, []).append(node)
             for name, value in _bindings(node):
+                while isinstance(value, ast.Call) and isinstance(getattr(value.func, "value", None), ast.Call):
+                    value = value.func.value  # type: ignore[attr-defined]
                 if isinstance(value, ast.Call) and _last(value.func)[:1].isupper():
                     self.objects.setdefault(name, _path(value.func))
 
@@ -200,6 +235,7 @@ class _Scope:
     def __init__(self, file: "_File", node: Any, owner: ast.ClassDef | None, inside: set[int]) -> None:
         self.file, self.source, self.node, self.owner, self.inside = file, file.source, node, owner, inside
         self.lines = [n for n in _own(node) if id(n) not in inside]
+        self.loose = False  # functions of the file's own count whatever they are called
 
     def makers(self) -> Iterator[_Maker]:
         node = self.node
@@ -234,6 +270,20 @@ class _Scope:
                     and self.harmless(value)
                 ):
                     yield _Maker(self, named, value.lineno, value, given, bound=False)
+
+    def calls(self, call: ast.Call, target: str) -> bool:
+        """Whether a call is one of the target: of the function, of an object of that class, by its name or on the spot."""
+        made = call.func
+        while (
+            isinstance(made, ast.Call)
+            and isinstance(made.func, ast.Attribute)
+            and isinstance(made.func.value, ast.Call)
+        ):
+            made = made.func.value  # Attention(8).eval()
+        if isinstance(made, ast.Call):
+            return _last(made.func) == target
+        function = isinstance(self.source.definitions.get(target), ast.FunctionDef)
+        return target == (_path(made) if function else self.file.objects.get(_path(made), "").split(".")[-1])
 
     def handed(self, name: str) -> bool:
         if "." in name or self.node is self.source.tree:
@@ -273,7 +323,7 @@ class _Scope:
         if name in COUNTS or (root in LIBRARIES and root not in self.source.definitions):
             return True
         own = self.file.functions.get(last, [])
-        if own and _masky(last):
+        if own and (_masky(last) or self.loose):
             return last in within or all(self.harmless(n, (*within, last)) for n in own)
         # A method of whatever stands there: one that tensors have, of nothing that was imported.
         tensors = hasattr(torch.Tensor, last) or hasattr(np.ndarray, last) or last in ("append", "items", "keys", "get")
@@ -378,7 +428,8 @@ class _Space(dict):
         parameters = {
             a.arg for a in ast.walk(getattr(self.scope.node, "args", ast.Module([], []))) if isinstance(a, ast.arg)
         }
-        if name not in parameters and not re.search(r"pad", name, re.IGNORECASE):
+        own = name in self.scope.source.definitions  # a function: make_pad_mask
+        if name not in parameters and (own or not re.search(r"pad", name, re.IGNORECASE)):
             try:
                 return self.scope.source.load(name)
             except Exception:
@@ -415,7 +466,9 @@ WRITES = frozenset(
     "save savez savez_compressed savetxt tofile dump load memmap fromfile hub jit compile utils io".split()
 )
 LIBRARIES = frozenset("torch np numpy math F nn jnp einops Variable".split())
-COUNTS = frozenset("int float bool len range max min abs sum tuple list slice Variable isinstance getattr".split())
+COUNTS = frozenset(
+    "int float bool len range max min abs sum tuple list slice Variable isinstance getattr map zip enumerate sorted".split()
+)
 
 
 OURS = {__file__, ast.__file__, contextlib.__file__}

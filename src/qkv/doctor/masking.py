@@ -22,7 +22,7 @@ from .match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
 from .mistakes.masks import CausalLost, OnlyOneMask
 from .mistakes.mistake import triangle
 from .oracle import Form, Piece
-from .subject import UserError
+from .subject import Subject, UserError, signature
 from .variants import Variant, singles
 
 Array = np.ndarray
@@ -156,9 +156,33 @@ def hidden(case: Case) -> Array | None:
     return seen
 
 
+def discovered(subject: Subject) -> list[str]:
+    """Arguments of no known name that are masks by what they do: left out by default, and with a mask another output."""
+    parameters = signature(subject.function).parameters
+    strange = [
+        p for p, r in subject.roles.items() if r == "" and parameters[p].default is None and p not in subject.fixed
+    ]
+    found = []
+    for parameter in strange if subject.layout in ("bnc", "nbc", "ids") and not subject.crosses else ():
+        inputs = subject.draw()
+        base = subject(inputs).output
+        keep = patterns(subject.sizes.queries, subject.sizes.queries, subject.sizes.batch)["right"]
+        for format_ in (Format("bm"), Format("bm", "int"), Format("bnm"), Format("b1nm")):
+            given = format_.encode(keep, subject.sizes.heads, subject.framework, subject.dtype)
+            try:
+                if not np.array_equal(subject(inputs, {parameter: given}).output, base, equal_nan=True):
+                    found.append(parameter)
+                    break
+            except UserError:
+                continue
+    return found
+
+
 def examine_mask(case: Case, parameter: str) -> None:
     """Find the format in which it is right; else the mistake that explains what it does."""
     subject = case.subject
+    if _as_handed(case, parameter):
+        return
     if "memory" not in subject.inputs and "memory?" in subject.roles.values() and re.search(MEMORY, parameter.lower()):
         return
     memory = "memory" in subject.inputs and (bool(re.search(MEMORY, parameter.lower())) or _crossing(case))
@@ -202,6 +226,8 @@ def examine_mask(case: Case, parameter: str) -> None:
     if all(np.array_equal(np.nan_to_num(t.output), np.nan_to_num(base)) for t in ran):
         if memory and not _crossing(case):
             _memory_mask(case, parameter, looked, hint)
+        elif _arrives(case, parameter, looked, ran):
+            case.add("M11", "rows", parameter=parameter)
         elif not _only_together(case, parameter, looked, everything["right"], base):
             bare = case.facts.get("bare_masked_fill")
             case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
@@ -221,6 +247,85 @@ def examine_mask(case: Case, parameter: str) -> None:
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
     _more(case, parameter, best, looked, everything, numbers, memory)
+
+
+def _arrives(case: Case, parameter: str, looked: View, ran: list[Trial]) -> bool:
+    """Whether the mask does reach the softmax, and only moves whole rows of scores, which a softmax doesn't see."""
+
+    def scores(given: dict[str, Any] | None) -> Any:
+        seen = case.subject(looked.inputs, given, watch=True).seen
+        if seen is None or not (seen.kernels or seen.softmaxes):
+            return None
+        return seen.kernels[0].get("attn_mask") if seen.kernels else seen.softmaxes[0][0]
+
+    one, two = (scores({parameter: _encode(case, ran[0].format, k)}) for k in (ran[0].keep, np.ones_like(ran[0].keep)))
+    return isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor) and not torch.equal(one, two)
+
+
+def _as_handed(case: Case, parameter: str) -> bool:
+    """The very masks that the file hands over, of its own shape and type: what does the code make of them?"""
+    subject = case.subject
+    if case.match is None or case.match.variant.ids or subject.layout not in ("bnc", "nbc"):
+        return False
+    for made in case.handed:
+        words = made.words() if made.given == parameter else None
+        if words is None:
+            continue
+        b, m = words.shape
+        n = subject.sizes.queries if subject.crosses else m
+        inputs = subject.draw(n=n, m=m, batch=b)
+        try:
+            try:
+                watched = watch(subject, inputs)
+            except UserError:  # it can't do without one: the same for all
+                watched = watch(subject, inputs, {parameter: _typed(case, np.zeros_like(made.values))})
+            again = guesses(subject, watched, inputs)
+            result = subject(inputs, {parameter: _typed(case, made.values)}, watch=True)
+        except UserError:
+            continue
+        place = next((i for i, g in enumerate(case.options_) if g is case.match.guess), None)
+        if place is None or place >= len(again) or again[place].k.shape[-2] != m:
+            continue
+        keep = np.repeat(words[:, None], n, 1)
+        looked = View(inputs, n, m, watched, again[place])
+        contexts = contexts_of(subject, result, inputs, watched)
+        given = "keep" if made.kind == "additive" or made.values.flat[0] else "block"
+        best: list[tuple[int, float, Variant]] = []
+        # A text without padding may have nothing left by a mask turned round: those with both are compared.
+        both: Array = np.logical_and(words.any(1), ~words.all(1))
+        for items in (both, np.ones(b, bool)):
+            if not items.any():
+                continue
+            some = replace(looked, guess=_some(again[place], items))
+            theirs = [c[items] for c in contexts]
+            form = _form(case, keep[items], given)
+            if _error(case, some, form, theirs) < _tolerance(case):
+                return False
+            at = replace(case.match.at, batch=int(items.sum()), n=n, m=m)
+            wrong = [v for v in singles(form, at) if v.ids[0] not in NOT_MASKS]
+            if b == n == m:
+                across = Piece(words[None, None])
+                wrong.append(Variant(replace(form, pieces=(*form.pieces[:-1], across)), ("M16",)))
+            errors = [(_error(case, some, v.form, theirs), v) for v in wrong]
+            best += [(_preference(v, Format()), e, v) for e, v in errors if e < max(1e-6, _tolerance(case))]
+        if best:
+            _rank, error, variant = min(best, key=lambda hit: hit[:2])
+            if variant.ids == ("M16",):
+                case.add("M16", "across", parameter=parameter, batch=b, line=None)
+            else:
+                _report(case, parameter, variant, Format(), error)
+            return True
+    return False
+
+
+def _typed(case: Case, values: Array) -> Any:
+    """A mask of the file's own in the precision and framework of the subject."""
+    values = values.astype(case.subject.dtype) if values.dtype.kind == "f" else values
+    return values if case.subject.framework == "numpy" else torch.tensor(values)
+
+
+def _some(guess: Guess, items: Array) -> Guess:
+    return replace(guess, q=guess.q[items], k=guess.k[items], v=guess.v[items])
 
 
 def _only_together(case: Case, parameter: str, looked: View, keep: Array, base: Array) -> bool:
@@ -517,8 +622,13 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                     hits.append((_preference(variant, trial.format), error, variant, trial.format))
         if hits:
             _rank, error, variant, format_ = min(hits, key=lambda h: (h[0], h[1]))
+            if variant.ids == ("M2",) and _arrives(case, parameter, looked, ran):
+                case.add("M11", "rows", parameter=parameter)
+                return
             _report(case, parameter, variant, format_, error)
             return
+    if parameter in case.facts.get("discovered", ()):
+        return  # of no known name, and of no mask's effect: something else
     if all(np.isnan(t.output).any() for t in ran if t.format.kind != "additive"):
         wrong = "M9" if case.facts.get("fill_value") == float("inf") else "M11"
         case.add(
@@ -561,7 +671,10 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
         kept_own = variant.facts.get("kept") == 0  # the code's own triangle is what stayed
         if not kept_own and _default_triangle(case, parameter):
             return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
-        one_or_other = re.search(r"is_causal\s*=|if .*mask\w* is None|else|elif", case.facts.get("segment_text", ""))
+        one_or_other = re.search(
+            r"is_causal\s*=|if .*mask\w* is None|is not None:\s+\w+ = (?!.*(fill|where))|else|elif",
+            case.facts.get("segment_text", ""),
+        )
         case.add(
             "M5" if kept_own or not one_or_other else "M6",
             sentence=(OnlyOneMask if kept_own else CausalLost).evidence[""],
@@ -611,12 +724,31 @@ def _both(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> None:
                 return
 
 
+def _targets_padding(case: Case, parameter: str, equal: View) -> bool:
+    """C2 in a whole model: where the target has padding, the memory is hidden."""
+    subject, last = case.subject, equal.n - 1
+    for pad in range(4):
+        inputs = {r: a.copy() for r, a in equal.inputs.items()}
+        inputs[subject.inputs[0]][0, last] = pad
+        change = [
+            float(np.abs(subject(poked(subject, i, last, 0, ["memory"])).output - subject(i).output)[0, :last].max())
+            for i in (equal.inputs, inputs)
+        ]
+        if change[0] > 1e-6 and change[1] < 1e-12:
+            other = next(p for p, r in subject.roles.items() if r == subject.inputs[0])
+            case.add("C2", parameter=parameter, other=other, change=change[0])
+            return True
+    return False
+
+
 def _memory_mask(case: Case, parameter: str, looked: View, hint: str | None) -> None:
     """C2: the memory's own mask does nothing; does the target's stand in its place?"""
     others = [p for p in case.subject.masks if p != parameter]
     equal = view(case, looked.n, looked.n)
     if equal is None:
         case.add("M3", parameter=parameter, tried=1)
+        return
+    if case.subject.layout == "ids" and _targets_padding(case, parameter, equal):
         return
     for other in others:
         keep = patterns(looked.n, looked.n, _batch(looked))["right"]

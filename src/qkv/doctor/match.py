@@ -4,6 +4,7 @@ The projections are watched, not named: every assignment of what was projected t
 a right one (with a right or a known wrong form) reproduces the context to the last digits.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from .capture import as_tokens, named
 from .mistakes import CATALOGUE
 from .mistakes.mistake import At
 from .oracle import Form, Piece, attention
-from .subject import Result, Subject
+from .subject import Result, Subject, to_numpy
 from .variants import Variant, mixed, pairs, singles
 
 Array = np.ndarray
@@ -62,6 +63,24 @@ class Watched:
     first_after: tuple[int, ...] = ()
     place: int = -1  # of the product that took the context
     plain: list[tuple[int, ...]] = field(default_factory=list)  # shapes of weights that the module doesn't own
+
+    @functools.cached_property
+    def turned(self) -> bool:
+        """Whether q may have been turned by its positions: it meets k as other numbers than a weight made, up to a scale."""
+        seen = self.result.seen
+        met = [one["query"] for one in getattr(seen, "kernels", [])] or [one[0] for one in getattr(seen, "scored", [])]
+        if not met or not self.projected:
+            return True
+        made = np.sort(np.concatenate([p.features.ravel() for p in self.projected]))
+        some = to_numpy(met[0]).ravel()
+        some = some[:: max(1, len(some) // 64)]
+        d = met[0].shape[-1]
+        for scale in (1.0, d**-0.5, d**-0.25):
+            near = np.searchsorted(made, some / scale).clip(1, len(made) - 1)
+            gap = np.minimum(np.abs(made[near] - some / scale), np.abs(made[near - 1] - some / scale))
+            if gap.max() < 1e-9 * (np.abs(made).max() or 1):
+                return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -319,6 +338,21 @@ def _fused(part: Projected, heads: list[int]) -> list[Guess]:
     return found
 
 
+def laid(parts: list[Projected]) -> Iterator[Guess]:
+    """A fused projection (B, N, 3·C) taken for (B, 3, N, C) or (3, B, N, C) as it lies in memory."""
+    fused, times = parts[-1], 3 if len(parts) == 1 else 2
+    b, n, width = fused.features.shape
+    if width % times or len(parts) > 2:
+        return
+    first = [p.features for p in parts[:-1]]
+    c = width // times
+    names = (parts[0].name, fused.name, fused.name)
+    for order in itertools.permutations(range(times)):
+        inner, outer = fused.features.reshape(b, times, n, c), fused.features.reshape(times, b, n, c)
+        yield Guess.of([*first, *(inner[:, i] for i in order)], f"({b}, {times}, {n}, {c})", names)
+        yield Guess.of([*first, *(outer[i] for i in order)], f"({times}, {b}, {n}, {c})", names)
+
+
 def miscut(part: Projected, heads: list[int], kv_heads: int, d: int) -> Iterator[Guess]:
     """A fused projection cut at other places than it should be."""
     features = part.features
@@ -400,17 +434,19 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
             for split, merge in (("dh", "dh"), ("dh", "hd"), ("hd", "dh")):
                 yield replace(form, split=split, merge=merge), at
         yield replace(form, activation="relu"), at
-        yield from ((placed, at) for placed in _placed(form, d))
+        yield from ((placed, at) for placed in _placed(form, d, watched.turned))
 
 
-def _placed(form: Form, d: int) -> Iterator[Form]:
+def _placed(form: Form, d: int, turns: bool = True) -> Iterator[Form]:
     """The form with positions in it: rotary in either pairing, on whole heads or on the first channels; slopes."""
+    if form.heads > 1:
+        yield replace(form, slopes="right")
+    if not turns:
+        return
     parts = dict.fromkeys(r for r in (d // 4, d // 3, d // 2, 2 * d // 3, 3 * d // 4) if r >= 2 and r % 2 == 0)
     for turned in (0, *parts) if d % 2 == 0 else tuple(parts):
         yield replace(form, rotary="half", turned=turned)
         yield replace(form, rotary="pairs", turned=turned)
-    if form.heads > 1:
-        yield replace(form, slopes="right")
 
 
 TOLERANCE = {"float64": 1e-6, "float32": 3e-4}

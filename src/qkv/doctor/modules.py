@@ -184,8 +184,23 @@ def every_input_counts(case: Case) -> None:
     elif deaf and deaf != ["x"]:
         unused = unused_weights(case) if isinstance(subject.owner, nn.Module) and subject.layout != "nc" else []
         case.add(
-            "P2" if unused else "P1", sentence=FromTheKey.evidence[""], parameter=", ".join(names[r] for r in deaf)
+            "P2" if unused or _from_key(case, deaf[0]) else "P1",
+            sentence=FromTheKey.evidence[""],
+            parameter=", ".join(names[r] for r in deaf),
         )
+
+
+def _from_key(case: Case, letter: str) -> bool:
+    """Whether what is projected for q (or v) moves with the key."""
+    subject, inputs = case.subject, case.notes["inputs"]
+    if "k" not in inputs or not isinstance(subject.owner, nn.Module):
+        return False
+    moved = {**inputs, "k": inputs["k"] * 0.5 + 0.1}
+    one, two = (subject(i, watch=True).seen.products for i in (inputs, moved))
+    return any(
+        _letter(named(subject.owner, a.weight)) == letter and not torch.equal(a.given, b.given)
+        for a, b in zip(one, two, strict=False)
+    )
 
 
 @probe("every weight counts")
@@ -210,7 +225,13 @@ def every_weight_counts(case: Case) -> None:
     kinds = {re.sub(r"\d+", "·", n) for n in projections}  # heads.0.value and heads.1.value are one
     if projections and len(kinds) < 3 and not case.has("P2", "C1", "X6"):
         used = ", ".join(dict.fromkeys(n for n in (case.match.guess.names if case.match else ()) if n))
-        case.add("P1", unused=", ".join(projections[:4]), used=used or "?")
+        seen = subject(case.notes["inputs"], watch=True).seen
+        ran = {named(owner, product.weight) for product in seen.products} if seen is not None else set()
+        values: dict[str, Any] = {"unused": ", ".join(projections[:4]), "used": used or "?"}
+        if set(projections) <= ran:
+            case.add("P2", "thrown away", **values)
+        else:
+            case.add("P1", **values)
     if norms and not case.has("P1") and len(norms) <= 2 and "memory?" not in subject.roles.values():
         case.add("T6", "unused", unused=", ".join(norms))
     return None
@@ -454,8 +475,12 @@ def own_layers(case: Case) -> None:
 def inventory(case: Case) -> None:
     """Four projections, each from the whole width."""
     subject, owner, match, watched = case.subject, case.subject.owner, case.match, case.watched
-    if not isinstance(owner, nn.Module) or watched is None or match is None or subject.layout in ("bhnd", "bnhd", "bc"):
+    if owner is None or watched is None or match is None or subject.layout in ("bhnd", "bnhd", "bc"):
         return skip(case, "inventory", "no weights")
+    if not isinstance(owner, nn.Module):
+        if match.at.heads > 1 and watched.projected and not watched.after and _multi(case):
+            case.add("P4", heads=match.at.heads)
+        return None
     if not any(p.dim() >= 2 for p in owner.parameters()) and not case.has("T2", "T1"):
         return None
     heads, d = match.at.heads, match.at.head

@@ -1,6 +1,7 @@
 """Number for number: the form of attention that gives the user's numbers, right or with a known mistake."""
 
 import copy
+import itertools
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 from ..words import _
 from . import block
 from .examine import Case, support
-from .match import Match, Matcher, bases, guesses, head_counts, miscut, watch
+from .match import Match, Matcher, bases, guesses, head_counts, laid, miscut, watch
 from .mistakes.mistake import At
 from .oracle import Form, Piece
 from .structure import lengths, sees_only_future
@@ -165,6 +166,15 @@ def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
     subject, watched = case.subject, case.watched
     heads = head_counts(subject, watched)
     kv = subject.chosen.get("kv_heads") or subject.declared.get("kv_heads") or heads[0]
+    for guess in laid(watched.projected) if watched is not None and watched.projected else ():
+        for some, h in itertools.product(pieces, heads):
+            d = guess.q.shape[-1] // h
+            form = Form(heads=h, pieces=some)
+            error, place = matcher.error(guess, form)
+            if error < matcher.tolerance:
+                at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, h, d, h)
+                case.match = Match(Variant(form, ("H7",), {"cut": guess.label}), guess, form, error, at, place)
+                return
     if watched is None or len(watched.projected) != 1 or heads[0] < 2:
         return
     width = watched.projected[0].features.shape[-1]
@@ -226,7 +236,7 @@ def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
     if id_ == "S6":
         values["sum"] = 1 / float(facts["value"])
     values.update({k: v for k, v in facts.items() if not isinstance(v, dict)})
-    how = ""
+    how = "laid" if id_ == "H7" and "right" not in facts else ""
     if id_ == "M12":
         how = {"strict": "strict", "ahead": "ahead"}.get(str(facts.get("kind")), "transposed")
         if facts.get("kind") == "strictly transposed":

@@ -58,6 +58,9 @@ def attention(q: Array, k: Array, v: Array, form: Form) -> Array:
         b, m, width = k.shape
         k = k.reshape(b, shared, width // shared, m).swapaxes(-1, -2)
         q, v = _split(q, heads, "view"), _split(v, shared, "view")
+    elif form.split in ("queries across", "keys across"):
+        one, two = ("across", "hd") if form.split == "queries across" else ("hd", "across")
+        q, k, v = _split(q, heads, one), _split(k, shared, two), _split(v, shared, two)
     else:
         q, k, v = (_split(x, n, form.split) for x, n in ((q, heads), (k, shared), (v, shared)))  # (B, H, N, D)
     if form.rotary and not form.rotary.startswith("width "):
@@ -132,6 +135,8 @@ def _merge(x: Array, how: str) -> Array:
         return x
     if how == "view":
         return x.reshape(b, n, heads * d)
+    if how == "view, tokens first":
+        return x.reshape(n, b, heads * d).swapaxes(0, 1)
     if how == "dh":
         return x.transpose(0, 2, 3, 1).reshape(b, n, heads * d)
     if how == "mean":

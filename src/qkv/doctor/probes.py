@@ -75,6 +75,8 @@ def who_sees_whom(case: Case) -> None:
         case.add("M2", "causal", line=case.facts["bare_masked_fill"])
         return None
     residual = case.notes.get("residual", False)
+    if not np.triu(seen, 1).any():
+        _other_roads(case)
     if np.array_equal(seen, lower):
         if wants is False:
             case.add("M6", sentence=_("tokens don't see what comes after them, though this was said not to be causal"))
@@ -97,6 +99,34 @@ def who_sees_whom(case: Case) -> None:
         elif hint and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
             _no_triangle(case)
     return None
+
+
+def _other_roads(case: Case) -> None:
+    """M6: what hides the future hides it too with a flag of the call the other way, and where a text ends in padding."""
+    subject, inputs = case.subject, case.notes["inputs"]
+    parameters = signature(subject.function).parameters
+    flags = [
+        p
+        for p, r in subject.roles.items()
+        if r == "flag" and isinstance(parameters[p].default, bool) and not re.search(r"caus|mask|autoreg|cache", p)
+    ]
+    place = len(case.support) - 3 if case.support is not None else 0
+    roads: list[tuple[str, dict[str, np.ndarray], dict[str, bool]]] = [
+        (f"{flag}={not parameters[flag].default}", inputs, {flag: not parameters[flag].default}) for flag in flags[:3]
+    ]
+    if subject.layout == "ids":
+        for pad in (0, 1):
+            padded = {r: a.copy() for r, a in inputs.items()}
+            padded[subject.inputs[0]][0, -2:] = pad
+            roads.append((f"padding {pad}", padded, {}))
+    for road, given, switched in roads if place > 0 and not subject.crosses else ():
+        try:
+            one, two = (subject(i, switched).output for i in (given, poked(subject, given, place)))
+        except UserError:
+            continue
+        if one.shape == two.shape and np.abs(one - two)[0, ..., :place, :].max() > 1e-9 * size_of(one):
+            case.add("M6", "road", road=road)
+            return
 
 
 def _explained(case: Case) -> bool:

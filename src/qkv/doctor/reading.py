@@ -79,6 +79,8 @@ def facts(source: Any, name: str) -> dict[str, Any]:
         pass  # an object of another name than its class: the whole file then
     segment = facts["segment_text"]
     facts["fill_value"] = conventions.fill(node, source.tree)
+    if facts["fill_value"] is None:  # a helper's, beside it
+        facts["fill_value"] = conventions.fill(source.tree, source.tree)
     said = [node, *(m for m in getattr(node, "body", ()) if getattr(m, "name", "") in ("forward", "__call__"))]
     facts["docstring"] = " ".join(
         ast.get_docstring(one) or "" for one in said if isinstance(one, ast.ClassDef | ast.FunctionDef)

@@ -61,6 +61,10 @@ def layout(case: Case) -> None:
     alone = case.support.shape[0] == case.support.shape[1] and np.array_equal(case.support, np.eye(n, dtype=bool))
     deaf = not case.support.any()
     if not (alone or (deaf and subject.crosses)):
+        if _says_sequence_first(case):  # texts are mixed, and so they are read the other way
+            subject.layout = "nbc"
+            lengths(case)
+            who_sees_whom(case)
         return
     if case.facts.get("batch_first") is not True and _says_sequence_first(case):
         subject.layout = "nbc"
@@ -97,7 +101,11 @@ def _says_sequence_first(case: Case) -> bool:
         return True  # a wrapper of the file's own attention
     swapped = r"\.(permute\(\s*1\s*,\s*0\s*,|transpose\(\s*(0\s*,\s*1|1\s*,\s*0)\s*\)|swapaxes\(\s*0\s*,\s*1)"
     return bool(
-        re.search(r"(seq\w*|time|length)[-_ ]first|sequence first|batch_first\s*=\s*False", text, re.IGNORECASE)
+        re.search(
+            r"(seq\w*|time|length)[-_ ]first|sequence first|batch_first\s*=\s*False|\b(T|Time|L|S) [x×] (B|Batch) [x×] (C|Channel|D)\b",
+            text,
+            re.IGNORECASE,
+        )
         or (re.search(swapped, whole.replace(text, "")) and not re.search(swapped, text))
     )
 

@@ -118,6 +118,7 @@ class MergedWithoutTranspose(Mistake):
     def forms(form: Form, at: At) -> Wrong:
         if at.heads > 1 and form.merge in ("hd", "dh") and form.split != "view":
             yield changed(form, merge="view"), {}
+            yield changed(form, merge="view, tokens first"), {}
 
     @staticmethod
     def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
@@ -181,6 +182,8 @@ class BatchAndHeadsMixed(Mistake):
             yield changed(form, split="across"), {}
             yield changed(form, merge="across"), {}
             yield changed(form, split="across", merge="across"), {}
+            yield changed(form, split="queries across"), {}
+            yield changed(form, split="keys across"), {}
 
     @staticmethod
     def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
@@ -280,6 +283,9 @@ class Miscut(Mistake):
     evidence = {
         "": _(
             "the fused projection is {cut} (in heads), and q, k, v begin at {right}: your numbers equal attention computed so to {error:.0e}"
+        ),
+        "laid": _(
+            "the fused projection is laid over other axes than it has ({cut}), so q, k and v are made of tokens, not of channels: your numbers equal attention computed so to {error:.0e}"
         ),
         "crash": _("with fewer key heads than query heads it stops: {error}"),
     }

@@ -254,6 +254,9 @@ class CausalLost(Mistake):
     )
     shows = _("Causal without a padding mask; with one, an early output has a gradient from later tokens.")
     evidence = {
+        "road": _(
+            "with {road} a token sees tokens after itself; without it does not: the triangle is lost on that road"
+        ),
         "": _(
             "given `{parameter}`, tokens see what comes after them: the causal mask is dropped, your numbers equal attention computed so to {error:.0e}"
         ),

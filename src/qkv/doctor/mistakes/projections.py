@@ -66,6 +66,7 @@ class FromTheKey(Mistake):
     )
     evidence = {
         "": _("changing `{parameter}` changes nothing in the output: it is computed from another input"),
+        "thrown away": _("what `{unused}` makes is thrown away: it gets no gradient, and {used} do its work"),
     }
 
     @staticmethod

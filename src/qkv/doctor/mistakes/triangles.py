@@ -30,6 +30,9 @@ class OnQueryRows(Mistake):
         "Padded on the left and on the right, with other lengths per sample: changing padding changes the real tokens' output."
     )
     evidence = {
+        "rows": _(
+            "`{parameter}` reaches the softmax and changes nothing: it moves whole rows of scores, those of padded queries, instead of the columns of padded keys"
+        ),
         "": _(
             "`{parameter}` blocks the rows of padded queries instead of the columns of padded keys: your numbers equal attention computed so to {error:.0e}"
         ),
@@ -235,6 +238,9 @@ class WrongAxes(Mistake):
     shows = _("With batch, heads and length all different it crashes or hides other keys than the mask says.")
     evidence = {
         "": _("`{parameter}` lands on the wrong axis: {error}"),
+        "across": _(
+            "`{parameter}` as the file hands it over, of {batch} texts with {batch} tokens each, lands on the wrong axis: the padding of text i is hidden from token i of every text"
+        ),
     }
 
     @staticmethod
