@@ -437,24 +437,29 @@ def second_call(case: Case) -> None:
         wider.width = subject.width + 4
         inputs = wider.draw(8)
         late = wider(inputs).output
-        fresh = copy.copy(wider)
-        if subject.owner is None:  # a function: the file loaded anew, with nothing remembered
-            if not isinstance(source := case.notes.get("source"), Source):
-                return skip(case, "second call", "a function of no file")
-            fresh.function = source.edited(()).load(subject.name)
-        else:
-            owner: Any = copy.deepcopy(case.notes.get("fresh"))
-            if owner is None:
-                return None
-            module = isinstance(subject.function, nn.Module)
-            fresh.owner, fresh.function = owner, owner if module else getattr(owner, subject.function.__name__)
-        early = fresh(inputs).output
+        if subject.owner is None and not isinstance(case.notes.get("source"), Source):
+            return skip(case, "second call", "a function of no file")
+        early, before = _anew(case, wider)(inputs).output, subject.draw(8)
+        if not np.allclose(_anew(case, subject)(before).output, subject(before).output, atol=1e-9, equal_nan=True):
+            return skip(case, "second call", "what it was made with is drawn anew")
     except (UserError, Exception):
         return skip(case, "second call", "can't be called with another width")
     difference = float(np.abs(late - early).max() / size_of(early))
     if difference > 1e-9:
         case.add("S8", change=difference, first=subject.width, second=wider.width)
     return None
+
+
+def _anew(case: Case, subject: Subject) -> Subject:
+    """The same with nothing remembered: the file loaded again, or an object that was never called."""
+    fresh = copy.copy(subject)
+    if subject.owner is None:
+        fresh.function = case.notes["source"].edited(()).load(subject.name)
+        return fresh
+    fresh.owner = copy.deepcopy(case.notes["fresh"])
+    module = isinstance(subject.function, nn.Module)
+    fresh.function = fresh.owner if module else getattr(fresh.owner, subject.function.__name__)
+    return fresh
 
 
 @probe("layers of their own")

@@ -1,0 +1,114 @@
+"""How well `qkv check` judges code of people who never saw it (tests/doctor/strangers).
+
+    .venv/bin/python tools/score_check.py [--write] [part of a path …]
+
+--write keeps what is judged wrongly in missed.json, which tests/doctor/test_strangers.py holds to.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "strangers"
+REMARKS = ("E1", "M18", "N1")  # no mistakes by themselves: a remark is the right answer
+WORKERS = 2
+
+
+def cases() -> dict[str, dict[str, Any]]:
+    """Each definition by its name, path:Name, with what should be said about it: an id, or none where it is right."""
+    answers = json.loads((HERE / "answers.json").read_text(encoding="utf-8"))
+    return {
+        f"{file}:{name}": {"file": file, "name": name, **answer}
+        for file, answer in answers.items()
+        for name in answer.get("names", [answer.get("name")])
+    }
+
+
+def judged(case: dict[str, Any]) -> dict[str, Any]:
+    """What the doctor says: verdict, ids, lines, and whether that is the answer ("", "missed", "alarm", "not run")."""
+    from qkv.doctor import doctor, source
+
+    file = source.read(HERE / case["file"])
+    try:
+        report = doctor.check(file.load(case["name"]), source=file, name=case["name"])
+    except Exception as error:
+        return {"verdict": "unknown", "ids": [], "lines": [], "problem": repr(error), "wrong": "not run"}
+    ids, remarks = [one.id for one in report.findings], [one.id for one in report.remarks]
+    wrong = "not run" if report.verdict == "unknown" else ""
+    if not wrong and "id" in case:
+        named = case["id"] in ids or (case["id"] in REMARKS and case["id"] in remarks)
+        wrong = "" if named else "missed"
+    elif not wrong and ids:
+        wrong = "alarm"
+    lines = [one.line for one in report.findings]
+    told = str(report.problem or "; ".join(str(one.text) for one in report.unseen))
+    return {"verdict": report.verdict, "ids": ids, "lines": lines, "problem": told, "wrong": wrong}
+
+
+def all_judged(chosen: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Each in a process of its own, after torch was loaded once: what one does to Python, the next doesn't see."""
+    import torch
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    waiting, running, answers = list(chosen), {}, {}
+    while waiting or running:
+        while waiting and len(running) < WORKERS:
+            name = waiting.pop(0)
+            out, into = os.pipe()
+            if (child := os.fork()) == 0:
+                signal.alarm(300)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                os.write(into, json.dumps(judged(chosen[name])).encode())
+                os._exit(0)
+            os.close(into)
+            running[out] = (name, child, b"")
+        for out in select.select(list(running), [], [])[0]:
+            name, child, before = running[out]
+            if more := os.read(out, 1 << 16):
+                running[out] = (name, child, before + more)
+                continue
+            os.close(out)
+            os.waitpid(child, 0)
+            del running[out]
+            killed = {"verdict": "unknown", "ids": [], "lines": [], "problem": "it died", "wrong": "not run"}
+            answers[name] = json.loads(before) if before else killed
+    return answers
+
+
+def main() -> None:
+    parts = [one for one in sys.argv[1:] if one != "--write"]
+    chosen = {name: case for name, case in cases().items() if not parts or any(part in name for part in parts)}
+    found = all_judged(chosen)
+    for name, answer in sorted(found.items()):
+        if answer["wrong"]:
+            problem = answer["problem"].replace("\n", " ")[:120]
+            print(f"{answer['wrong']:8} {name}  {chosen[name].get('id', 'right')}  got {answer['ids']} {problem}")
+    faulty = [name for name in found if "id" in chosen[name]]
+    right = [name for name in found if "id" not in chosen[name]]
+    ran = [name for name in faulty if found[name]["wrong"] != "not run"]
+    named = [name for name in ran if not found[name]["wrong"]]
+    placed = [name for name in named if chosen[name]["id"] in found[name]["ids"]]
+    exact = [
+        name
+        for name in placed
+        if found[name]["lines"][found[name]["ids"].index(chosen[name]["id"])] in chosen[name]["lines"]
+    ]
+    print(
+        f"with a mistake: {len(faulty)}; run {len(ran)}, named {len(named)}, on the right line {len(exact)}/{len(placed)}"
+    )
+    count = {word: sum(found[name]["wrong"] == word for name in right) for word in ("alarm", "not run")}
+    partly = sum(found[name]["verdict"] == "partly" for name in right)
+    print(f"right: {len(right)}; false alarms {count['alarm']}, partly {partly}, not run {count['not run']}")
+    if "--write" in sys.argv and not parts:
+        missed = {name: answer["wrong"] for name, answer in sorted(found.items()) if answer["wrong"]}
+        (HERE / "missed.json").write_text(json.dumps(missed, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
