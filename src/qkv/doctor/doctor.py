@@ -369,7 +369,7 @@ def _finding(found: Found, source: Any, name: str, facts: dict[str, Any], case: 
     plain = {k: v for k, v in found.values.items() if isinstance(v, (int, float, str))}
     place = locate(found.id, source, name, {**facts, **plain}) if source is not None else None
     line = found.line or (place.line if place else None)
-    if case is not None and found.line is None and not (place and place.diff):
+    if case is not None and isinstance(source, Source) and found.line is None and not (place and place.diff):
         line = replay.line_of(case, found.id, str(source.path)) or line
     diff: Any = place.diff if place and place.line == line else ""
     cell, shown, code = None, line, ""

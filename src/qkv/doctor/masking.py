@@ -312,6 +312,8 @@ def _as_handed(case: Case, parameter: str) -> bool:
             _rank, error, variant = min(best, key=lambda hit: hit[:2])
             if variant.ids == ("M16",):
                 case.add("M16", "across", parameter=parameter, batch=b, line=None)
+            elif variant.ids == ("M1",):
+                polarity.blame(case, parameter, "inverted", made, None)
             else:
                 _report(case, parameter, variant, Format(), error)
             return True

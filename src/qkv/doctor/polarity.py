@@ -29,7 +29,7 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
             verdicts.setdefault(verdict, (made, format_))
     if len(verdicts) == 1 and "fits" not in verdicts:  # a file with masks of two kinds blames nobody
         [(verdict, (made, format_))] = verdicts.items()
-        _blame(case, parameter, verdict, made, format_)
+        blame(case, parameter, verdict, made, format_)
         return None
     if "fits" in verdicts:
         fits, format_ = verdicts.pop("fits")
@@ -97,7 +97,8 @@ def _judged(made: Made, right: list[Format], ran: set[str]) -> tuple[str, Format
     return ("added" if added else ""), None
 
 
-def _blame(case: Case, parameter: str, verdict: str, made: Made, format_: Format | None) -> None:
+def blame(case: Case, parameter: str, verdict: str, made: Made, format_: Format | None) -> None:
+    """Note that what the file makes, and what the code takes it for, are opposites."""
     values: dict[str, Any] = {"parameter": parameter, "maker": made.name, "at": made.line, "shown": made.shown()}
     if verdict == "added":
         case.add("M7", "made", **values)
