@@ -98,6 +98,7 @@ SINGLE = [
     Case("h8_function.py", "grouped_query_attention", ("H8",)),
     Case("h9_torch_module.py", "TransformerBlock", ("H9",)),
     Case("h9_own.py", "SelfAttention", ("H9",)),
+    Case("h9_after_rnn.py", "Tagger", ("H9",)),
     Case("h10_same_layer.py", "TransformerEncoder", ("H10",)),
     Case("p1_v_from_k.py", "MultiHeadAttention", ("P1",)),
     Case("p1_linears_index.py", "SelfAttention", ("P1",), also=("N1",)),
@@ -465,6 +466,7 @@ LINES = {
     ),
     "h8_function.py": ("key = torch.cat([key] * (hq // hk), dim=1)", "value = torch.cat([value] * (hq // hk), dim=1)"),
     "h9_torch_module.py": ("self.att = nn.MultiheadAttention(embed_dim, num_heads)",),
+    "h9_after_rnn.py": ("self.attn = nn.MultiheadAttention(emb, heads)",),
     "h9_own.py": (
         "q = self.q(x).view(t, b * self.heads, self.size).transpose(0, 1)",
         "t, b, f = x.shape",

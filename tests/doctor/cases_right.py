@@ -194,6 +194,7 @@ POSITIONS = [
     *of("dict_cfg_gqa", "apply_rope"),
     *of("llama_meta", "apply_rotary_emb"),
     *of("turn_zh", "旋转"),
+    *of("turn_one_place", "rope_at"),
 ]
 
 # From modules_right.py: no file, the name is the function that makes the object.

@@ -145,3 +145,18 @@ def test_in_a_test_of_one_s_own_it_passes_with_a_warning():
 def test_every_look_has_a_name_in_both_languages():
     for name in (*probes.ORDER.replace("\n", "").split("|"), "numbers", "cache", "cache in pieces", "masks together"):
         assert name in SAID
+
+
+def test_a_bare_file_says_nothing_of_what_is_no_attention(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n"
+        "def with_pos_embed(tensor, pos):\n"
+        "    return tensor if pos is None else tensor + pos\n"
+        "def attend(q, k, v):\n"
+        "    return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, -1) @ v\n",
+        encoding="utf-8",
+    )
+    assert [report.target.rpartition(":")[2] for report in sandbox.examine(file)] == ["attend"]
+    [asked] = sandbox.examine(file, "with_pos_embed")  # who names it gets an answer
+    assert asked.verdict == "unknown"

@@ -56,6 +56,7 @@ class Capture(TorchFunctionMode):
     thin_softmaxes: int = 0  # that took what a dropout had left
     dropped: list[float] = field(default_factory=list)
     places: int = 0  # how often 0, 1, 2… was made
+    along: list[int] = field(default_factory=list)  # how many tokens each of torch's own attentions ran over
     made: list[Tensor] = field(default_factory=list)  # everything that came of the inputs, in order
 
     def __post_init__(self) -> None:
@@ -106,6 +107,7 @@ class Capture(TorchFunctionMode):
             self.dropped.append(float(given["dropout_p"]))
             given["dropout_p"] = 0.0
         out = function(*bound.args, **bound.kwargs)
+        self.along.append(len(given["query"]))
         width = given["out_proj_weight"].shape[1]
         bias = given.get("in_proj_bias")
         for place, name in enumerate(("query", "key", "value")):

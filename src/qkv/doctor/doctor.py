@@ -159,7 +159,7 @@ def _diagnose(
         if (special := positions.alone(target, name, space, facts)) is not None:
             return _report(special, source, name, label)
         text = Message("{name} is no attention: no token's output depends on another token", name=name)
-        return Report(label, "unknown", problem=text, adapted=_adapted(case))
+        return Report(label, "unknown", problem=text, adapted={**_adapted(case), "kind": "no attention"})
     looks: dict[str, Callable[[Case], None]] = {
         "memory": _with_memory,
         "flags": partial(_other_way, target=target),

@@ -1,5 +1,6 @@
 """Positions by themselves: sinusoidal tables, rotary turns and ALiBi slopes, as functions or modules."""
 
+import functools
 import inspect
 import itertools
 import re
@@ -277,29 +278,35 @@ def _turns(owner: Any, space: dict[str, Any], facts: dict[str, Any]) -> Any:
             choices.append(own_tables(p.name, sizes, space) or frequencies(p.name, sizes, space))
     if choices and all(role(p.name) != "frequencies" for p in tables):
         choices = [[next(iter(c))] for c in choices]
-    for layout, shape in layouts.items():
-        for given in zip(*choices, strict=False) if choices else [()]:  # cos and sin of one kind
+    starts = [p for p in tables if role(p.name) == "start"]
 
-            def call(vector: Array, shape: Any = shape, given: Any = given, layout: str = layout) -> Array | None:
-                x = torch.tensor(np.broadcast_to(vector, shape).copy())
-                arguments = {p.name: x.clone() for p in vectors} | {
-                    p.name: g for p, g in zip(tables, given, strict=True)
-                }
-                try:
-                    with settings("float64"), torch.no_grad():
-                        made = owner(**arguments)
-                except (KeyboardInterrupt, Spent):
-                    raise
-                except BaseException:
-                    return None
-                made = made[0] if isinstance(made, (tuple, list)) and made else made
-                if not isinstance(made, Tensor) or made.is_complex() or tuple(made.shape) != shape:
-                    return None
-                out = made.double().numpy()
-                return out[0, 1] if layout == "bhnd" else out[0, :, 1] if layout == "bnhd" else out[0]
+    def run(vector: Array, layout: str, given: dict[str, Any]) -> Array | None:
+        x = torch.tensor(np.broadcast_to(vector, layouts[layout]).copy())
+        try:
+            with settings("float64"), torch.no_grad():
+                made = owner(**{p.name: x.clone() for p in vectors}, **given)
+        except (KeyboardInterrupt, Spent):
+            raise
+        except BaseException:
+            return None
+        made = made[0] if isinstance(made, (tuple, list)) and made else made
+        if not isinstance(made, Tensor) or made.is_complex() or tuple(made.shape) != layouts[layout]:
+            return None
+        out = made.double().numpy()
+        return out[0, 1] if layout == "bhnd" else out[0, :, 1] if layout == "bnhd" else out[0]
 
-            if call(np.ones(d)) is not None:
-                yield call, layout
+    def one_by_one(vector: Array, layout: str, given: dict[str, Any]) -> Array | None:
+        """Told where a text begins, or the one place of all it is handed: the first token at every place."""
+        rows = [run(vector, layout, {**given, **{p.name: place for p in starts}}) for place in range(N)]
+        return None if any(row is None for row in rows) else np.stack([row[0] for row in rows if row is not None])
+
+    for layout in layouts:
+        for values in zip(*choices, strict=False) if choices else [()]:  # cos and sin of one kind
+            given = {p.name: value for p, value in zip(tables, values, strict=True)}
+            for way in (run, one_by_one) if starts else (run,):
+                call = functools.partial(way, layout=layout, given=given)
+                if call(np.ones(d)) is not None:
+                    yield call, layout
 
 
 def _judge_turn(call: Any, layout: str, case: Case) -> Case:

@@ -200,6 +200,9 @@ def batch(case: Case) -> None:
         case.add("H9")
         return None
     subject, inputs = case.subject, case.notes["inputs"]
+    if _runs_over_texts(case):
+        case.add("H9")
+        return None
     if subject.layout in ("bnc", "nbc", "ids"):
         seen = case.support
         if seen is not None and seen.shape[0] == seen.shape[1] and np.array_equal(seen, np.eye(len(seen), dtype=bool)):
@@ -236,6 +239,16 @@ def _place_in_batch(case: Case) -> None:
     change = float(np.abs(alike - alike[:1]).max() / size_of(alike))
     if change > 1e-6:
         case.add("R3", "place", change=change)
+
+
+def _runs_over_texts(case: Case) -> bool:
+    """Whether torch's own attention, or a softmax over squares, runs over as many as there are texts, not tokens."""
+    size = case.subject.sizes.batch
+    seen = case.subject(case.notes["inputs"], watch=True).seen
+    if seen is None or case.subject.layout == "nbc" or size in case.notes["lengths"]:
+        return False
+    squares = [tuple(scores.shape[-2:]) for scores, _, _ in seen.softmaxes]
+    return size in getattr(seen, "along", ()) or (size, size) in squares
 
 
 def _softmax_axis(case: Case) -> str:

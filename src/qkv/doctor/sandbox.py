@@ -64,7 +64,9 @@ def examine(
         child = _Child(source, left, options or {}, seconds, gigabytes, doctor, progress)
         with child:
             reports |= child.reports()
-    return [reports[one] for one in names]
+    found = [reports[one] for one in names]
+    about = [report for report in found if report.adapted.get("kind") != "no attention"]
+    return about if about and not name else found  # who names a thing gets an answer about it
 
 
 class _Child:
