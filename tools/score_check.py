@@ -31,7 +31,8 @@ def cases() -> dict[str, dict[str, Any]]:
 
 def judged(case: dict[str, Any]) -> dict[str, Any]:
     """What the doctor says: verdict, ids, lines, and whether that is the answer ("", "missed", "alarm", "not run")."""
-    from qkv.doctor import doctor, source
+    from qkv.doctor import doctor
+    from qkv.doctor.source import file as source
 
     file = source.read(HERE / case["file"])
     try:

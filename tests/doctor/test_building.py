@@ -2,7 +2,8 @@
 
 import pytest
 
-from qkv.doctor import doctor, source
+from qkv.doctor import doctor
+from qkv.doctor.source import file as source
 
 FILE = """
 from dataclasses import dataclass

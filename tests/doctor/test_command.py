@@ -71,7 +71,7 @@ def answers(monkeypatch):
             found.append(Report(f"{path}:{name}", verdict, finding, unseen=unseen))
         return found
 
-    monkeypatch.setattr("qkv.doctor.sandbox.examine", examine)
+    monkeypatch.setattr("qkv.doctor.process.sandbox.examine", examine)
     return asked
 
 
@@ -276,7 +276,7 @@ def test_a_file_that_is_not_there_does_not_stop_the_others(typed):
 
 
 def test_a_file_that_may_not_be_read_does_not_stop_the_others(typed, monkeypatch):
-    from qkv.doctor import source
+    from qkv.doctor.source import file as source
 
     def refuse(path, text=source.Path.read_bytes):
         if path.name == "wrong.py":

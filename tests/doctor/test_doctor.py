@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.doctor import assert_correct, check, doctor, sandbox, source
-from qkv.doctor.subject import line_of
+from qkv.doctor import assert_correct, check, doctor
+from qkv.doctor.process import sandbox
+from qkv.doctor.source import file as source
+from qkv.doctor.subject.subject import line_of
 from qkv.lessons import exercises
 from tests.doctor import modules_right
 from tests.doctor.case import Case

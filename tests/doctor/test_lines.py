@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from qkv.doctor.doctor import check
-from qkv.doctor.lines import facts_of, locate
 from qkv.doctor.mistakes import CATALOGUE
-from qkv.doctor.source import read
-from qkv.doctor.trees import Code
+from qkv.doctor.places import facts_of, locate
+from qkv.doctor.source.file import read
+from qkv.doctor.source.trees import Code
 from tests.doctor.cases_faulty import FAULTY
 
 REMARKS = ("E1", "M18")
@@ -1407,7 +1407,7 @@ def test_without_a_source_there_is_no_line(source):
 
 def test_no_tree_makes_it_raise(monkeypatch):
     """Trees with parts cut out, swapped and repeated: rules see shapes no parser makes, and give a place or None."""
-    import qkv.doctor.lines as lines
+    import qkv.doctor.places as lines
 
     dice, tried = random.Random(6), 0
     texts = [marked(s[2])[0].text for s in SNIPPETS]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from qkv.doctor import doctor, source
+from qkv.doctor import doctor
+from qkv.doctor.source import file as source
 
 HEAD = """
 import math, torch, numpy as np

@@ -2,7 +2,9 @@
 
 import pytest
 
-from qkv.doctor import doctor, makers, source
+from qkv.doctor import doctor
+from qkv.doctor.source import file as source
+from qkv.doctor.subject import makers
 
 HEAD = """
 import copy, math

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from qkv.doctor import doctor, replay, source
+from qkv.doctor import doctor, replay
 from qkv.doctor.mistakes import CATALOGUE
 from qkv.doctor.mistakes.mistake import Mistake
+from qkv.doctor.source import file as source
 from tests.doctor.cases_faulty import LINES, SINGLE
 
 FAULTY = Path(__file__).parent / "faulty"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.doctor.sandbox import examine
+from qkv.doctor.process.sandbox import examine
 from qkv.words import Problem
 
 STUB = "tests.doctor.stub:check"

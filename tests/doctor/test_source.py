@@ -7,8 +7,8 @@ import textwrap
 import pytest
 import torch
 
-from qkv.doctor.source import parse, read
-from qkv.doctor.standins import OnCpu
+from qkv.doctor.source.file import parse, read
+from qkv.doctor.source.standins import OnCpu
 from qkv.words import Problem
 
 HEAD = """

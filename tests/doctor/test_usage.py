@@ -5,7 +5,9 @@ import textwrap
 
 import pytest
 
-from qkv.doctor import doctor, source, usage
+from qkv.doctor import doctor
+from qkv.doctor.source import file as source
+from qkv.doctor.subject import usage
 
 HEAD = "import torch\nimport torch.nn as nn\nimport numpy as np\n"
 PAIR = """

@@ -9,14 +9,16 @@ from torch import nn
 
 import qkv.doctor
 import qkv.lessons
-from qkv.doctor import assert_correct, check, probes, sandbox
-from qkv.doctor.examine import PROBES as SAID
-from qkv.doctor.subject import CALL
+from qkv.doctor import assert_correct, check
+from qkv.doctor.case import PROBES as SAID
+from qkv.doctor.probes import changes
+from qkv.doctor.process import sandbox
+from qkv.doctor.subject.subject import CALL
 from qkv.words import Notice
 
 CLOCKS = {"time", "datetime", "timeit", "sched"}
 # The guard over the sandbox's processes, and (for lessons) how long training took, told and never judged.
-MAY_READ_A_CLOCK = {"doctor/sandbox.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}
+MAY_READ_A_CLOCK = {"doctor/process/sandbox.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}
 TIMERS = {"alarm", "setitimer", "dump_traceback_later", "perf_counter", "monotonic", "process_time", "thread_time"}
 
 
@@ -143,7 +145,7 @@ def test_in_a_test_of_one_s_own_it_passes_with_a_warning():
 
 
 def test_every_look_has_a_name_in_both_languages():
-    for name in (*probes.ORDER.replace("\n", "").split("|"), "numbers", "cache", "cache in pieces", "masks together"):
+    for name in (*changes.ORDER.replace("\n", "").split("|"), "numbers", "cache", "cache in pieces", "masks together"):
         assert name in SAID
 
 

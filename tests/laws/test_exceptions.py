@@ -51,9 +51,12 @@ KINDS = kinds()
 
 
 def test_all_are_found():
-    assert {"qkv.words.Problem", "qkv.words.Notice", "qkv.lessons.grade.Told", "qkv.doctor.subject.UserError"} <= {
-        *KINDS
-    }
+    assert {
+        "qkv.words.Problem",
+        "qkv.words.Notice",
+        "qkv.lessons.grade.Told",
+        "qkv.doctor.subject.subject.UserError",
+    } <= {*KINDS}
 
 
 @pytest.mark.parametrize("name", KINDS)

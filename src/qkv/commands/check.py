@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ..doctor.sandbox import examine
+    from ..doctor.process.sandbox import examine
 
     if not 1 <= options.seconds <= 86400:
         raise Problem(
@@ -159,7 +159,7 @@ def _beside(file: Path) -> Path:
 
 def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> list[Report]:
     """Check, put in the first patch, check again, until there is none; each was tried before it was shown."""
-    from ..doctor.source import read
+    from ..doctor.source.file import read
     from ..writing import aside
 
     for _unused in range(10):
@@ -229,7 +229,7 @@ def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> N
 
 
 def _list(wanted: dict[Path, list[str]], as_json: bool) -> int:
-    from ..doctor.source import read
+    from ..doctor.source.file import read
 
     found: list[dict[str, Any]] = []
     for file, names in wanted.items():
@@ -280,7 +280,7 @@ SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "ven
 
 def _below(folder: Path) -> list[Path]:
     """The files below a folder in which something looks like attention; not what was installed there."""
-    from ..doctor.source import read
+    from ..doctor.source.file import read
 
     found, seen = [], 0
     for path, folders, files in os.walk(folder):

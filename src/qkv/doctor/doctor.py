@@ -22,18 +22,20 @@ import torch
 from torch import nn
 
 from ..words import Message, _
-from . import block, cached, makers, masking, modules, numbers, positions, probes, reading, replay, scores, structure
-from .adapt import input_widths
-from .building import declared
-from .examine import Case, Found, find_subject
-from .guess import Sizes, meaning
-from .lines import locate
+from . import replay
+from .case import Case, Found, find_subject
 from .mistakes.training import Crashes
+from .places import locate
+from .probes import block, cached, changes, comparison, masking, modules, positions, scores, structure, surroundings
 from .report import Finding, Remark, Report
-from .source import Source
-from .subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, parameters_of, settings
+from .source.file import Source
+from .subject import makers
+from .subject.adapt import input_widths
+from .subject.building import declared
+from .subject.guess import Sizes, meaning
+from .subject.subject import OPERATIONS, Budget, CannotRun, Spent, Subject, UserError, copied, parameters_of, settings
 
-assert modules.PROBES.keys() >= set(probes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
+assert modules.PROBES.keys() >= set(changes.ORDER.replace("\n", "").split("|"))  # each is entered by its file
 # What is looked at in turn, for what the budget leaves out.
 LOOKS = {
     "cache": _("its cache"),
@@ -78,7 +80,7 @@ def check(
     same answer. The source, if it isn't given, is found by Python's own means; without it lines and fixes are left out.
     """
     name = name or getattr(target, "__name__", type(target).__name__)
-    source = source if source is not None else reading.source_of(target)
+    source = source if source is not None else surroundings.source_of(target)
     options: dict[str, Any] = {
         "heads": heads,
         "causal": causal,
@@ -121,8 +123,8 @@ def _cures(
 def _diagnose(
     target: Any, source: Any, name: str, label: str, options: dict[str, Any], budget: Budget, whole: bool = True
 ) -> Report:
-    facts = reading.facts(source, name)
-    space = reading.around(reading.space_of(target, source), source)
+    facts = surroundings.facts(source, name)
+    space = surroundings.around(surroundings.space_of(target, source), source)
     special = positions.examine(target, name, space, facts, options)
     if special is not None:
         return _report(special, source, name, label)
@@ -138,7 +140,7 @@ def _diagnose(
             source=source,
         )
     except CannotRun as problem:
-        if reading.own_fault(problem, source):
+        if surroundings.own_fault(problem, source):
             found = Found("W1", Crashes.evidence[""], {"error": problem.reason}, problem.line)
             finding = _finding(found, source, name, {})
             return Report(label, "wrong", [finding], adapted={"tried": problem.tried[:6]})
@@ -153,7 +155,7 @@ def _diagnose(
     if subject.masks and isinstance(source, Source) and not facts.get("library"):
         case.made = makers.masks(source, name)
         case.handed = makers.handed(source, name.split(".")[0], list(subject.roles), subject.masks)
-    reading.pad_ids(case, source)
+    surroundings.pad_ids(case, source)
     examined(case)
     if case.notes.get("apart") and not case.founds:
         if (special := positions.alone(target, name, space, facts)) is not None:
@@ -176,9 +178,9 @@ def examined(case: Case) -> Case:
         case,
         {
             "numbers": _numbers,
-            "inputs": partial(probes.run_probes, only=["every input counts"]),
+            "inputs": partial(changes.run_probes, only=["every input counts"]),
             "masks": masking.examine_masks,
-            "probes": probes.run_probes,
+            "probes": changes.run_probes,
             "wiring": block.examine,
             "cache": cached.examine,
         },
@@ -213,11 +215,11 @@ def _numbers(case: Case) -> None:
     structure.lengths(case)
     structure.who_sees_whom(case)
     structure.layout(case)
-    numbers.compare(case)
+    comparison.compare(case)
     case.notes["heads"] = case.match.at.heads if case.match else subject.declared.get("heads") or subject.sizes.heads
-    case.notes["causal_name"] = probes.causal_name(case, subject.name)
+    case.notes["causal_name"] = changes.causal_name(case, subject.name)
     structure.left_out(case)
-    numbers.few_keys(case)
+    comparison.few_keys(case)
     scores.examine(case)
 
 

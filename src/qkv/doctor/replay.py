@@ -13,12 +13,12 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .examine import Case
-from .match import Matcher, contexts_of
+from .case import Case
 from .mistakes import CATALOGUE
 from .mistakes.mistake import PRODUCTS, At
-from .oracle import Form
-from .subject import UserError
+from .numbers.match import Matcher, contexts_of
+from .numbers.oracle import Form
+from .subject.subject import UserError
 
 MOST = 60  # expressions that are tried
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..doctor.guard import WALL, limit, stopped
+from ..doctor.process.guard import WALL, limit, stopped
 from ..words import Message
 from .grade import Grade, grade, line_of
 from .lesson import filename, load

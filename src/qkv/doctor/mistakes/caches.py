@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...words import _
-from ..readings import triangles
-from ..trees import FUSED, Code, argument, called, first_of, last, masky, names, number, path
+from ..source.readings import triangles
+from ..source.trees import FUSED, Code, argument, called, first_of, last, masky, names, number, path
 from .mistake import Mistake, Places
 from .positions import rotary_calls
 

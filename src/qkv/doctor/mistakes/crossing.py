@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import _
-from ..trees import HEAD_WIDTH, Code, first_of, last, masky, names, number, path, role
+from ..source.trees import HEAD_WIDTH, Code, first_of, last, masky, names, number, path, role
 from .heads import heads_like, reshapes
 from .mistake import Mistake, Places
 from .projections import projections

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
-from ..oracle import Form, changed
-from ..readings import score_expressions, size_kind, tiled, weights_site
-from ..trees import (
+from ..numbers.oracle import Form, changed
+from ..source.readings import score_expressions, size_kind, tiled, weights_site
+from ..source.trees import (
     FUSED,
     HEAD_WIDTH,
     HEADS,

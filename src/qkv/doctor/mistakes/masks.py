@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import _
-from ..oracle import Form, changed
-from ..readings import LOWEST, Fill, fill_of, fills, mask_uses, masked, weights_site
-from ..trees import FUSED, MASKY, Code, argument, called, first_of, masky, names, number, path
+from ..numbers.oracle import Form, changed
+from ..source.readings import LOWEST, Fill, fill_of, fills, mask_uses, masked, weights_site
+from ..source.trees import FUSED, MASKY, Code, argument, called, first_of, masky, names, number, path
 from .mistake import At, Mistake, Places, Wrong, masked_wrongly
 from .scale import opposite
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..oracle import Form, changed
-from ..trees import Code
+from ..numbers.oracle import Form, changed
+from ..source.trees import Code
 
 Wrong = Iterator[tuple[Form, dict[str, Any]]]  # forms with the mistake in them, and numbers for the evidence
 Places = Iterator[tuple[int, Any, str]]  # (rank, tree or line, patch): 0 is how it is written, 2 is about here

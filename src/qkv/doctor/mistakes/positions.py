@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
-from ..oracle import Form, changed
-from ..trees import Code, argument, called, first_of, last, names, number, path, same
+from ..numbers.oracle import Form, changed
+from ..source.trees import Code, argument, called, first_of, last, names, number, path, same
 from .heads import reshapes
 from .mistake import At, Mistake, Places, Wrong
 

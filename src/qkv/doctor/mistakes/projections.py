@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import _
-from ..hints import never_read
-from ..trees import FUSED, Code, called, first_of, last, number, path, role
+from ..source.hints import never_read
+from ..source.trees import FUSED, Code, called, first_of, last, number, path, role
 from .heads import NeverSplit
 from .mistake import Mistake, Places
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
-from ..oracle import Form, changed
-from ..readings import (
+from ..numbers.oracle import Form, changed
+from ..source.readings import (
     feeds_softmax,
     first_width,
     head_width,
@@ -19,7 +19,7 @@ from ..readings import (
     unused_scale,
     weights_site,
 )
-from ..trees import FUSED, Code, argument, called, is_library, last, masky, names, number, path, same
+from ..source.trees import FUSED, Code, argument, called, is_library, last, masky, names, number, path, same
 from .mistake import SCALINGS, At, Mistake, Places, Wrong, rescaled
 
 

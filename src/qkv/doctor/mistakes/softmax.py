@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...words import Message, _
-from ..oracle import Form, changed
-from ..readings import default_of, fill_of, masked, removed, weights_site
-from ..trees import Code, argument, called, is_library, masky, number, path, same
+from ..numbers.oracle import Form, changed
+from ..source.readings import default_of, fill_of, masked, removed, weights_site
+from ..source.trees import Code, argument, called, is_library, masky, number, path, same
 from .mistake import At, Mistake, Places, Wrong, masked_wrongly
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...words import _
-from ..hints import built_in_forward, head_loop, never_read
-from ..readings import removed
-from ..trees import FUSED, Code, argument, called, first_of, is_library, last, masky, names, number, path, same
+from ..source.hints import built_in_forward, head_loop, never_read
+from ..source.readings import removed
+from ..source.trees import FUSED, Code, argument, called, first_of, is_library, last, masky, names, number, path, same
 from .mistake import Mistake, Places
 
 CACHE = re.compile(r"cache|past|kv_|_kv|history|prev_", re.I)

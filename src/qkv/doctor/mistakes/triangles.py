@@ -9,9 +9,23 @@ from typing import Any
 import numpy as np
 
 from ...words import _
-from ..oracle import Form, changed
-from ..readings import LOWEST, fills, mask_uses, tiled, triangles
-from ..trees import FUSED, LENGTH, MASKY, MOVES, Code, argument, called, is_library, last, masky, names, number, path
+from ..numbers.oracle import Form, changed
+from ..source.readings import LOWEST, fills, mask_uses, tiled, triangles
+from ..source.trees import (
+    FUSED,
+    LENGTH,
+    MASKY,
+    MOVES,
+    Code,
+    argument,
+    called,
+    is_library,
+    last,
+    masky,
+    names,
+    number,
+    path,
+)
 from .mistake import At, Mistake, Places, Wrong, triangle
 
 

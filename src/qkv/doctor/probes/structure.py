@@ -6,10 +6,10 @@ import re
 import numpy as np
 from torch import nn
 
-from . import conventions
-from .examine import Case, support
-from .mistakes.mistake import triangle
-from .subject import UserError, last_line, line_of
+from ..case import Case, support
+from ..mistakes.mistake import triangle
+from ..source import conventions
+from ..subject.subject import UserError, last_line, line_of
 
 
 def lengths(case: Case) -> None:

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..words import _, quoted
+from ...words import _, quoted
+from ..case import Case
+from ..mistakes.masks import CausalLost, OnlyOneMask
+from ..mistakes.mistake import triangle
+from ..numbers.match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
+from ..numbers.oracle import Form, Piece
+from ..numbers.variants import Variant, singles
+from ..subject.formats import Format, formats
+from ..subject.subject import Subject, UserError, signature
 from . import polarity
-from .examine import Case
-from .formats import Format, formats
-from .match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
-from .mistakes.masks import CausalLost, OnlyOneMask
-from .mistakes.mistake import triangle
-from .oracle import Form, Piece
-from .subject import Subject, UserError, signature
-from .variants import Variant, singles
 
 Array = np.ndarray
 MEMORY = r"src|source|mem|enc|cross|context"

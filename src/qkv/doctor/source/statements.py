@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from .source import Definition, Source
+from .file import Definition, Source
 
 # Calls that reach outside: a statement with one of them is never run.
 OUTSIDE = frozenset(

@@ -10,9 +10,9 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ..words import Problem
+from ...words import Problem
 from . import standins
-from .source import Source, read
+from .file import Source, read
 
 MOST_PARENTS = 4
 

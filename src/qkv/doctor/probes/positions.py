@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import Message, _
-from .adapt import frequencies, made_table, own_tables
-from .building import Built, builds
-from .examine import Case
-from .guess import Sizes, meaning, role
-from .subject import Spent, Subject, settings, signature, to_numpy
+from ...words import Message, _
+from ..case import Case
+from ..subject.adapt import frequencies, made_table, own_tables
+from ..subject.building import Built, builds
+from ..subject.guess import Sizes, meaning, role
+from ..subject.subject import Spent, Subject, settings, signature, to_numpy
 
 Array = np.ndarray
 N, WIDTH, BATCH = 7, 24, 5

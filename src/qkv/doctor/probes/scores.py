@@ -4,9 +4,9 @@ against the product of q and k, and along which axis its shares add up to 1.
 
 import numpy as np
 
-from ..words import Message, _
-from .examine import Case
-from .subject import UserError, to_numpy
+from ...words import Message, _
+from ..case import Case
+from ..subject.subject import UserError, to_numpy
 
 Array = np.ndarray
 

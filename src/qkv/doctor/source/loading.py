@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..words import Message, Problem
+from ...words import Message, Problem
 from . import standins
 from .beside import Module, told
-from .source import Definition, Source
+from .file import Definition, Source
 from .statements import Statement, assignments, globals_set, is_main, root, run_by, wraps
 
 # The one number of a model that scripts count from a text which they read.

@@ -16,9 +16,9 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from .hints import facts_of
 from .mistakes import CATALOGUE
-from .trees import Code, open_code
+from .source.hints import facts_of
+from .source.trees import Code, open_code
 
 __all__ = ["Place", "facts_of", "locate"]
 

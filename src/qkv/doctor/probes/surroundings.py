@@ -5,16 +5,16 @@ import inspect
 import re
 from typing import Any
 
-from . import conventions
-from .building import re_module
-from .examine import Case
-from .hints import facts_of
-from .subject import CannotRun
+from ..case import Case
+from ..source import conventions
+from ..source.hints import facts_of
+from ..subject.building import re_module
+from ..subject.subject import CannotRun
 
 
 def source_of(target: Any) -> Any:
     """The file an object came from, read as `qkv check` reads it; None where there is none."""
-    from . import source as reading
+    from ..source import file as reading
 
     try:
         thing = target if inspect.isclass(target) or inspect.isroutine(target) else type(target)

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from .loading import Loader
+from ..source.file import Source
+from ..source.loading import Loader
+from ..source.statements import Statement, reaches_out
 from .makers import counted
-from .source import Source
-from .statements import Statement, reaches_out
 from .subject import Spent, settings
 
 LINES = 50_000  # that a demo may run before its call is reached

@@ -10,15 +10,15 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from ..words import _
-from .capture import named
-from .examine import Case, support
-from .guess import meaning
-from .match import poked
-from .mistakes.mistake import triangle
-from .mistakes.triangles import WrongTriangle
+from ...words import _
+from ..case import Case, support
+from ..mistakes.mistake import triangle
+from ..mistakes.triangles import WrongTriangle
+from ..numbers.match import poked
+from ..subject.capture import named
+from ..subject.guess import meaning
+from ..subject.subject import Fitted, UserError, line_of, signature, to_numpy
 from .structure import sees_only_future
-from .subject import Fitted, UserError, line_of, signature, to_numpy
 
 PROBES: dict[str, Callable[[Case], None]] = {}
 # What explains other symptoms comes first. Those of the module around attention are in modules.py.

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..words import _
+from ...words import _
+from ..case import Case, support
+from ..mistakes.mistake import At
+from ..numbers.match import Match, Matcher, bases, guesses, head_counts, laid, miscut, watch
+from ..numbers.oracle import Form, Piece
+from ..numbers.variants import Variant, causal
+from ..subject.subject import UserError
 from . import block
-from .examine import Case, support
-from .match import Match, Matcher, bases, guesses, head_counts, laid, miscut, watch
-from .mistakes.mistake import At
-from .oracle import Form, Piece
 from .structure import lengths, sees_only_future
-from .subject import UserError
-from .variants import Variant, causal
 
 FEW = r"group|kv_?head|n_?rep|gqa|h_?kv|hk\b"
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .source import Definition, Source
-from .statements import OUTSIDE
+from ..source.file import Definition, Source
+from ..source.statements import OUTSIDE
 from .subject import Spent, settings
 
 MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|triu)(_|$)|掩码", re.IGNORECASE)

@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..words import Message, Problem, _
+from ...words import Message, Problem, _
+from ..report import Report
+from ..source.file import Source, read
 from .guard import WALL, computed, stopped
-from .report import Report
-from .source import Source, read
 
 START = 600.0  # seconds for a busy machine to import torch
 SECONDS = 120.0  # of processor time for each name: many times what a check takes
@@ -114,7 +114,7 @@ class _Child:
                     "-W",
                     "ignore",
                     "-m",
-                    "qkv.doctor.inside",
+                    "qkv.doctor.process.inside",
                     *_handles(child_answers, child_traces),
                 ],
                 stdin=subprocess.PIPE,
@@ -311,7 +311,7 @@ def _bearing(mark: str) -> Iterator[int]:
 
 
 def _environment(mark: str) -> dict[str, str]:
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(__file__).resolve().parents[3])
     before = os.environ.get("PYTHONPATH")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join([before, home] if before else [home]),

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from .capture import as_tokens
-from .examine import Case
-from .subject import UserError
+from ..case import Case
+from ..subject.capture import as_tokens
+from ..subject.subject import UserError
 
 Array = np.ndarray
 

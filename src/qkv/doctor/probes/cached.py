@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import _
-from .adapt import frequencies
-from .building import builds
-from .examine import Case
-from .guess import meaning, role
-from .probes import size_of
-from .subject import Subject, UserError, copied, parameters_of, settings, signature
+from ...words import _
+from ..case import Case
+from ..subject.adapt import frequencies
+from ..subject.building import builds
+from ..subject.guess import meaning, role
+from ..subject.subject import Subject, UserError, copied, parameters_of, settings, signature
+from .changes import size_of
 
 Array = np.ndarray
 BATCH = 3  # a buffer made for a few texts has room for so many

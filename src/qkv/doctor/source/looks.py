@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .source import Definition, Source
+    from .file import Definition, Source
 
 PRODUCTS = {"matmul", "bmm", "einsum", "dot", "baddbmm", "mm", "tensordot", "batch_dot", "contract"}
 SOFTMAXES = {"softmax", "Softmax", "softmax_", "masked_softmax", "stable_softmax", "softmax_one", "entmax", "sparsemax"}

@@ -99,7 +99,7 @@ class Budget:
     (None, None)
     >>> budget.pay(CALL)
     Traceback (most recent call last):
-    qkv.doctor.subject.Spent: 6e+07 operations of 5e+07
+    qkv.doctor.subject.subject.Spent: 6e+07 operations of 5e+07
     """
 
     operations: float = OPERATIONS
@@ -553,7 +553,7 @@ def last_line(error: BaseException) -> str:
 
 
 # Where code lies that is not the user's: this package and Python's own. By folder, since a user's may be called qkv too.
-NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"))
 
 
 def line_of(error: BaseException) -> int | None:

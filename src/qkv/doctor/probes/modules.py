@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import _
-from .capture import Capture, named
-from .examine import Case
-from .guess import role
-from .match import _letter
-from .mistakes.projections import FromTheKey
-from .probes import PROBES, probe, size_of, skip
-from .source import Source
-from .subject import Subject, UserError, arrays, copied, line_of, settings, signature, to_numpy
+from ...words import _
+from ..case import Case
+from ..mistakes.projections import FromTheKey
+from ..numbers.match import _letter
+from ..source.file import Source
+from ..subject.capture import Capture, named
+from ..subject.guess import role
+from ..subject.subject import Subject, UserError, arrays, copied, line_of, settings, signature, to_numpy
+from .changes import PROBES, probe, size_of, skip
 
 
 @probe("repeat")

@@ -7,11 +7,11 @@ nothing: where it contradicts the code and the file makes no mask, there is a re
 import re
 from typing import Any
 
-from ..words import Message, _
-from .conventions import sayings
-from .examine import Case
-from .formats import Format
-from .makers import Made
+from ...words import Message, _
+from ..case import Case
+from ..source.conventions import sayings
+from ..subject.formats import Format
+from ..subject.makers import Made
 
 WORDS = {"keep": Message("may attend"), "block": Message("hidden")}
 # Arguments whose masks are of different kinds, by their names.

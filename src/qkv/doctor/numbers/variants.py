@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .mistakes import CATALOGUE
-from .mistakes.mistake import At, triangle
+from ..mistakes import CATALOGUE
+from ..mistakes.mistake import At, triangle
 from .oracle import Form, Piece
 
 

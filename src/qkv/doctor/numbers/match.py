@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .capture import as_tokens, named
-from .mistakes import CATALOGUE
-from .mistakes.mistake import At
+from ..mistakes import CATALOGUE
+from ..mistakes.mistake import At
+from ..subject.capture import as_tokens, named
+from ..subject.subject import Result, Subject, to_numpy
 from .oracle import Form, Piece, attention
-from .subject import Result, Subject, to_numpy
 from .variants import Variant, mixed, pairs, singles
 
 Array = np.ndarray

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..words import Message, _, quoted
-from . import rehearsal, usage
-from .adapt import subjects
-from .building import Built, builds
-from .guess import Sizes
-from .makers import Made
-from .match import Guess, Match, Watched, poked, watch
 from .mistakes import CATALOGUE
+from .numbers.match import Guess, Match, Watched, poked, watch
 from .report import Finding, Remark
-from .subject import CannotRun, Subject, UserError, describe, last_line, line_of, lines_of
+from .subject import rehearsal, usage
+from .subject.adapt import subjects
+from .subject.building import Built, builds
+from .subject.guess import Sizes
+from .subject.makers import Made
+from .subject.subject import CannotRun, Subject, UserError, describe, last_line, line_of, lines_of
 
 # What each probe looks at, for the report.
 PROBES = {

@@ -1,6 +1,6 @@
 """The other side of the sandbox: the process that runs the user's code and the doctor on it.
 
-python -m qkv.doctor.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
+python -m qkv.doctor.process.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..words import Message, Problem, pip_install
+from ...words import Message, Problem, pip_install
+from ..report import Finding, Remark, Report
+from ..source.file import Source, read
 from .guard import limit
-from .report import Finding, Remark, Report
 from .sandbox import SILENT, place
-from .source import Source, read
 
 FRAMEWORKS = (
     "tensorflow",
@@ -79,7 +79,7 @@ def _work(request: dict[str, Any], answers: int) -> None:
     # The doctor is bound before any line of the user's runs.
     import importlib
 
-    from . import standins
+    from ..source import standins
 
     module, function = request["doctor"].split(":")
     check = getattr(importlib.import_module(module), function)
@@ -110,7 +110,8 @@ def _one(
     originals: "_Originals",
 ) -> Report:
     """The report on one name, whatever happens."""
-    from . import standins, subject
+    from ..source import standins
+    from ..subject import subject
 
     replaced: list[str] = []
     standins.missed.clear()
@@ -156,7 +157,7 @@ def _one(
 
 def _explained(report: Report, source: Source) -> Report:
     """The report with the cause behind the error: an absent package, or a line of the file that was not run."""
-    from . import standins
+    from ..source import standins
 
     if standins.missed and report.verdict in ("wrong", "unknown"):
         package = sorted(standins.missed)[0]
@@ -184,7 +185,7 @@ def _absent(package: str) -> Message:
 
 def why(error: BaseException, source: Source, name: str) -> Message:
     """Why something could not be run: what happened, at which line of the user's, and what to do."""
-    from .loading import line_of, told
+    from ..source.loading import line_of, told
 
     root: BaseException = error
     while isinstance(root, Problem) and isinstance(root.__cause__, BaseException):

@@ -1,0 +1,1 @@
+"""The process that runs the user's code, and the limits on it."""
