@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from qkv.text import Corpus, Tokens, load, prepare, train_tokenizer
+from qkv.text import Corpus, Dataset, load, prepare, train_tokenizer
 from qkv.text.corpus import pieces
 
 from ._measure import Row, publish
@@ -67,7 +67,7 @@ def loading(folder: Path, rounds: int = 5, steps: int = 20) -> Row:
     from qkv.train.settings import preset
     from qkv.train.tasks import NextWord
 
-    tokens = Tokens.open(folder / "tokens")
+    tokens = Dataset.open(folder / "tokens")
     config, settings = preset("tiny", "lm")
     torch.manual_seed(0)
     model = Transformer(config.replace(vocab=4096))

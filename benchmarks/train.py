@@ -16,7 +16,7 @@ from torch import nn
 
 from qkv import Config, Transformer, store
 from qkv.model.config import PRESETS
-from qkv.text import Characters, Tokens
+from qkv.text import Characters, Dataset
 from qkv.train.loop import evaluate, one_step
 from qkv.train.optim import make_optimizers
 from qkv.train.parallelize import World
@@ -48,7 +48,7 @@ def speed(compiled: bool) -> list[Row]:
     rows = []
     for what, (name, batch, bar) in SHAPES.items():
         config = PRESETS[name].replace(vocab=65, **GPT2)
-        tokens = Tokens.of(torch.randint(65, (100_000,)).numpy())
+        tokens = Dataset.of(torch.randint(65, (100_000,)).numpy())
         settings = Settings(optimizer="adamw", lr=1e-3, weight_decay=0.1, batch=batch)
 
         def ours(compile: bool):
@@ -128,7 +128,7 @@ def quality() -> list[Row]:
     tokenizer = Characters.make(text)
     ids = tokenizer.encode_array([text])
     cut = int(0.9 * len(ids))
-    tokens = Tokens.of(ids[:cut], ids[cut:])
+    tokens = Dataset.of(ids[:cut], ids[cut:])
     classic = PRESETS["tiny"].replace(vocab=tokenizer.vocab, **GPT2)
     recipe = Settings(
         steps=2000, batch=12, optimizer="adamw", lr=1e-3, weight_decay=0.1, warmup=100, decay=1.0, eval_every=2000

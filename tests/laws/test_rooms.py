@@ -128,7 +128,7 @@ def test_what_lies_where_in_a_run_is_known_to_one_file():
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in only
     }
-    assert found == {"runfiles.py", "text/shards.py", "text/tokens.py"}  # tokens on the disk have shards of their own
+    assert found == {"runfiles.py", "text/shards.py", "text/dataset.py"}  # tokens on the disk have shards of their own
 
 
 def test_opening_a_run_loads_no_training():

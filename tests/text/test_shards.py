@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qkv.text import Bytes, Tokens, prepare, train_tokenizer
+from qkv.text import Bytes, Dataset, prepare, train_tokenizer
 from qkv.text import corpus as corpus_module
 from qkv.text import shards as shards_module
 from qkv.text.corpus import pieces
@@ -149,7 +149,7 @@ def test_an_interruption_anywhere_leaves_the_same_result(book, tmp_path, small_b
         with pytest.raises(Stop):
             prepare(book, TOKENIZERS["bpe"], out, shard=50, progress=stop_at(stop))
         with pytest.raises(ValueError, match="goes on where it stopped"):
-            Tokens.open(out)
+            Dataset.open(out)
         again = prepare(book, TOKENIZERS["bpe"], out, shard=50)
         assert again.index == whole.index
         assert again[:].tolist() == whole[:].tolist()
@@ -226,12 +226,12 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
 
 def test_damaged_folders_are_told(book, tmp_path):
     with pytest.raises(Problem, match="qkv data prepare"):
-        Tokens.open(tmp_path)
+        Dataset.open(tmp_path)
     prepare(book, TOKENIZERS["bytes"], tmp_path / "out")
     shard = tmp_path / "out" / "train-00000.bin"
     shard.write_bytes(shard.read_bytes()[:-2])
     with pytest.raises(ValueError, match=r"train-00000\.bin should have \d+ bytes and has \d+: remove the folder"):
-        Tokens.open(tmp_path / "out")
+        Dataset.open(tmp_path / "out")
     (tmp_path / "out" / "index.json").write_text('{"my": "own"}')
     with pytest.raises(ValueError, match="choose another folder"):
         prepare(book, TOKENIZERS["bytes"], tmp_path / "out")

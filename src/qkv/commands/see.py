@@ -1,9 +1,11 @@
 """qkv see: where the heads of a model look, on a text."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import grid
 from ..screen import draw
@@ -13,6 +15,9 @@ from .opening import model_arguments, open_any
 from .places import FIGURES, check_place
 from .progress import bar, passing
 from .texts import text_arguments, whole
+
+if TYPE_CHECKING:
+    from ..tracing.traces import Trace
 
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
@@ -94,34 +99,34 @@ def run(options: argparse.Namespace) -> None:
         return
     model = tokenizer = None
     if options.demo:
-        found = _demo(options)
+        trace = _demo(options)
     elif options.trace is not None:
         from ..tracing.traces import Trace
 
-        found = Trace.load(options.trace)
+        trace = Trace.load(options.trace)
     else:
-        found, model, tokenizer = _trace(options)
-    part = _part(options, found)
+        trace, model, tokenizer = _trace(options)
+    part = _part(options, trace)
     for word, side in ((options.from_, False), (options.to, True)):
         if word is not None:
-            found.place(word, part, keys=side)  # refuses a word that isn't there
-    _tell(options, found, part)
-    layer, head = _choose(options, found, part)
-    _show(options, found, part, layer, head)
+            trace.place(word, part, keys=side)  # refuses a word that isn't there
+    _tell(options, trace, part)
+    layer, head = _choose(options, trace, part)
+    _show(options, trace, part, layer, head)
     if options.patterns:
-        print("\n" + found.patterns(part=part).show())
+        print("\n" + trace.patterns(part=part).show())
     if options.without:
-        _without(options, found, model, tokenizer)
+        _without(options, trace, model, tokenizer)
     if options.save is not None:
-        found.save(options.save)
+        trace.save(options.save)
         print(say("wrote {path}", path=options.save))
     if options.png is not None:
         from ..draw import plots
 
-        plots.head(found, layer, head, by=_by(options), part=part, path=options.png)
+        plots.head(trace, layer, head, by=_by(options), part=part, path=options.png)
         print(say("wrote {path}", path=options.png))
     if options.out is not None:
-        _page(options, found, part, layer, head)
+        _page(options, trace, part, layer, head)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -156,7 +161,9 @@ def _flag(name: str) -> Any:
     return Message("a text") if name == "text" else "--" + name.strip("_")
 
 
-def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: int, title: str | None = None) -> None:
+def _page(
+    options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int, title: str | None = None
+) -> None:
     """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
     from ..draw.page import page
 
@@ -164,7 +171,7 @@ def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
     whole: dict[str, list[int]] = {}
     with bar(say("writing the page")) as progress:
         page(
-            found,
+            trace,
             options.out,
             title=title,
             focus=focus,
@@ -182,10 +189,10 @@ def _page(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
             size=f"{options.out.stat().st_size / 1e6:.1f} MB",
         )
     )
-    _carried(found, whole, part, layer if options.layer is not None else None)
+    _carried(trace, whole, part, layer if options.layer is not None else None)
 
 
-def _carried(found: Any, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
+def _carried(trace: Trace, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
     """Where not every layer fitted into the page: which did, and what became of the one that was asked for."""
     if asked is not None and asked not in whole[part]:
         print(
@@ -196,8 +203,8 @@ def _carried(found: Any, whole: dict[str, list[int]], part: str, asked: int | No
                 part=say(PARTS[part]),
             )
         )
-    for name in found.parts:
-        layers = found.n_layer(name)
+    for name in trace.parts:
+        layers = trace.n_layer(name)
         if len(whole[name]) < layers:
             key = (
                 _(
@@ -220,7 +227,7 @@ def _by(options: argparse.Namespace) -> str:
 CAT = "The cat sat on the mat because it was tired"
 
 
-def demos() -> list[tuple[Path, Any]]:
+def demos() -> list[tuple[Path, Trace]]:
     """The traces that ship with the package, the cat first."""
     from ..tracing.traces import Trace
 
@@ -228,10 +235,10 @@ def demos() -> list[tuple[Path, Any]]:
     return [(place, Trace.load(place)) for place in places]
 
 
-def _demo(options: argparse.Namespace) -> Any:
+def _demo(options: argparse.Namespace) -> Trace:
     """The shipped trace of the text that was named, or the cat's."""
-    for place, found in demos():
-        print(say("{name}: {model} on “{text}”", name=place.stem, model=found.model, text=found.text))
+    for place, trace in demos():
+        print(say("{name}: {model} on “{text}”", name=place.stem, model=trace.model, text=trace.text))
     print()
     chosen = demos()[0][1] if options.text is None else demo_of(options.text)
     if chosen is None:
@@ -243,12 +250,12 @@ def _demo(options: argparse.Namespace) -> Any:
     return chosen
 
 
-def demo_of(text: str | None) -> Any:
+def demo_of(text: str | None) -> Trace | None:
     """The shipped trace of this very text, if there is one."""
-    return next((found for _, found in demos() if found.text == text), None)
+    return next((trace for _, trace in demos() if trace.text == text), None)
 
 
-def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
+def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     text = whole(options.text, options.file, EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
@@ -269,8 +276,8 @@ def _trace(options: argparse.Namespace) -> tuple[Any, Any, Any]:
 
     _check_model(options, model, tokenizer, text)
     with bar(say("reading the text")) as progress, passing(model, progress):
-        found = trace(model, text, tokenizer, name=name, eager=options.eager)
-    return found, model, tokenizer
+        seen = trace(model, text, tokenizer, name=name, eager=options.eager)
+    return seen, model, tokenizer
 
 
 def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
@@ -297,26 +304,26 @@ def _chinese(text: str) -> bool:
     return any("\u4e00" <= c <= "\u9fff" for c in text)
 
 
-def _part(options: argparse.Namespace, found: Any) -> str:
-    return "cross" if options.cross else options.part or found.parts[0]
+def _part(options: argparse.Namespace, trace: Trace) -> str:
+    return "cross" if options.cross else options.part or trace.parts[0]
 
 
-def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
-    sides = [found.tokens(part, keys=side) for side in (False, True)]
-    heads = dict(layers=found.n_layer(part), heads=found.n_head(part))
+def _tell(options: argparse.Namespace, trace: Trace, part: str) -> None:
+    sides = [trace.tokens(part, keys=side) for side in (False, True)]
+    heads = dict(layers=trace.n_layer(part), heads=trace.n_head(part))
     print(
         say(
             "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
-            model=found.model,
+            model=trace.model,
             part=say(PARTS[part]),
             **heads,
             tokens=_sizes(map(len, sides)),
         )
     )
-    if part in found.numbers:
+    if part in trace.numbers:
         print(
             say(
-                "Attention is in these layers alone: {layers}. The others have none.", layers=all_of(found.layers(part))
+                "Attention is in these layers alone: {layers}. The others have none.", layers=all_of(trace.layers(part))
             )
         )
     joined = [len(side.groups()) for side in sides]
@@ -329,7 +336,7 @@ def _tell(options: argparse.Namespace, found: Any, part: str) -> None:
         )
     if part == "cross":
         print(f"  {_joined(sides[1])} → {_joined(sides[0])}")
-        if most := found.more.get("cut"):
+        if most := trace.more.get("cut"):
             print(
                 say(
                     "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
@@ -348,25 +355,25 @@ def _joined(tokens: Any) -> str:
     return "".join(text for text, first, end in tokens.whole if not any(tokens.special[first:end])).strip()
 
 
-def _choose(options: argparse.Namespace, found: Any, part: str) -> tuple[int, int]:
+def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, int]:
     """The head to show: the one named, else the one that links --from and --to best, else the most telling one."""
     from ..tracing.ranking import first_shown, links
 
     ranked = None
     if options.from_ is not None and options.to is not None:
-        ranked = links(found, options.from_, options.to, _by(options), part=part)
+        ranked = links(trace, options.from_, options.to, _by(options), part=part)
         print("\n" + say("Heads that link {one} to {other} (layer.head, weight):", one=options.from_, other=options.to))
         for layer, head, weight in ranked[:5]:
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
     with bar(say("looking at every head")) as progress:
-        return first_shown(found, part, options.layer, options.head, linked=ranked, progress=progress)
+        return first_shown(trace, part, options.layer, options.head, linked=ranked, progress=progress)
 
 
-def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: int) -> None:
+def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
     from ..draw import derivation, terminal
     from ..tracing.view import stand, view
 
-    asking, asked = found.tokens(part), found.tokens(part, keys=True)
+    asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
     long = max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN
     # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
     title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
@@ -376,7 +383,7 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         title = _(
             "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
         )
-    elif found.call(layer, part).sinks is not None:
+    elif trace.call(layer, part).sinks is not None:
         title = _(
             "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
         )
@@ -385,7 +392,7 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         bins = MOST_SHOWN
         while terminal.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
             bins -= 1
-        table = found.map(layer, head, bins=bins, part=part)
+        table = trace.map(layer, head, bins=bins, part=part)
         each = -(-len(asking) // bins), -(-len(asked) // bins)
         print(
             say(
@@ -402,17 +409,17 @@ def _show(options: argparse.Namespace, found: Any, part: str, layer: int, head: 
         mark = None
         if options.from_ is not None and options.to is not None:
             mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
-        draw(terminal.whole_map(view(found, layer, head, _by(options), part=part), mark))
+        draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
-        print("\n" + derivation.row(found, layer, head, options.from_, _by(options), part=part))
+        print("\n" + derivation.row(trace, layer, head, options.from_, _by(options), part=part))
 
 
-def _without(options: argparse.Namespace, found: Any, model: Any, tokenizer: Any) -> None:
+def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: Any) -> None:
     if model is None:
         raise Problem("--without needs the model itself, not a kept trace: give --model")
     from ..tracing.effects import without
 
-    effect = without(model, tokenizer, found.text, options.without)
+    effect = without(model, tokenizer, trace.text, options.without)
     if effect.said is not None:
         key = (
             _("Without {heads} the translation stays the same: {before}")
@@ -443,8 +450,8 @@ def _syntax(options: argparse.Namespace) -> None:
         raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
     model, tokenizer = open_any(options.model, yes=options.yes)
     with bar(say("reading sentences")) as progress:
-        found = syntax(model, tokenizer, options.syntax or None, progress=progress)
-    print(found.show())
+        relations = syntax(model, tokenizer, options.syntax or None, progress=progress)
+    print(relations.show())
 
 
 def _watch(options: argparse.Namespace) -> None:
@@ -477,19 +484,19 @@ def _watch(options: argparse.Namespace) -> None:
                 n=MOMENTS,
             )
         )
-    for number, found in enumerate(traces):
-        step = found.more.get("step", files[number].stem)
+    for number, trace in enumerate(traces):
+        step = trace.more.get("step", files[number].stem)
         if linked:
-            seen = view(found, layer, head, _by(options), part=part)
+            seen = view(trace, layer, head, _by(options), part=part)
             at = [
-                stand(found.tokens(part, keys=side), word, _by(options))[0]
+                stand(trace.tokens(part, keys=side), word, _by(options))[0]
                 for word, side in ((options.from_, False), (options.to, True))
             ]
             weight = float(seen.weights[at[0], at[1]])
             print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
-        elif number in shown and len(found.tokens(part).groups(_by(options))) <= MOST_SHOWN:
+        elif number in shown and len(trace.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + say("step {step}", step=step))
-            draw(terminal.whole_map(view(found, layer, head, _by(options), part=part)))
+            draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 

@@ -72,13 +72,13 @@ class Carried:
         block, _ = pack(array)
         if array.nbytes > 1 << 16 and dtype != "u1":
             self.tightest[dtype] = min(self.tightest.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
-        told = {"id": name, "shape": list(array.shape), "dtype": dtype}
+        stored = {"id": name, "shape": list(array.shape), "dtype": dtype}
         cost = len(block) + len(name) + 100
         if cost > self.room and not must:
             return None
         self.room -= cost
         self.blocks[name] = block
-        return told
+        return stored
 
     def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
         """The same for what many layers have in common."""
@@ -86,10 +86,10 @@ class Carried:
         if key in self.names:
             known = self.names[key]
             return {"id": known, "shape": list(array.shape), "dtype": _dtype(array)}
-        told = self.add(name, array)
-        if told is not None:
+        stored = self.add(name, array)
+        if stored is not None:
             self.names[key] = name
-        return told
+        return stored
 
 
 def carry(
@@ -109,7 +109,7 @@ def carry(
         there = sorted({number for part in trace.parts for number in trace.layers(part)})
         if layer not in there:
             raise no_layer(layer, tuple(there))
-    found = None if focus is None else _focus(trace, focus)
+    link = None if focus is None else _focus(trace, focus)
     carried = Carried(room)
     numbers, listed = _token_lists(trace)
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
@@ -140,11 +140,11 @@ def carry(
             )
         )
     linked: list[Place] = []
-    if found is not None:
-        top = trace.find(found["query"], found["key"], part=found["part"], most=10**6)
-        linked = [(found["part"], layer) for layer, _, share in top if share >= LINKED or layer == top[0][0]]
-        places = {number: i for i, number in enumerate(trace.layers(found["part"]))}
-        found["top"] = [(places[layer], head, round(share, 6)) for layer, head, share in top[:10]]
+    if link is not None:
+        top = trace.find(link["query"], link["key"], part=link["part"], most=10**6)
+        linked = [(link["part"], layer) for layer, _, share in top if share >= LINKED or layer == top[0][0]]
+        places = {number: i for i, number in enumerate(trace.layers(link["part"]))}
+        link["top"] = [(places[layer], head, round(share, 6)) for layer, head, share in top[:10]]
     carried.header = dict(
         model=trace.model,
         text=text_of(trace),
@@ -153,7 +153,7 @@ def carry(
         context=trace.more.get("context"),  # of the model, where the text is longer
         tokens=kept,
         parts=parts,
-        focus=found,
+        focus=link,
         first=None,
     )
     # What a layer's line in the header will grow by is less than this.
@@ -172,19 +172,19 @@ def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> N
 
 def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dict[str, Any]:
     """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
-    found = header["focus"]
+    focus = header["focus"]
     if opening is not None:
         part, layer, head = opening
         trace.head(layer, head, part)  # refuses what isn't there
-        told = next(each for each in header["parts"] if each["name"] == part)
+        shown = next(each for each in header["parts"] if each["name"] == part)
         at = trace.layers(part).index(layer)
-        i, j, _ = told["links"][0][at][head] or (0, 0, 0.0)
-        if found is not None and found["part"] == part:
-            i, j = found["query"], found["key"]
+        i, j, _ = shown["links"][0][at][head] or (0, 0, 0.0)
+        if focus is not None and focus["part"] == part:
+            i, j = focus["query"], focus["key"]
         return dict(part=part, item=0, layer=at, head=head, query=i, key=j)
-    if found is not None:
-        layer, head, _ = found["top"][0]
-        return {key: found[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
+    if focus is not None:
+        layer, head, _ = focus["top"][0]
+        return {key: focus[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
     best: tuple[tuple[bool, bool, float], dict[str, Any]] | None = None
     for part in header["parts"]:
         asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
@@ -207,7 +207,7 @@ def _characters(tokens: Tokens) -> list[str]:
 
 def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dict[str, float]]) -> list[Place]:
     """Every layer, those to be carried first in front."""
-    order = [*linked, *in_turn({place: found for place, found in looks.items() if place not in linked})]
+    order = [*linked, *in_turn({place: kinds for place, kinds in looks.items() if place not in linked})]
     return sorted(order, key=lambda place: place[1] not in asked)
 
 
@@ -217,26 +217,26 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
     numbers = sum(
         tensor.numel() for calls in trace.calls.values() for call in calls for tensor in (call.q, call.k, call.v)
     )
-    found = None
+    whole = None
     if 4 * numbers * LEAST <= carried.room:
         alone = replace(carried, blocks={}, names={})
-        found = _packed(trace, alone, order, exact=True)
-        if found is not None:
+        whole = _packed(trace, alone, order, exact=True)
+        if whole is not None:
             carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
-    found = _packed(trace, carried, order, exact=False) if found is None else found
-    assert found is not None
+    whole = _packed(trace, carried, order, exact=False) if whole is None else whole
+    assert whole is not None
     for part in carried.header["parts"]:
-        for told in part["layers"]:
-            told.update(found.get((part["name"], told["number"]), {}))
-    if found:
-        kinds = sorted({DTYPES[told["q"]["dtype"]] for told in found.values()})
-        error = max(told["errors"]["weight"] for told in found.values())
+        for layer in part["layers"]:
+            layer.update(whole.get((part["name"], layer["number"]), {}))
+    if whole:
+        kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in whole.values()})
+        error = max(layer["errors"]["weight"] for layer in whole.values())
         carried.header["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
 def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
-    found: dict[Place, dict[str, Any]] = {}
+    whole: dict[Place, dict[str, Any]] = {}
     for part, layer in order:
         call = plain(trace.call(layer, part))
         name, before = f"{part}.{layer}", carried.room
@@ -247,23 +247,23 @@ def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) 
         q = carried.add(f"{name}.q", call.q.numpy().astype(dtype))
         k = None if q is None else carried.add(f"{name}.k", call.k.numpy().astype(dtype))
         if k is not None:
-            found[part, layer] = dict(mask=mask, bias=bias, errors=errors, q=q, k=k)
+            whole[part, layer] = dict(mask=mask, bias=bias, errors=errors, q=q, k=k)
         elif exact:
             return None
         else:  # both or neither
             carried.blocks.pop(f"{name}.q", None)
             carried.room = before
-    for (part, layer), told in found.items():
+    for (part, layer), packed in whole.items():
         v = plain(trace.call(layer, part)).v.numpy()
         if not v.shape[3]:  # weights alone
             continue
         most = float(np.abs(v).max(initial=0.0))
         half = not exact and most < 6e4
-        told["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
-        if told["v"] is None and exact:
+        packed["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
+        if packed["v"] is None and exact:
             return None
-        told["errors"] = told["errors"] | {"value": most * 2.0**-11 if half else 0.0}
-    return found
+        packed["errors"] = packed["errors"] | {"value": most * 2.0**-11 if half else 0.0}
+    return whole
 
 
 def pack(array: np.ndarray) -> tuple[str, str]:
@@ -336,12 +336,12 @@ def _mask(name: str, call: Call, carried: Carried) -> list[list[Any]] | None:
     """The mask in words, or as bits where it has none; None where those are too many."""
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
-    found: list[list[Any]] = []
+    rules: list[list[Any]] = []
     for i, rule in enumerate(call.mask.terms()):
         if isinstance(rule, Band):
-            found.append(["band", rule.left, rule.right])
+            rules.append(["band", rule.left, rule.right])
         elif isinstance(rule, Padding) and rule.lengths is not None:
-            found.append(["lengths", [int(length) for length in rule.lengths]])
+            rules.append(["lengths", [int(length) for length in rule.lengths]])
         elif not isinstance(rule, Full):
             # Padding is the same for every query: one row of bits.
             rows = slice(0, 1) if isinstance(rule, Padding) else slice(0, n)
@@ -349,11 +349,11 @@ def _mask(name: str, call: Call, carried: Carried) -> list[list[Any]] | None:
                 return None
             allowed = np.asarray(rule.tensor(n, m, batch=batch, heads=call.q.shape[1], rows=rows).cpu())
             allowed = np.broadcast_to(allowed, (*allowed.shape[:2], rows.stop - rows.start, m))
-            told = carried.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
-            if told is None:
+            stored = carried.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
+            if stored is None:
                 return None
-            found.append(["dense", told])
-    return found
+            rules.append(["dense", stored])
+    return rules
 
 
 def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | None:
@@ -362,13 +362,13 @@ def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | No
         return None
     distances = distances_of(call.bias)
     if distances is not None:
-        told = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
-        return False if told is None else dict(kind="distances", table=told)
+        stored = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
+        return False if stored is None else dict(kind="distances", table=stored)
     table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
     if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
         return False
-    told = carried.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
-    return False if told is None else dict(kind="dense", table=told)
+    stored = carried.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
+    return False if stored is None else dict(kind="dense", table=stored)
 
 
 def _focus(trace: Trace, focus: tuple[int | str, int | str]) -> dict[str, Any]:
@@ -396,7 +396,7 @@ def _token_lists(trace: Trace) -> tuple[dict[tuple[str, bool], list[int]], list[
             for tokens in (trace.keys if keys else trace.queries)[part]:
                 if tokens not in places:
                     places[tokens] = len(listed)
-                    special = [i for i, told in enumerate(tokens.special) if told]
+                    special = [i for i, one in enumerate(tokens.special) if one]
                     listed.append(
                         dict(
                             labels=tokens.numbered,

@@ -5,8 +5,8 @@ them as tables, as a paragraph and as a figure. One that may take long first mea
 and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so
 that `qkv lab --help` needs no torch.
 
->>> found = run("memory", model="gpt2", length=1024)
->>> found["rows"][0]["kind"], found["rows"][0]["bytes"]
+>>> results = run("memory", model="gpt2", length=1024)
+>>> results["rows"][0]["kind"], results["rows"][0]["bytes"]
 ('MHA', 37748736)
 """
 
@@ -204,8 +204,8 @@ def run(name: str, progress: Progress = lambda done, total: None, **own: Any) ->
     for size in EXPERIMENTS[name].sizes:
         if own.get(size.name) is not None:
             sizes[size.name] = checked(size, own[size.name])
-    found = experiment(name).measure(progress=progress, **sizes)
-    return {"experiment": name, "sizes": {key: value for key, value in sizes.items() if value is not None}, **found}
+    results = experiment(name).measure(progress=progress, **sizes)
+    return {"experiment": name, "sizes": {key: value for key, value in sizes.items() if value is not None}, **results}
 
 
 def experiment(name: str) -> Any:

@@ -113,12 +113,12 @@ def measure(
 def law(rows: list[dict[str, Any]], to: int) -> dict[str, float]:
     """The power laws of one kind's time and memory, by its longest texts, and what they give for n = `to`."""
     known = [row for row in rows if row["seconds"] is not None][-FITTED:]
-    told: dict[str, float] = {}
+    laws: dict[str, float] = {}
     for what in ("seconds", "bytes"):
         scale, exponent = report.power_law([row["n"] for row in known], [row[what] for row in known])
         off = max(abs(math.log(row[what] / (scale * row["n"] ** exponent))) for row in known)
-        told |= {f"{what}_exponent": exponent, what: scale * to**exponent, f"{what}_off": math.exp(off) - 1}
-    return told
+        laws |= {f"{what}_exponent": exponent, what: scale * to**exponent, f"{what}_off": math.exp(off) - 1}
+    return laws
 
 
 def _expected(small: dict[str, float], first: int, n: int, heads: int) -> float:
@@ -185,14 +185,14 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
             first = time.perf_counter() - begun
             made.append({"kind": "compiled", "seconds": report.race({"": step})[""], "first": first})
         except Exception as error:  # what a compiler that is there but doesn't work may raise has no common name
-            told = f"{type(error).__name__}: {error}".split("\n")[0]
-            made.append({"kind": "compiled", "seconds": None, "why": "failed", "error": told})
+            why = f"{type(error).__name__}: {error}".split("\n")[0]
+            made.append({"kind": "compiled", "seconds": None, "why": "failed", "error": why})
     return made
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """Measured and extrapolated; then the training step."""
-    by = {(row["n"], row["kind"]): row for row in found["rows"]}
+    by = {(row["n"], row["kind"]): row for row in results["rows"]}
     names = [say(CALLED[kind]) for kind in KINDS]
     header = ["n", *(f"{name} {say(what)}" for what in (_("time"), _("memory")) for name in names)]
 
@@ -203,9 +203,9 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
 
     rows = [
         [f"{n:,}", *(cell(by[n, kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
-        for n in found["sizes"]["lengths"]
+        for n in results["sizes"]["lengths"]
     ]
-    laws = found["laws"]
+    laws = results["laws"]
     rows.append(
         [
             say("law ∝"),
@@ -213,21 +213,21 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         ]
     )
     rows.append(
-        [f"≈ {found['sizes']['to']:,}", *(cell(laws[kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
+        [f"≈ {results['sizes']['to']:,}", *(cell(laws[kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
     )
-    sizes = found["sizes"]
+    sizes = results["sizes"]
     title = say(
         "One attention, forward, {heads} × {width} wide, window {window} (— : one matrix would be too large)",
         **{name: sizes[name] for name in ("heads", "width", "window")},
     )
-    base = found["steps"][0]["seconds"]
+    base = results["steps"][0]["seconds"]
     steps = [
         [
             say(CALLED[step["kind"]]),
             "—" if step["seconds"] is None else report.duration(step["seconds"]),
             "—" if step["seconds"] is None else f"{base / step['seconds']:.2f}×",
         ]
-        for step in found["steps"]
+        for step in results["steps"]
     ]
     shape = dict(layers=LAYERS, width=WIDTH, heads=HEADS, batch=BATCH, context=sizes["context"])
     return [
@@ -243,12 +243,12 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """The laws, the matrix nobody can hold, and the training step."""
-    laws, sizes, matrix = found["laws"], found["sizes"], found["matrix"]
-    told = []
+    laws, sizes, matrix = results["laws"], results["sizes"], results["matrix"]
+    said = []
     for kind in KINDS:
-        told.append(
+        said.append(
             say(
                 "{kind}: time grows as n^{time}, memory as n^{memory}; at n = {n} that makes about {seconds} and "
                 "{bytes}.",
@@ -260,7 +260,7 @@ def shows(found: dict[str, Any]) -> str:
                 bytes=report.amount(laws[kind]["bytes"]),
             )
         )
-    told.append(
+    said.append(
         say(
             "One matrix of {n} × {n} weights has {entries} entries and takes {bytes} in float32, for one head of "
             "one layer.",
@@ -277,9 +277,9 @@ def shows(found: dict[str, Any]) -> str:
             "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
         )
     )
-    told.append(say(sentence, ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
-    plain, fused, *compiled = found["steps"]
-    told.append(
+    said.append(say(sentence, ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
+    plain, fused, *compiled = results["steps"]
+    said.append(
         say(
             "A whole training step takes {plain} with plain attention and {fused} with the fused kernel ({ratio} "
             "times as fast): attention is only a part of it.",
@@ -289,12 +289,12 @@ def shows(found: dict[str, Any]) -> str:
         )
     )
     if not compiled:
-        told.append(say("--compile measures a compiled step too."))
+        said.append(say("--compile measures a compiled step too."))
     for step in compiled:
         if step["seconds"] is None:
-            told.append(say(WHY[step["why"]], error=step.get("error", "")))
+            said.append(say(WHY[step["why"]], error=step.get("error", "")))
             continue
-        told.append(
+        said.append(
             say(
                 "Compiled, it takes {seconds} ({ratio} times as fast as fused), after {first} for the first step.",
                 seconds=report.duration(step["seconds"]),
@@ -303,7 +303,7 @@ def shows(found: dict[str, Any]) -> str:
             )
         )
     worst = max(laws[kind]["seconds_off"] for kind in KINDS)
-    told.append(
+    said.append(
         say(
             _("The laws of time miss no measured point that they are fitted to by more than {off}.")
             if worst < LOOSE
@@ -314,31 +314,31 @@ def shows(found: dict[str, Any]) -> str:
             off=f"{worst:.0%}",
         )
     )
-    return paragraph([*told, *report.noise(found["busy"])])
+    return paragraph([*said, *report.noise(results["busy"])])
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Log-log: points that were measured, laws that carry on; and the steps as bars."""
     figure = report.canvas(1, 3, each=(4.1, 3.6))
-    to = found["sizes"]["to"]
+    to = results["sizes"]["to"]
     for at, (what, title) in enumerate((("seconds", say("time of one attention")), ("bytes", say("peak memory")))):
         axes = report.panel(figure, 1, 3, at + 1, title=title, x="n")
         axes.set_xscale("log")
         axes.set_yscale("log")
         for kind, ink in zip(KINDS, (report.INK[1], report.INK[0], report.INK[2]), strict=True):
-            known = [row for row in found["rows"] if row["kind"] == kind and row[what] is not None]
-            exponent = found["laws"][kind][f"{what}_exponent"]
+            known = [row for row in results["rows"] if row["kind"] == kind and row[what] is not None]
+            exponent = results["laws"][kind][f"{what}_exponent"]
             label = f"{say(CALLED[kind])}: ∝ n^{exponent:.2f}"
             axes.plot([row["n"] for row in known], [row[what] for row in known], "o", color=ink, markersize=4)
             begin = known[-FITTED]["n"]
-            end = found["laws"][kind][what]
+            end = results["laws"][kind][what]
             axes.plot([begin, to], [end * (begin / to) ** exponent, end], "--", color=ink, linewidth=1, label=label)
             axes.plot([to], [end], "o", markerfacecolor="white", color=ink, markersize=5)
         if what == "bytes":
-            axes.axhline(found["matrix"]["bytes"], color=report.INK[4], linestyle=":", linewidth=1)
+            axes.axhline(results["matrix"]["bytes"], color=report.INK[4], linestyle=":", linewidth=1)
             axes.annotate(
-                say("one {to:,}² matrix: ", to=to) + report.amount(found["matrix"]["bytes"]),
-                (axes.get_xlim()[0], found["matrix"]["bytes"]),
+                say("one {to:,}² matrix: ", to=to) + report.amount(results["matrix"]["bytes"]),
+                (axes.get_xlim()[0], results["matrix"]["bytes"]),
                 fontsize=8,
                 va="top",
                 xytext=(4, -2),
@@ -348,7 +348,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes.legend(
             fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.0 if what == "seconds" else 0.9)
         )
-    known = [step for step in found["steps"] if step["seconds"] is not None]
+    known = [step for step in results["steps"] if step["seconds"] is not None]
     axes = report.panel(figure, 1, 3, 3, title=say("one training step"), x=say("ms"))
     inks = {"plain": report.INK[1], "fused": report.INK[0], "compiled": report.INK[3]}
     for at, step in enumerate(known):

@@ -127,7 +127,7 @@ def measure(
     course = Course(progress, [small(gap) * steps for gap in gaps])
     for part, gap in enumerate(gaps):
         made = fresh()
-        told: dict[str, dict[str, Any]] = {
+        runs: dict[str, dict[str, Any]] = {
             kind: {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in model.parameters())}
             for kind, (model, _optimizer) in made.items()
         }
@@ -136,8 +136,8 @@ def measure(
             for kind, each in made.items():
                 begun = time.perf_counter()
                 loss = _step(*each, ids, word)
-                told[kind]["seconds"].append(time.perf_counter() - begun)
-                told[kind]["losses"].append(loss.item())
+                runs[kind]["seconds"].append(time.perf_counter() - begun)
+                runs[kind]["losses"].append(loss.item())
             course(part, (step + 1) / steps)
         ids, word = recall(gap, symbols, seed, 10**9, TESTS)
         for kind, (model, _optimizer) in made.items():
@@ -148,10 +148,10 @@ def measure(
                     "gap": gap,
                     "kind": kind,
                     "accuracy": right,
-                    "seconds_per_step": float(np.median(told[kind]["seconds"])),
+                    "seconds_per_step": float(np.median(runs[kind]["seconds"])),
                     "chain": gap + 2 if kind == "lstm" else 1,
-                    "parameters": told[kind]["parameters"],
-                    "losses": told[kind]["losses"],
+                    "parameters": runs[kind]["parameters"],
+                    "losses": runs[kind]["losses"],
                 }
             )
             if isinstance(model, Attentive):
@@ -168,10 +168,10 @@ def _step(model: nn.Module, mover: torch.optim.Optimizer, ids: Tensor, word: Ten
     return loss
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """Both at every gap."""
     rows = []
-    for lstm, attention in _pairs(found):
+    for lstm, attention in _pairs(results):
         rows.append(
             [
                 f"{lstm['gap']}",
@@ -184,8 +184,8 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
                 f"{attention['weight_on_the_word']:.2f}",
             ]
         )
-    first = found["rows"][:2]
-    sizes = found["sizes"]
+    first = results["rows"][:2]
+    sizes = results["sizes"]
     title = say(
         "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm} weights, "
         "attention {attention}; chance {chance}",
@@ -193,7 +193,7 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         steps=sizes["steps"],
         lstm=f"{first[0]['parameters']:,}",
         attention=f"{first[1]['parameters']:,}",
-        chance=report.share(found["chance"]),
+        chance=report.share(results["chance"]),
     )
     return [
         report.Table(
@@ -207,16 +207,16 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
 
 
-def _pairs(found: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    rows = found["rows"]
+def _pairs(results: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    rows = results["rows"]
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """How far each remembered, and what a step took."""
-    told = []
+    said = []
     for kind in KINDS:
-        rows = [row for row in found["rows"] if row["kind"] == kind]
+        rows = [row for row in results["rows"] if row["kind"] == kind]
         good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]
         bad = [row for row in rows if row["accuracy"] < GOOD]
         name = say(FIRST[kind])
@@ -232,7 +232,7 @@ def shows(found: dict[str, Any]) -> str:
                 )
             )
         # the shortest gap that it failed: beyond it, a lucky success doesn't count as reach
-        told.append(
+        said.append(
             say(
                 sentence,
                 name=name,
@@ -240,11 +240,11 @@ def shows(found: dict[str, Any]) -> str:
                 good=max(good, default=0),
                 bad=bad[0]["gap"] if bad else 0,
                 accuracy=report.share(bad[0]["accuracy"]) if bad else "",
-                chance=report.share(found["chance"]),
+                chance=report.share(results["chance"]),
             )
         )
-    lstm, attention = _pairs(found)[-1]
-    told.append(
+    lstm, attention = _pairs(results)[-1]
+    said.append(
         say(
             "At gap {gap}, the question's attention puts {weight} of its weight on the word (an even share is {even}).",
             gap=attention["gap"],
@@ -253,7 +253,7 @@ def shows(found: dict[str, Any]) -> str:
         )
     )
     slower, faster = sorted((lstm, attention), key=lambda row: -row["seconds_per_step"])
-    told.append(
+    said.append(
         say(
             "A training step there took the LSTM {lstm} and attention {attention}: {faster} was {ratio} times as "
             "fast with {threads}. The LSTM's {chain} steps each wait for the one before, whatever the machine; "
@@ -265,21 +265,21 @@ def shows(found: dict[str, Any]) -> str:
             faster=say(THEN[faster["kind"]]),
             ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
             chain=lstm["chain"],
-            threads=report.threads(found["threads"]),
+            threads=report.threads(results["threads"]),
         )
     )
-    return paragraph([*told, *report.noise(found["busy"])])
+    return paragraph([*said, *report.noise(results["busy"])])
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Recall, time per step, and how the loss fell at the longest gap."""
     figure = report.canvas(1, 3, each=(3.9, 3.3))
-    gaps = found["sizes"]["gaps"]
+    gaps = results["sizes"]["gaps"]
     titles = (say("recall of unseen rows"), say("time per training step"))
     for at, (what, title) in enumerate(zip(("accuracy", "seconds_per_step"), titles, strict=True)):
         axes = report.panel(figure, 1, 3, at + 1, title=title, x=say("gap (tokens)"))
         for kind, ink in (("lstm", report.INK[1]), ("attention", report.INK[0])):
-            values = [row[what] * (1e3 if at else 1) for row in found["rows"] if row["kind"] == kind]
+            values = [row[what] * (1e3 if at else 1) for row in results["rows"] if row["kind"] == kind]
             axes.plot(gaps, values, "o-", color=ink, label=say(CALLED[kind]), markersize=4)
         axes.set_xscale("log", base=2)
         axes.set_xticks(gaps, [str(gap) for gap in gaps])
@@ -287,12 +287,12 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
             axes.set_ylabel(say("ms"), fontsize=9)
             axes.set_ylim(bottom=0)
         else:
-            axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1, label=say("chance"))
+            axes.axhline(results["chance"], color=report.INK[4], linestyle=":", linewidth=1, label=say("chance"))
             axes.set_ylim(0, 1.05)
         axes.legend(fontsize=8, frameon=False)
     title = say("loss while training, gap {value}", value=gaps[-1])
     axes = report.panel(figure, 1, 3, 3, title=title, x=say("step"))
-    for row, ink in zip(_pairs(found)[-1], (report.INK[1], report.INK[0]), strict=True):
+    for row, ink in zip(_pairs(results)[-1], (report.INK[1], report.INK[0]), strict=True):
         axes.plot(row["losses"], color=ink, linewidth=1, label=say(CALLED[row["kind"]]))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)

@@ -136,8 +136,8 @@ def _train(
 @torch.no_grad()
 def _right(model: Transformer, x: Tensor, y: Tensor) -> float:
     """The share of the second saying that the model says right."""
-    told, counted = model(x).argmax(-1), y != IGNORED
-    return float((told[counted] == y[counted]).float().mean())
+    answers, counted = model(x).argmax(-1), y != IGNORED
+    return float((answers[counted] == y[counted]).float().mean())
 
 
 def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> dict[str, Any]:
@@ -146,20 +146,20 @@ def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> dict[
     from ..tracing.recorder import trace
 
     ids = _distinct(seed, length, symbols)
-    told = trace(model, [ids])
-    found = patterns(told)
+    seen = trace(model, [ids])
+    kinds = patterns(seen)
     names: dict[str, int] = {}
-    for row in found.table:
+    for row in kinds.table:
         names[row.name] = names.get(row.name, 0) + 1
     best = {}
     for kind in SHOWN:
-        for row in found.best(kind, 1):
+        for row in kinds.best(kind, 1):
             best[kind] = {
                 "layer": row.layer,
                 "head": row.head,
                 "score": row.scores[kind].value,
                 "even": row.scores[kind].baseline,
-                "map": told.map(row.layer, row.head).round(4).tolist(),
+                "map": seen.map(row.layer, row.head).round(4).tolist(),
             }
     return {"ids": ids, "names": names, "best": best}
 
@@ -171,10 +171,10 @@ def _distinct(seed: int, length: int, symbols: int) -> list[int]:
     return [1, *(SYMBOLS + np.concatenate([row, row])).tolist()]
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """A row per number of heads."""
     rows = []
-    for row in found["rows"]:
+    for row in results["rows"]:
         best = row["patterns"]["best"]
         names = sorted(row["patterns"]["names"].items(), key=lambda item: -item[1])
         rows.append(
@@ -187,7 +187,7 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
                 say(", ").join(f"{say(CALLED[name])} {count}" for name, count in names[:3]),
             ]
         )
-    sizes = found["sizes"]
+    sizes = results["sizes"]
     title = say(
         "The repeat task: {layers} layers, width {width}, {steps} steps, sequences of up to {length} of "
         "{symbols} symbols",
@@ -206,15 +206,15 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """Who learned it, who was first, and what the heads became."""
-    rows = found["rows"]
+    rows = results["rows"]
     counts = [row["parameters"] for row in rows]
     best = max(rows, key=lambda row: row["accuracy"])
     worst = min(rows, key=lambda row: row["accuracy"])
-    told = []
+    said = []
     if len(rows) == 1:
-        told.append(
+        said.append(
             say(
                 "{heads}: {accuracy} said right.",
                 heads=report.heads(best["heads"]),
@@ -222,7 +222,7 @@ def shows(found: dict[str, Any]) -> str:
             )
         )
     else:
-        told.append(
+        said.append(
             say(
                 "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best} of "
                 "width {best_width} did best ({high} right), {worst} of width {worst_width} worst ({low}; chance is "
@@ -233,7 +233,7 @@ def shows(found: dict[str, Any]) -> str:
                 worst=report.heads(worst["heads"]),
                 worst_width=worst["head_width"],
                 low=report.share(worst["accuracy"]),
-                chance=report.share(found["chance"]),
+                chance=report.share(results["chance"]),
                 params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
             )
         )
@@ -245,11 +245,11 @@ def shows(found: dict[str, Any]) -> str:
                 "More heads were not better here. {heads} of them are only {width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
             )
         )
-        told.append(say(sentence, width=many["head_width"], heads=many["heads"]))
+        said.append(say(sentence, width=many["head_width"], heads=many["heads"]))
     reached = [row for row in rows if row["reached"] is not None]
     if reached:
         first = min(reached, key=lambda row: row["reached"])
-        told.append(
+        said.append(
             say(
                 "First to say {good} right: {heads}, at step {step}.",
                 good=f"{GOOD:.0%}",
@@ -258,15 +258,15 @@ def shows(found: dict[str, Any]) -> str:
             )
         )
     else:
-        told.append(
+        said.append(
             say(
                 "No model said {good} right within {steps} steps: give it more --steps.",
                 good=f"{GOOD:.0%}",
-                steps=found["sizes"]["steps"],
+                steps=results["sizes"]["steps"],
             )
         )
     if kinds := best["patterns"]["best"]:
-        told.append(
+        said.append(
             say(
                 "What the heads of the best ({heads}) do: {found}.",
                 heads=report.heads(best["heads"]),
@@ -282,12 +282,12 @@ def shows(found: dict[str, Any]) -> str:
                 ),
             )
         )
-    return paragraph([*told, *report.noise(found["busy"])])
+    return paragraph([*said, *report.noise(results["busy"])])
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """How each learned; below it, for each, its strongest induction head and its strongest previous-token head."""
-    rows = found["rows"]
+    rows = results["rows"]
     across = max(len(rows), 2)
     figure = report.canvas(3, across, each=(2.9, 2.8))
     grid = figure.add_gridspec(3, across)
@@ -297,7 +297,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
     inks = _ramp(len(rows))
     for row, ink in zip(rows, inks, strict=True):
         axes.plot(*zip(*row["curve"], strict=True), color=ink, label=f"{row['heads']}")
-    axes.axhline(found["chance"], color=report.INK[4], linestyle=":", linewidth=1)
+    axes.axhline(results["chance"], color=report.INK[4], linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.05)
     axes.legend(fontsize=8, frameon=False, title=say("heads"), title_fontsize=8, loc="upper left")
     axes = report.panel(figure, grid[0, across - across // 2 :], title=say("time per step"))

@@ -57,13 +57,13 @@ def _real() -> dict[str, Any]:
     """A translator that was trained by others, from the trace that comes with qkv."""
     from ..tracing.traces import Trace
 
-    told = Trace.load(TRACE)
+    trace = Trace.load(TRACE)
     calls, names = {}, {}
     for kind, (part, layer, head) in PARTS.items():
-        call = told.call(layer, part).only([head])
-        calls[kind] = (call, told.tokens(part).shown, told.tokens(part, keys=True).shown)
+        call = trace.call(layer, part).only([head])
+        calls[kind] = (call, trace.tokens(part).shown, trace.tokens(part, keys=True).shown)
         names[kind] = {"head": f"{layer}.{head}"}
-    return {"calls": calls, "names": names, "model": told.model}
+    return {"calls": calls, "names": names, "model": trace.model}
 
 
 def _own(text: list[str], source: list[str], width: int, seed: int) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def _looked(call: Call) -> dict[str, Any]:
     }
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """Where they come from and who uses them; then the numbers."""
-    rows = found["rows"]
+    rows = results["rows"]
     where = [[say(CALLED[row["kind"]]), *(say(text) for text in WHERE[row["kind"]])] for row in rows]
     numbers = [
         [
@@ -147,7 +147,7 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
             words=(0, 1, 2, 3),
         ),
         report.Table(
-            _title(found),
+            _title(results),
             say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest").split(
                 "|"
             ),
@@ -157,15 +157,15 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
 
 
-def _title(found: dict[str, Any]) -> str:
-    if found["model"] is None:
+def _title(results: dict[str, Any]) -> str:
+    if results["model"] is None:
         return say(
             "Your own words, random vectors of width {width}, seed {seed}",
-            width=found["sizes"]["width"],
-            seed=found["sizes"]["seed"],
+            width=results["sizes"]["width"],
+            seed=results["sizes"]["seed"],
         )
-    heads = say(", ").join(f"{say(CALLED[row['kind']])} {row['head']}" for row in found["rows"])
-    return say("Measured in {model} (layer.head: {heads})", model=found["model"], heads=heads)
+    heads = say(", ").join(f"{say(CALLED[row['kind']])} {row['head']}" for row in results["rows"])
+    return say("Measured in {model} (layer.head: {heads})", model=results["model"], heads=heads)
 
 
 def _pair(row: dict[str, Any]) -> str:
@@ -173,12 +173,12 @@ def _pair(row: dict[str, Any]) -> str:
     return f"{row['queries'][i]} → {row['keys'][j]} {weight:.2f}"
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """What was the same in all three, and what the masks did."""
-    own, causal, cross = found["rows"]
-    told = [say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")]
-    hidden = sum(row["hidden_weight"] for row in found["rows"])
-    told.append(
+    own, causal, cross = results["rows"]
+    said = [say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")]
+    hidden = sum(row["hidden_weight"] for row in results["rows"])
+    said.append(
         say(
             _("What a mask hides has a weight of exactly 0, and the rest of each row still adds up to 1.")
             if hidden == 0
@@ -186,7 +186,7 @@ def shows(found: dict[str, Any]) -> str:
             hidden=f"{hidden:g}",
         )
     )
-    told.append(
+    said.append(
         say(
             "Changing the last key and value moved {own} of {own_n} rows of self-attention, {causal} of "
             "{causal_n} of causal attention and {cross} of {cross_n} of cross-attention.",
@@ -199,16 +199,16 @@ def shows(found: dict[str, Any]) -> str:
         )
     )
     if causal["moved"] == 1:
-        told.append(
+        said.append(
             say(
                 "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
                 "text at once."
             )
         )
-    told.append(say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross)))
-    if found["model"] is not None:  # one's own words have the same names in both
+    said.append(say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross)))
+    if results["model"] is not None:  # one's own words have the same names in both
         first, second = causal["queries"][:2]
-        told.append(
+        said.append(
             say(
                 "The rows of the translation have two names: in the causal table the token that is read there "
                 "({first} starts it), in the table of cross-attention the token that is written from there, one "
@@ -218,12 +218,12 @@ def shows(found: dict[str, Any]) -> str:
                 end=cross["queries"][-1],
             )
         )
-    return paragraph(told)
+    return paragraph(said)
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Above the masks, below them the attention that each allows."""
-    rows = found["rows"]
+    rows = results["rows"]
     words = [word for row in rows for word in (*row["queries"], *row["keys"])]
     longest = max(max(len(row["queries"]), len(row["keys"])) for row in rows)
     side = min(max(0.24 * longest + 1.0, 3.1), 7)

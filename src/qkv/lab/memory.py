@@ -144,10 +144,10 @@ def tensor_bytes(
     return layers * sum(part.numel() * part.element_size() for part in (cache.k, cache.v))
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """One row per kind; the model's own is marked."""
-    shape, sizes = found["shape"], found["sizes"]
-    mha = found["rows"][0]["bytes"]
+    shape, sizes = results["shape"], results["sizes"]
+    mha = results["rows"][0]["bytes"]
     rows = [
         [
             row["kind"] + (" ◂" if row["own"] else ""),
@@ -158,12 +158,12 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
             f"1/{mha / row['bytes']:.3g}",
             f"{row['fits']:,}",
         ]
-        for row in found["rows"]
+        for row in results["rows"]
     ]
     title = say(
         "KV cache of {model}: {layers} layers, {heads} heads × {head_width} ({kv_heads} of keys and values), "
         "latent {rank} + {rope_width}; {batch} × {length} tokens, {each} (◂ its own kind)",
-        model=found["model"],
+        model=results["model"],
         **shape,
         length=f"{sizes['length']:,}",
         batch=f"{sizes['batch']:,}",
@@ -176,24 +176,24 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     return [report.Table(title, header, rows)]
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """How the four compare, and what the model itself keeps."""
-    by_kind = {row["kind"]: row for row in found["rows"]}
-    own = next(row for row in found["rows"] if row["own"])
-    least = min(found["rows"], key=lambda row: row["bytes"])
-    mla, width = by_kind["MLA"], found["shape"]["head_width"]
-    told = [
+    by_kind = {row["kind"]: row for row in results["rows"]}
+    own = next(row for row in results["rows"] if row["own"])
+    least = min(results["rows"], key=lambda row: row["bytes"])
+    mla, width = by_kind["MLA"], results["shape"]["head_width"]
+    said = [
         say(
             "{model} keeps its keys and values as {kind}: {token} per token, {whole} for {length} tokens, where "
             "MHA would need {mha} ({ratio} times as much). {fits} tokens fit into {room} GB.",
-            model=found["model"],
+            model=results["model"],
             kind=own["kind"],
             token=report.amount(own["bytes_per_token"]),
-            length=f"{found['sizes']['length']:,}",
+            length=f"{results['sizes']['length']:,}",
             whole=report.amount(own["bytes"]),
             mha=report.amount(by_kind["MHA"]["bytes"]),
             ratio=f"{by_kind['MHA']['bytes'] / own['bytes']:.3g}",
-            room=f"{found['sizes']['room']:g}",
+            room=f"{results['sizes']['room']:g}",
             fits=f"{own['fits']:,}",
         ),
         say("Of the four, {kind} is the smallest: {bytes}.", kind=least["kind"], bytes=report.amount(least["bytes"])),
@@ -202,28 +202,28 @@ def shows(found: dict[str, Any]) -> str:
             "as much as GQA with {groups} key/value heads, and rebuilds every head's keys and values from them.",
             numbers=f"{mla['numbers']:,}",
             groups=f"{mla['numbers'] / (2 * width):.3g}",
-            rank=found["shape"]["rank"],
-            rope=found["shape"]["rope_width"],
+            rank=results["shape"]["rank"],
+            rope=results["shape"]["rope_width"],
         ),
     ]
-    same = all(row["bytes"] == row["tensors"] for row in found["rows"])
-    told.append(
+    same = all(row["bytes"] == row["tensors"] for row in results["rows"])
+    said.append(
         say(
             _("Formula and the tensors of a qkv cache of this shape agree to the byte.")
             if same
             else _("The formula and the tensors of a qkv cache of this shape do NOT agree: please report it.")
         )
     )
-    told.append(say("Shapes known by name: {names}.", names=", ".join(found["names"])))
-    return paragraph(told)
+    said.append(say("Shapes known by name: {names}.", names=", ".join(results["names"])))
+    return paragraph(said)
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Bytes as bars, and how they grow with the text against the room there is."""
-    figure = report.canvas(1, 2, each=(4.6, 3.4), words=[found["model"]])
-    sizes, rows = found["sizes"], found["rows"]
+    figure = report.canvas(1, 2, each=(4.6, 3.4), words=[results["model"]])
+    sizes, rows = results["sizes"], results["rows"]
     length, room = sizes["length"], sizes["room"] * 1e9
-    title = say("{model}, {length:,} tokens", model=found["model"], length=length)
+    title = say("{model}, {length:,} tokens", model=results["model"], length=length)
     axes = report.panel(figure, 1, 2, 1, title=title, x=say("bytes of the KV cache"))
     for at, (row, ink) in enumerate(zip(rows, report.INK, strict=False)):
         axes.barh(at, row["bytes"], color=ink, height=0.62)

@@ -36,12 +36,12 @@ class Table(NamedTuple):
     def __str__(self) -> str:
         lines = [list(self.header), *map(list, self.rows)]
         wide = [max(grid.width(line[c]) for line in lines) for c in range(len(self.header))]
-        told = [
+        shown = [
             "  ".join((grid.left if c in self.words else grid.right)(line[c], w) for c, w in enumerate(wide))
             for line in lines
         ]
-        told.insert(1, "─" * grid.width(told[0]))
-        return "\n".join([self.title, *("  " + line.rstrip() for line in told)])
+        shown.insert(1, "─" * grid.width(shown[0]))
+        return "\n".join([self.title, *("  " + line.rstrip() for line in shown)])
 
 
 def wrapped(text: str, cells: int | None = None) -> str:

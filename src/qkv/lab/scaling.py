@@ -103,9 +103,9 @@ def _spread(values: Floats, std: float) -> dict[str, Any]:
     }
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """One of the numbers, one of the widths."""
-    n = found["sizes"]["numbers"]
+    n = results["sizes"]["numbers"]
     spread = [
         [
             f"{row['std']:g}",
@@ -115,12 +115,12 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
             f"{row['entropy']:.3f} / {row['most_entropy']:.3f}",
             f"{math.exp(row['entropy']):,.1f}",
         ]
-        for row in found["spreads"]
+        for row in results["spreads"]
     ]
     widths = [
         [f"{row['width']}", f"{row['raw']['std']:.2f}", f"{math.sqrt(row['width']):.2f}"]
         + [f"{row[kind][what]:.{3 if what != 'gradient' else 4}f}" for what in WHAT for kind in ("raw", "scaled")]
-        for row in found["widths"]
+        for row in results["widths"]
     ]
     names = say("entropy largest gradient").split()
     header = [f"{name} {kind}" for name in names for kind in (say("raw"), "/√d")]
@@ -133,8 +133,8 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
         report.Table(
             say(
                 "Softmax of dot products of random q and k: {queries} queries, {keys} keys each",
-                keys=found["sizes"]["keys"],
-                queries=found["sizes"]["queries"],
+                keys=results["sizes"]["keys"],
+                queries=results["sizes"]["queries"],
             ),
             ["d_k", say("std of q·k"), "√d_k", *header],
             widths,
@@ -145,16 +145,16 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
 WHAT = ("entropy", "largest", "gradient")
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """What the numbers say, whichever way they came out."""
-    wide, narrow = found["spreads"]
-    told = [
+    wide, narrow = results["spreads"]
+    said = [
         say(
             "Of {n} numbers with a standard deviation of {std}, softmax gives the largest {largest} of all "
             "weight; above an even share: {few}; spread as over {shared} equal ones. The same numbers with a "
             "standard deviation of 1: the largest gets {one}; above an even share: {many}; spread as over "
             "{others} equal ones.",
-            n=f"{found['sizes']['numbers']:,}",
+            n=f"{results['sizes']['numbers']:,}",
             std=f"{wide['std']:g}",
             largest=report.share(wide["largest"]),
             few=f"{wide['above_even']:,}",
@@ -164,7 +164,7 @@ def shows(found: dict[str, Any]) -> str:
             others=f"{math.exp(narrow['entropy']):,.0f}",
         )
     ]
-    rows = found["widths"]
+    rows = results["widths"]
     first, last, highest = rows[0], rows[-1], max(rows, key=lambda row: row["raw"]["gradient"])
     numbers = dict(
         first=first["width"],
@@ -177,7 +177,7 @@ def shows(found: dict[str, Any]) -> str:
         d=f"{last['raw']['gradient']:.3g}",
         low=f"{min(row['scaled']['entropy'] for row in rows):.2f}",
         high=f"{max(row['scaled']['entropy'] for row in rows):.2f}",
-        most=f"{found['most_entropy']:.2f}",
+        most=f"{results['most_entropy']:.2f}",
         small=f"{min(row['scaled']['gradient'] for row in rows):.3g}",
         large=f"{max(row['scaled']['gradient'] for row in rows):.3g}",
     )
@@ -195,9 +195,9 @@ def shows(found: dict[str, Any]) -> str:
         sentence = _(
             "At d_k = {last}, the weights of undivided scores have an entropy of {b} (of at most {most}) and pass a gradient of {d}; divided by √d_k, {low} and {small}. Give several --widths to see how it grows."
         )
-    told.append(say(sentence, **numbers))
+    said.append(say(sentence, **numbers))
     ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
-    told.append(
+    said.append(
         say(
             _("At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores.")
             if ratio > 1
@@ -209,13 +209,13 @@ def shows(found: dict[str, Any]) -> str:
             ratio=f"{ratio:.3g}",
         )
     )
-    return paragraph(told)
+    return paragraph(said)
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """Before softmax, after softmax; then entropy and gradient against d_k."""
     figure = report.canvas(2, 3)
-    for line, (row, ink) in enumerate(zip(found["spreads"], report.INK[1::-1], strict=True)):
+    for line, (row, ink) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):
         std = f"{row['std']:g}"
         axes = report.panel(figure, 2, 3, 3 * line + 1, title=say("before: std {std}", std=std))
         axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=ink, alpha=0.85)
@@ -227,15 +227,17 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes.set_yscale("log")
         axes.locator_params(axis="x", nbins=4)
         axes.set_ylim(bottom=0.5)
-    widths = [row["width"] for row in found["widths"]]
+    widths = [row["width"] for row in results["widths"]]
     for line, (what, title) in enumerate(
         (("entropy", say("entropy of the weights")), ("gradient", say("size of ∂w/∂s")))
     ):
         axes = report.panel(figure, 2, 3, 3 * line + 3, title=title, x="d_k")
         for kind, ink, label in (("scaled", report.INK[0], "q·k / √d_k"), ("raw", report.INK[1], "q·k")):
-            axes.plot(widths, [row[kind][what] for row in found["widths"]], "o-", color=ink, label=label, markersize=4)
+            axes.plot(
+                widths, [row[kind][what] for row in results["widths"]], "o-", color=ink, label=label, markersize=4
+            )
         if what == "entropy":
-            axes.axhline(found["most_entropy"], color=report.INK[4], linewidth=0.8, linestyle=":")
+            axes.axhline(results["most_entropy"], color=report.INK[4], linewidth=0.8, linestyle=":")
         axes.set_xscale("log", base=2)
         axes.set_xticks(widths, [str(width) for width in widths])
         axes.set_ylim(bottom=0)

@@ -236,13 +236,13 @@ def _align(gru: Recurrent, transformer: Transformer, tokenizer: Any, text: str) 
     made = [
         {"kind": "gru", "said": tokenizer.decode(written), "head": None, "map": table.round(4).tolist()},
     ]
-    told = trace(transformer, text, tokenizer)
+    seen = trace(transformer, text, tokenizer)
     answer = translate(transformer, tokenizer, [text], most=LONGEST)[0]
     rows = len(answer)
     best, score = (0, 0, np.zeros((0, len(keys)), np.float32)), -1.0
-    for layer in told.layers("cross"):
-        for head in range(told.n_head("cross")):
-            one = told.map(layer, head, part="cross")[:rows]
+    for layer in seen.layers("cross"):
+        for head in range(seen.n_head("cross")):
+            one = seen.map(layer, head, part="cross")[:rows]
             copied = on_the_year(one, answer, keys)
             # without a year to go by, the head that is surest where it looks
             value = float(one.max(1).mean()) if copied is None else copied
@@ -271,7 +271,7 @@ def on_the_year(table: np.ndarray, said: str, keys: list[str]) -> float | None:
     return float(np.mean([table[i, at + i] for i in range(YEAR)]))
 
 
-def tables(found: dict[str, Any]) -> list[report.Table]:
+def tables(results: dict[str, Any]) -> list[report.Table]:
     """A row each."""
     rows = [
         [
@@ -284,9 +284,9 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
             one["said"] or "—",
             "—" if one["year"] is None else f"{one['year']:.2f}",
         ]
-        for row, one in zip(found["rows"], found["alignments"], strict=True)
+        for row, one in zip(results["rows"], results["alignments"], strict=True)
     ]
-    sizes = found["sizes"]
+    sizes = results["sizes"]
     text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
     title = say(
         "Dates of many forms to ISO: {steps} steps of {batch} dates, {tests} unseen dates as the test (GRU by "
@@ -302,29 +302,29 @@ def tables(found: dict[str, Any]) -> list[report.Table]:
     ]
 
 
-def shows(found: dict[str, Any]) -> str:
+def shows(results: dict[str, Any]) -> str:
     """Who was right more often, who was quicker, and what the alignments say."""
-    gru, transformer = found["rows"]
-    names = {row["kind"]: say(CALLED[row["kind"]]) for row in found["rows"]}
-    ahead, behind = sorted(found["rows"], key=lambda row: -row["accuracy"])
+    gru, transformer = results["rows"]
+    names = {row["kind"]: say(CALLED[row["kind"]]) for row in results["rows"]}
+    ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])
     sentence = (
         _("After {steps} steps, both ({ahead}, {behind}) got {high} of {tests} unseen dates wholly right ({low}).")
         if ahead["accuracy"] == behind["accuracy"]
         else _("After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}.")
     )
-    told = [
+    said = [
         say(
             sentence,
             ahead=names[ahead["kind"]],
             behind=names[behind["kind"]],
             high=report.share(ahead["accuracy"]),
             low=report.share(behind["accuracy"]),
-            steps=found["sizes"]["steps"],
-            tests=found["sizes"]["tests"],
+            steps=results["sizes"]["steps"],
+            tests=results["sizes"]["tests"],
         )
     ]
-    slower, faster = sorted(found["rows"], key=lambda row: -row["seconds_per_step"])
-    told.append(
+    slower, faster = sorted(results["rows"], key=lambda row: -row["seconds_per_step"])
+    said.append(
         say(
             "A training step took the GRU {gru} and the Transformer {transformer} ({threads}): the {faster} was "
             "{ratio} times as fast. The GRU reads and writes one character after the other; the Transformer reads "
@@ -333,37 +333,37 @@ def shows(found: dict[str, Any]) -> str:
             transformer=report.duration(transformer["seconds_per_step"]),
             faster=names[faster["kind"]],
             ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
-            threads=report.threads(found["threads"]),
+            threads=report.threads(results["threads"]),
         )
     )
-    years = [one["year"] for one in found["alignments"]]
+    years = [one["year"] for one in results["alignments"]]
     if None in years:
-        told.append(
+        said.append(
             say(
                 "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
                 "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)",
-                head=found["alignments"][1]["head"],
+                head=results["alignments"][1]["head"],
             )
         )
     else:
-        told.append(
+        said.append(
             say(
                 "Writing the year, the GRU put {gru} of its attention on the very digit that it copies; of the "
                 "Transformer's heads, {head} (layer.head) did so most, with {transformer}.",
                 gru=f"{years[0]:.2f}",
                 transformer=f"{years[1]:.2f}",
-                head=found["alignments"][1]["head"],
+                head=results["alignments"][1]["head"],
             )
         )
-    return paragraph([*told, *report.noise(found["busy"])])
+    return paragraph([*said, *report.noise(results["busy"])])
 
 
-def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     """The two alignments side by side, and how both learned."""
-    text = found["sizes"]["text"]
-    across = max(len(found["alignments"][0]["keys"]), 12)
+    text = results["sizes"]["text"]
+    across = max(len(results["alignments"][0]["keys"]), 12)
     figure = report.canvas(1, 3, each=(min(0.2 * across + 1.2, 6.5), 3.7), words=[text])
-    for at, one in enumerate(found["alignments"]):
+    for at, one in enumerate(results["alignments"]):
         title = say(CALLED[one["kind"]]) + (f" · {one['head']}" if one["head"] else "")
         axes = figure.add_subplot(1, 3, at + 1)
         axes.set_title(title, fontsize=10, loc="left")
@@ -374,7 +374,7 @@ def draw(found: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes.set_xlabel(say("source: read"), fontsize=9)
         axes.set_ylabel(say("target: written"), fontsize=9)
     axes = report.panel(figure, 1, 3, 3, title=say("loss while training"), x=say("step"))
-    for row, ink in zip(found["rows"], (report.INK[1], report.INK[0]), strict=True):
+    for row, ink in zip(results["rows"], (report.INK[1], report.INK[0]), strict=True):
         label = f"{say(CALLED[row['kind']])} · {report.share(row['accuracy'])}"
         axes.plot(row["losses"], color=ink, linewidth=1, label=label)
     axes.set_ylim(bottom=0)

@@ -83,20 +83,20 @@ class Tensors(Mapping[str, Tensor]):
 def read(file: str | Path) -> Gguf:
     """The whole header of a file; its weights are read when they are asked for."""
     file = Path(file)
-    settings, pieces, raw = header(file)
-    told = Told(file, raw, settings, str(settings.get("general.architecture")))
-    if told.architecture not in LAYOUTS:
-        near = difflib.get_close_matches(told.architecture, LAYOUTS, n=1)
+    entries, pieces, raw = header(file)
+    settings = Settings(file, raw, entries, str(entries.get("general.architecture")))
+    if settings.architecture not in LAYOUTS:
+        near = difflib.get_close_matches(settings.architecture, LAYOUTS, n=1)
         raise Problem(
             "{file} is a {name}, which qkv does not know in GGUF: it reads {known}; the nearest is {near}",
             file=file,
-            name=told.architecture[:80],
+            name=settings.architecture[:80],
             known=all_of(LAYOUTS),
             near=near[0] if near else "llama",
         )
-    layout = LAYOUTS[told.architecture]
-    theirs = _config(told, layout, pieces)
-    _refuse_rest(told, theirs)
+    layout = LAYOUTS[settings.architecture]
+    theirs = _config(settings, layout, pieces)
+    _refuse_rest(settings, theirs)
     heads = {"attn_q": theirs.get("num_attention_heads", 0), "attn_k": theirs.get("num_key_value_heads", 0)}
     table = {}
     for name, piece in pieces.items():
@@ -110,12 +110,12 @@ def read(file: str | Path) -> Gguf:
                 Message("{name} has {value} rows for {n} heads", name=name, value=piece.shape[0], n=n),
             )
         table[hf] = (piece, n, len(piece.shape) == 2 and re.search(layout.turned, hf) is not None)
-    return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, settings))
+    return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, entries))
 
 
-def _vocabulary(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
+def _vocabulary(file: Path, entries: dict[str, Any]) -> dict[str, Any]:
     found = {}
-    for key, value in settings.items():
+    for key, value in entries.items():
         if key.startswith("tokenizer."):
             if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
                 raise broken(file, Message("{value} has {n} entries", value=key[:80], n=len(value)))
@@ -171,18 +171,18 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
     """The table of tensors: each within the file, none over another."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    file, told = cursor.file, []
+    file, listed = cursor.file, []
     for _ in range(count):
         name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
         if not 1 <= rank <= 4:
             raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=rank))
         shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
-        told.append((name, shape, cursor.number("I"), cursor.number("Q")))
+        listed.append((name, shape, cursor.number("I"), cursor.number("Q")))
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
         raise broken(file, Message("general.alignment is {alignment!r}", alignment=alignment))
     first = -(-cursor.at // alignment) * alignment
     pieces: dict[str, Piece] = {}
-    for name, shape, kind, offset in told:
+    for name, shape, kind, offset in listed:
         try:
             block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
@@ -226,12 +226,12 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Settings:
     """The settings of one architecture."""
 
     file: Path
     raw: np.ndarray
-    settings: dict[str, Any]
+    entries: dict[str, Any]
     architecture: str
     asked: set[str] = field(default_factory=set)  # for what
 
@@ -239,7 +239,7 @@ class Told:
         """A number that all layers share, or the default."""
         self.asked.add(word)
         key = f"{self.architecture}.{word}"
-        value = self.settings.get(key, default)
+        value = self.entries.get(key, default)
         if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
             value = value[0].item()
         if value is not None and not isinstance(value, bool | int | float | str):
@@ -271,56 +271,56 @@ class Told:
         return value
 
 
-def _refuse_rest(told: Told, theirs: dict[str, Any]) -> None:
+def _refuse_rest(settings: Settings, theirs: dict[str, Any]) -> None:
     """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
 
     llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
     """
-    heads = told.must("attention.head_count")
-    width = theirs.get("head_dim") or told.must("embedding_length") / max(heads, 1)
+    heads = settings.must("attention.head_count")
+    width = theirs.get("head_dim") or settings.must("embedding_length") / max(heads, 1)
     neutral: dict[str, tuple[Any, ...]] = {
-        "attention.causal": (told.architecture != "bert",),
+        "attention.causal": (settings.architecture != "bert",),
         "attention.scale": (max(width, 1) ** -0.5,),
         "attention.head_count_kv": (heads,),
         "rope.scaling.yarn_ext_factor": (-1.0, 1.0),
         **dict.fromkeys(("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"), (1.0,)),
         **dict.fromkeys(("logit_scale", "residual_scale", "embedding_scale"), (1.0,)),
     }
-    for key in told.settings:
+    for key in settings.entries:
         arch, _, word = key.partition(".")
-        if arch != told.architecture or word in told.asked or word in SILENT:
+        if arch != settings.architecture or word in settings.asked or word in SILENT:
             continue
-        value = told.settings[key] if isinstance(told.settings[key], list) else told.get(word)
+        value = settings.entries[key] if isinstance(settings.entries[key], list) else settings.get(word)
         off = not value and word != "attention.causal"
         usual = [v for v in neutral.get(word, ()) if type(v) is type(value)]
         same = any(math.isclose(value, v, rel_tol=1e-6) for v in usual)
-        wide = word == "attention.sliding_window" and type(value) is int and value >= told.must("context_length")
+        wide = word == "attention.sliding_window" and type(value) is int and value >= settings.must("context_length")
         if not (off or wide or same):
             raise Problem(
                 "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute "
                 "something else",
-                file=told.file,
+                file=settings.file,
                 key=key[:80],
                 value=str(value)[:80],
             )
 
 
-def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, Any]:
+def _config(settings: Settings, layout: Layout, pieces: dict[str, Piece]) -> dict[str, Any]:
     """What config.json would say."""
-    file, embedding = told.file, pieces.get("token_embd.weight")
+    file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise broken(file, Message("it has no token_embd.weight, the word vectors"))
     theirs: dict[str, Any] = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
-    theirs |= {word: told.must(name) for name, word in layout.settings.items()}
+    theirs |= {word: settings.must(name) for name, word in layout.settings.items()}
     theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
-        token = told.settings.get(f"tokenizer.ggml.{name}_token_id")
+        token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
         theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
-    if told.get("expert_count"):
+    if settings.get("expert_count"):
         raise Problem(
             "{file} is a mixture of {count} experts, which qkv has no layers for",
             file=file,
-            count=told.get("expert_count"),
+            count=settings.get("expert_count"),
         )
     if layout.model_type == "bert":
         types = pieces.get("token_types.weight")
@@ -328,17 +328,17 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
     if layout.model_type == "gpt2":
         return theirs
     heads = theirs["num_attention_heads"]
-    theirs["num_key_value_heads"] = told.get("attention.head_count_kv") or heads
+    theirs["num_key_value_heads"] = settings.get("attention.head_count_kv") or heads
     if not all(type(n) is int and n > 0 for n in (heads, theirs["num_key_value_heads"], theirs["hidden_size"])):
         raise Problem(
             "{file} says {key} = {value}, with which qkv can't build the model",
             file=file,
-            key=f"{told.architecture}.attention.head_count",
+            key=f"{settings.architecture}.attention.head_count",
             value=heads,
         )
-    theirs["head_dim"] = told.get("attention.key_length") or theirs["hidden_size"] // heads
+    theirs["head_dim"] = settings.get("attention.key_length") or theirs["hidden_size"] // heads
     if type(theirs["head_dim"]) is not int:
-        key = f"{told.architecture}.attention.key_length"
+        key = f"{settings.architecture}.attention.key_length"
         raise Problem(
             "{file} says {key} = {value}, with which qkv can't build the model",
             file=file,
@@ -346,54 +346,54 @@ def _config(told: Told, layout: Layout, pieces: dict[str, Piece]) -> dict[str, A
             value=theirs["head_dim"],
         )
     for word in ("attention.value_length", "rope.dimension_count"):
-        if told.get(word, theirs["head_dim"]) != theirs["head_dim"]:
+        if settings.get(word, theirs["head_dim"]) != theirs["head_dim"]:
             raise Problem(
                 "{file} says {key} = {value}, with which qkv can't build the model",
                 file=file,
-                key=f"{told.architecture}.{word}",
-                value=told.get(word),
+                key=f"{settings.architecture}.{word}",
+                value=settings.get(word),
             )
-    theirs |= _rotary(told, pieces, theirs["head_dim"])
+    theirs |= _rotary(settings, pieces, theirs["head_dim"])
     if layout.model_type == "llama":
         theirs |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
-        if window := told.get("attention.sliding_window"):
+        if window := settings.get("attention.sliding_window"):
             theirs |= {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": window}
     return theirs
 
 
-def _rotary(told: Told, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
+def _rotary(settings: Settings, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
     """The base of the rotary angles and how they are scaled."""
-    base, kind = told.get("rope.freq_base", 10000.0), told.get("rope.scaling.type", "linear")
+    base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
     if not isinstance(base, int | float) or not base > 0:
-        key = f"{told.architecture}.rope.freq_base"
+        key = f"{settings.architecture}.rope.freq_base"
         raise Problem(
             "{file} says {key} = {value}, with which qkv can't build the model",
-            file=told.file,
+            file=settings.file,
             key=key,
             value=str(base)[:80],
         )
     base = float(base)
     theirs: dict[str, Any] = {"rope_type": "default"}
-    factor, original = told.get("rope.scaling.factor"), told.get("rope.scaling.original_context_length")
+    factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
     if "rope_freqs.weight" in pieces:
         piece = pieces["rope_freqs.weight"]
         if piece.type != 0 or piece.shape != (width // 2,):
-            raise broken(told.file, Message("its rope_freqs don't fit its heads"))
-        divisors = told.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
-        theirs = llama3_scaling(told.file, divisors, base)
+            raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
+        divisors = settings.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
+        theirs = llama3_scaling(settings.file, divisors, base)
     elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
-        if (factor := factor or told.get("rope.scale_linear") or 1.0) != 1.0:
+        if (factor := factor or settings.get("rope.scale_linear") or 1.0) != 1.0:
             theirs = {"rope_type": "linear", "factor": factor}
     elif kind == "yarn":
         theirs = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
         for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
-            if (value := told.get(f"rope.scaling.{name}")) is not None:
+            if (value := settings.get(f"rope.scaling.{name}")) is not None:
                 theirs[word] = value
     elif kind != "none" or any(name.startswith("rope_factors") for name in pieces):
         raise Problem(
             "{file} says {key} = {value}, with which qkv can't build the model",
-            file=told.file,
-            key=f"{told.architecture}.rope.scaling.type",
+            file=settings.file,
+            key=f"{settings.architecture}.rope.scaling.type",
             value=kind,
         )
     if theirs["rope_type"] == "default":

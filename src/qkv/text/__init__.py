@@ -1,6 +1,7 @@
 """Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch."""
 
 from .corpus import Corpus
+from .dataset import Dataset
 from .dates import date_pair, date_tokenizer
 from .folder import load
 from .masking import mlm
@@ -8,7 +9,6 @@ from .pairs import PairBatch, Pairs, PairStream, as_tsv, read_pairs, split_pairs
 from .sequences import sequence_pairs, sequences
 from .shards import prepare
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
-from .tokens import Tokens
 from .vocabulary import choose, train_tokenizer
 
 __all__ = [
@@ -16,11 +16,11 @@ __all__ = [
     "Bytes",
     "Characters",
     "Corpus",
+    "Dataset",
     "PairBatch",
     "PairStream",
     "Pairs",
     "Tokenizer",
-    "Tokens",
     "as_tsv",
     "choose",
     "date_pair",

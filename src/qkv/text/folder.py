@@ -49,21 +49,23 @@ def load(path: str | Path) -> Tokenizer:
 
 def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
-    told = _Told(folder)
+    settings = _Settings(folder)
     if not file.is_file() and path.is_dir():
-        made = _from_parts(folder, told)
+        made = _from_parts(folder, settings)
         if made is None:
             raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-        told.complete(made)
+        settings.complete(made)
         return made
     if not file.is_file():
         raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-    made = _from_json(file, told, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None)
-    told.complete(made)
+    made = _from_json(
+        file, settings, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None
+    )
+    settings.complete(made)
     return made
 
 
-def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
+def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tokenizer:
     library, saved = _library(file)
     kind = _kind_of(saved)
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
@@ -76,10 +78,10 @@ def _from_json(file: Path, told: "_Told", cutter: Library | None) -> Tokenizer:
                 i=i,
                 got=library.token_to_id(name),
             )
-    roles = told.roles(library) if told.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
-    if not told.any_roles and not roles:
+    roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
+    if not settings.any_roles and not roles:
         roles = {role: name for role, name in foreign.NAMES.items() if name in added}
-    told.frame(library, roles)
+    settings.frame(library, roles)
     if cutter is not None:
         return kind(library, roles, cutter=cutter)
     return kind(library, roles)
@@ -117,7 +119,7 @@ def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
     return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
 
 
-def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
+def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
     """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
 
     def there(*names: str) -> bool:
@@ -129,8 +131,8 @@ def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
         return foreign.from_sentencepiece(folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json"))
     for name in OTHER_FILES:
         if there(name):
-            t5 = "t5" in told.family
-            blanks = told.get("extra_ids", 100) if t5 else 0
+            t5 = "t5" in settings.family
+            blanks = settings.get("extra_ids", 100) if t5 else 0
             if type(blanks) is not int or not 0 <= blanks <= MOST_BLANKS:
                 raise Problem(
                     "{file}: extra_ids is {value}, not a number from 0 to {most}",
@@ -140,29 +142,29 @@ def _from_parts(folder: Path, told: "_Told") -> Tokenizer | None:
                 )
             made = foreign.from_sentencepiece(
                 folder / name,
-                extra=[*told.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
-                begin=bool(told.get("add_bos_token", "llama" in told.family or "gemma" in told.family)),
-                end=bool(told.get("add_eos_token", t5)),
+                extra=[*settings.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
+                begin=bool(settings.get("add_bos_token", "llama" in settings.family or "gemma" in settings.family)),
+                end=bool(settings.get("add_eos_token", t5)),
             )
-            for role, named in told.roles(made.library).items():
+            for role, named in settings.roles(made.library).items():
                 made.assign(role, made.library.get_vocab()[named])
             return made
     if there("vocab.json", "merges.txt"):
-        return _byte_pairs(folder, told)
-    return _word_pieces(folder, told) if there("vocab.txt") else None
+        return _byte_pairs(folder, settings)
+    return _word_pieces(folder, settings) if there("vocab.txt") else None
 
 
-def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
+def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
     vocab = _read(folder / "vocab.json")
     lines = _lines(folder / "merges.txt")
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
-    cut = "qwen2" if "qwen" in told.family else "gpt2"
-    space = bool(told.get("add_prefix_space", False))
+    cut = "qwen2" if "qwen" in settings.family else "gpt2"
+    space = bool(settings.get("add_prefix_space", False))
     refuse_long(vocab)
     library = foreign.byte_pairs(vocab, merges, cut, space)
     known = [name for name in (*foreign.NAMES.values(), "<|endoftext|>") if name in vocab]
-    foreign.add_tokens(library, (dict.fromkeys(known, True) | told.added()).items())
-    for name, i in told.ids().items():
+    foreign.add_tokens(library, (dict.fromkeys(known, True) | settings.added()).items())
+    for name, i in settings.ids().items():
         if library.token_to_id(name) != i:
             raise Problem(
                 "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
@@ -171,36 +173,36 @@ def _byte_pairs(folder: Path, told: "_Told") -> Tokenizer:
                 i=i,
                 got=library.token_to_id(name),
             )
-    roles = told.roles(library)
+    roles = settings.roles(library)
     if not roles:
         roles = {role: name for role, name in foreign.NAMES.items() if name in vocab}
         if "eos" not in roles and "<|endoftext|>" in vocab:
             roles |= {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}
-    framed = next((frames for name, frames in FAMILIES.items() if name in told.family), "<mask>" in vocab)
+    framed = next((frames for name, frames in FAMILIES.items() if name in settings.family), "<mask>" in vocab)
     if framed:
         foreign.frame(library, roles.get("bos", "<s>"), roles.get("eos", "</s>"))
-    told.frame(library, roles)
+    settings.frame(library, roles)
     return BPE(library, roles)
 
 
-def _word_pieces(folder: Path, told: "_Told") -> Tokenizer:
+def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
     vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
-    accents = told.get("strip_accents")
+    accents = settings.get("strip_accents")
     refuse_long(vocab)
     library = foreign.word_pieces(
         vocab,
-        lowercase=bool(told.get("do_lower_case", True)),
+        lowercase=bool(settings.get("do_lower_case", True)),
         accents=accents if isinstance(accents, bool) else None,
-        chinese=bool(told.get("tokenize_chinese_chars", True)),
+        chinese=bool(settings.get("tokenize_chinese_chars", True)),
     )
     usual = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
-    foreign.add_tokens(library, ((name, True) for name in [*usual.values(), *told.added()] if name in vocab))
-    roles = {role: name for role, name in usual.items() if name in vocab} | told.roles(library)
+    foreign.add_tokens(library, ((name, True) for name in [*usual.values(), *settings.added()] if name in vocab))
+    roles = {role: name for role, name in usual.items() if name in vocab} | settings.roles(library)
     foreign.frame(library, roles.get("bos"), roles.get("eos"))
     return Tokenizer(library, roles)
 
 
-class _Told:
+class _Settings:
     """What the files around a tokenizer say about its special tokens."""
 
     def __init__(self, folder: Path) -> None:
@@ -248,8 +250,8 @@ class _Told:
         return dict(sorted(ids.items(), key=lambda pair: pair[1]))
 
     def _decoder(self) -> dict[str, Any]:
-        told = self.tokenizer.get("added_tokens_decoder")
-        return {i: token for i, token in told.items() if isinstance(token, dict)} if isinstance(told, dict) else {}
+        tokens = self.tokenizer.get("added_tokens_decoder")
+        return {i: token for i, token in tokens.items() if isinstance(token, dict)} if isinstance(tokens, dict) else {}
 
     def frame(self, library: Library, roles: dict[str, str]) -> None:
         """Settings that say outright whether a text begins with bos and ends with eos."""
@@ -265,11 +267,11 @@ class _Told:
             return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
 
         def first(key: str) -> Any:
-            said = (told.get(key) for told in (self.tokenizer, self.generation, self.config))
+            said = (file.get(key) for file in (self.tokenizer, self.generation, self.config))
             return next((value for value in said if value is not None), None)
 
-        for name, told in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
-            for key, value in getattr(self, told).items():
+        for name, field in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
+            for key, value in getattr(self, field).items():
                 each = value if isinstance(value, list) else [value]
                 if key.endswith(("_token_id", "eos_token_ids")) and not all(i is None or type(i) is int for i in each):
                     raise Problem(
@@ -308,11 +310,11 @@ class _Told:
         file = folder / "chat_template.jinja"
         if file.is_file():
             return _text(file)
-        told = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
-        if isinstance(told, list):  # several under names: the default one
-            named = {each.get("name"): each.get("template") for each in told if isinstance(each, dict)}
-            told = named.get("default")
-        return told if isinstance(told, str) else None
+        template = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
+        if isinstance(template, list):  # several under names: the default one
+            named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+            template = named.get("default")
+        return template if isinstance(template, str) else None
 
 
 def _name(token: Any) -> str | None:
@@ -330,11 +332,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _in_order(file: Path) -> list[str]:
     """A vocabulary by place: a list as it is, a table of name -> id put in order."""
-    told = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
-    if isinstance(told, list):
-        return told
-    if isinstance(told, dict) and sorted(i for i in told.values() if type(i) is int) == list(range(len(told))):
-        return sorted(told, key=lambda name: told[name])
+    names = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+    if isinstance(names, list):
+        return names
+    if isinstance(names, dict) and sorted(i for i in names.values() if type(i) is int) == list(range(len(names))):
+        return sorted(names, key=lambda name: names[name])
     raise Problem(
         "{file} can't be read as it should: {why}. Fetch or copy it again",
         file=file,

@@ -16,8 +16,8 @@ import numpy as np
 from ..words import Problem
 from ..writing import aside
 from .corpus import Block, Corpus, Position, pieces
+from .dataset import FORMAT, Dataset, read_index
 from .tokenizer import Tokenizer
-from .tokens import FORMAT, Tokens, read_index
 
 Progress = Callable[[int, int], None]
 SHARD = 1 << 24  # tokens in a shard: a kill costs some seconds of work
@@ -31,7 +31,7 @@ def prepare(
     validation: float = 0.1,
     shard: int = SHARD,
     progress: Progress | None = None,
-) -> Tokens:
+) -> Dataset:
     """Write the tokens of a corpus to a folder and open them; done already, or half done, it does only the rest.
 
     Documents are joined by the `eos` token where the tokenizer has one. `progress(done, total)` counts bytes of text.
@@ -71,7 +71,7 @@ def prepare(
                 "the disk of {folder} is full: what is written stays; free some space and prepare again to go on",
                 folder=folder,
             ) from error
-    return Tokens.open(folder)
+    return Dataset.open(folder)
 
 
 def _fill(

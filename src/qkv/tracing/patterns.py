@@ -154,8 +154,8 @@ class Patterns:
         margin = max(grid.width(label) for label, *_ in lines)
         room = (columns or shutil.get_terminal_size((100, 24)).columns) - margin - 7
         shown = [
-            f"{grid.left(label, margin)}  {count:>3}  {_fitting(told, most, room, count, lang)}".rstrip()
-            for label, count, told in lines
+            f"{grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
+            for label, count, heads in lines
         ]
         return "\n".join(
             [
@@ -171,8 +171,8 @@ class Patterns:
     def __repr__(self) -> str:
         """One line, however many heads; `print` shows them by kind, `table` has every number."""
         counts = {kind: len(self.named(kind)) for kind in (*self.kinds, "mixed", "none")}
-        told = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
-        return f"<Patterns of {self.model or 'a model'}: {self._title('en', named=False)}: {told}>"
+        kinds = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
+        return f"<Patterns of {self.model or 'a model'}: {self._title('en', named=False)}: {kinds}>"
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: a row per kind."""
@@ -183,8 +183,8 @@ class Patterns:
         )
         rows = [
             f"<tr><th scope=row style='text-align: left'>{escape(label)}</th><td>{count}</td>"
-            f"<td style='text-align: left'>{escape(_fitting(told, 4, 10**6, count, lang))}</td></tr>"
-            for label, count, told in self._lines(lang)
+            f"<td style='text-align: left'>{escape(_fitting(heads, 4, 10**6, count, lang))}</td></tr>"
+            for label, count, heads in self._lines(lang)
         ]
         heading = "".join(f"<th scope=col style='text-align: left'>{escape(title)}</th>" for title in titles)
         return (
@@ -204,8 +204,8 @@ class Patterns:
         lines = []
         for kind in self.kinds:
             rows = self.named(kind)
-            told = [self._told(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
-            lines.append((label[kind], len(rows), told))
+            heads = [self._told(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
+            lines.append((label[kind], len(rows), heads))
         mixed = [
             row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
             for row in self.named("mixed")
@@ -218,7 +218,7 @@ class Patterns:
         if not best:
             return say("this text can't show it", lang)
         row, score = best[0], best[0].scores[kind]
-        told = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
+        values = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
         if score.count < FEW:
             why = _("highest: {head}, on {count} tokens only")
         elif kind == "uniform" and score.value < EVEN:
@@ -231,7 +231,7 @@ class Patterns:
                 if row.name == "none"
                 else _("highest: {head}, counted as “{kind}”")
             )
-        return say(why, lang, **told)
+        return say(why, lang, **values)
 
     def _told(self, row: Row, kind: str, lang: str) -> str:
         score = row.scores[kind]
@@ -250,15 +250,15 @@ class Patterns:
             raise unknown("kind", kind, self.kinds)
 
 
-def _fitting(told: list[str], most: int, room: int, count: int, lang: str) -> str:
+def _fitting(heads: list[str], most: int, room: int, count: int, lang: str) -> str:
     """As many of the heads as there is room for, at least one; and how many are left out."""
-    for shown in range(min(most, len(told)), 0, -1):
-        line = "  ".join(told[:shown])
+    for shown in range(min(most, len(heads)), 0, -1):
+        line = "  ".join(heads[:shown])
         if shown < count:
             line += "  " + say("and {n} more", lang, n=count - shown)
         if grid.width(line) <= room:
             break
-    return line if told else ""
+    return line if heads else ""
 
 
 @torch.no_grad()
@@ -347,12 +347,12 @@ class _Credited:
 
     def _diagonal(self, rows: slice) -> Tensor:
         """Keys as far into their text as the query is into its own, give or take BAND: bool (R, M)."""
-        asked, told = int(self.seen.sum()), int(self.asking.sum())
+        asked, asking = int(self.seen.sum()), int(self.asking.sum())
         # |i·(M − 1)/(N − 1) − j| ≤ width, in whole numbers: not every device has float64.
-        along_keys = (self.seen.cumsum(0) - 1) * max(told - 1, 1)
+        along_keys = (self.seen.cumsum(0) - 1) * max(asking - 1, 1)
         along_queries = (self.asking.cumsum(0) - 1)[rows] * (asked - 1)
-        wide = math.floor((max(1.0, BAND * asked) + 1e-9) * max(told - 1, 1))
-        return ((along_queries[:, None] - along_keys).abs() <= wide) & self.seen & (told > 1)
+        wide = math.floor((max(1.0, BAND * asked) + 1e-9) * max(asking - 1, 1))
+        return ((along_queries[:, None] - along_keys).abs() <= wide) & self.seen & (asking > 1)
 
     def tally(self, table: Tensor, rows: slice) -> dict[str, Tensor]:
         """What a table (H, R, M) holds at the keys that count, summed for each row: kind → (H, R)."""

@@ -383,7 +383,7 @@ def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: 
                 context=config.context,
             )
         return Translation(learned, held, spoken, examples)
-    tokens = text.Tokens.open(folder / runfiles.TOKENS)
+    tokens = text.Dataset.open(folder / runfiles.TOKENS)
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, config.context, settings.mask_share)
     return NextWord(tokens, spoken, config.context)

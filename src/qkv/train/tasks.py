@@ -45,7 +45,7 @@ class NextWord:
 
     name = "lm"
 
-    def __init__(self, tokens: text.Tokens, tokenizer: text.Tokenizer, context: int) -> None:
+    def __init__(self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int) -> None:
         self.tokens, self.tokenizer, self.context = tokens, tokenizer, context
         tokens.batch(0, 0, 1, context)  # refuses a text shorter than the context now rather than later
 
@@ -72,7 +72,7 @@ class HiddenWord:
 
     name = "mlm"
 
-    def __init__(self, tokens: text.Tokens, tokenizer: text.Tokenizer, context: int, share: float) -> None:
+    def __init__(self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int, share: float) -> None:
         self.tokens, self.tokenizer, self.context, self.share = tokens, tokenizer, context, share
         tokens.batch(0, 0, 1, context)
         if tokenizer.mask is None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.text import Tokens
+from qkv.text import Dataset
+from qkv.text.dataset import Shards
 from qkv.text.dice import dice, mix
-from qkv.text.tokens import Shards
 
 
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=6), first=st.integers(-45, 45), last=st.integers(-45, 45))
@@ -21,30 +21,30 @@ def test_shards_slice_as_one_array(sizes, first, last):
 
 def test_slices_with_a_step_are_refused():
     with pytest.raises(ValueError, match="without a step, not with 2"):
-        Tokens.of(range(9))[::2]
+        Dataset.of(range(9))[::2]
 
 
 @given(
     seed=st.integers(-(2**63), 2**64), step=st.integers(0, 2**40), context=st.integers(1, 99), batch=st.integers(1, 9)
 )
 def test_a_batch_depends_on_seed_and_step_alone(seed, step, context, batch):
-    tokens = Tokens([np.arange(37), np.arange(37, 100)], [], {})
+    tokens = Dataset([np.arange(37), np.arange(37, 100)], [], {})
     x, y = tokens.batch(seed, step, batch, context)
     assert x.shape == y.shape == (batch, context) and x.dtype == y.dtype == np.int64
     assert (y == x + 1).all(), "y follows x, also from one shard into the next"
     tokens.batch(seed + 1, step, batch, context)
-    again = Tokens.of(range(100)).batch(seed, step, batch, context)
+    again = Dataset.of(range(100)).batch(seed, step, batch, context)
     assert (again[0] == x).all(), "the same after other draws, and however the text is cut into shards"
 
 
 def test_batches_differ_by_seed_step_and_row():
-    tokens = Tokens.of(range(10_000))
+    tokens = Dataset.of(range(10_000))
     firsts = [tokens.batch(seed, step, 8, 4)[0][:, 0].tolist() for seed in range(5) for step in range(5)]
     assert len({i for row in firsts for i in row}) > 180, "25 batches of 8 rows hardly meet"
 
 
 def test_every_window_comes_and_none_is_preferred():
-    tokens = Tokens.of(range(11))
+    tokens = Dataset.of(range(11))
     starts = np.concatenate([tokens.batch(0, step, 100, 3)[0][:, 0] for step in range(80)])
     counts = np.bincount(starts, minlength=8)
     assert len(counts) == 8 and counts.min() > 850 and counts.max() < 1150
@@ -65,7 +65,7 @@ def test_mixed_numbers_spread_over_all_bits():
 
 @given(size=st.integers(5, 60), batch=st.integers(1, 5), context=st.integers(1, 4), n=st.integers(1, 4))
 def test_validation_batches_are_the_same_every_time(size, batch, context, n):
-    tokens = Tokens.of([], range(size))
+    tokens = Dataset.of([], range(size))
     drawn = list(tokens.validation_batches(batch, context, n))
     assert [x.shape for x, _ in drawn] == [(batch, context)] * n
     assert all((y == x + 1).all() for x, y in drawn)
@@ -78,13 +78,13 @@ def test_validation_batches_are_the_same_every_time(size, batch, context, n):
 
 @given(size=st.integers(5, 60), batch=st.integers(1, 5), context=st.integers(1, 4))
 def test_all_of_validation_side_by_side(size, batch, context):
-    xs = [x for x, _ in Tokens.of([], range(size)).validation_batches(batch, context)]
+    xs = [x for x, _ in Dataset.of([], range(size)).validation_batches(batch, context)]
     seen = np.concatenate([x.ravel() for x in xs])
     assert seen.tolist() == list(range(len(seen))) and size - 1 - context < len(seen) <= size - 1
 
 
 def test_text_shorter_than_the_context_is_told():
-    tokens = Tokens.of(range(50), range(5))
+    tokens = Dataset.of(range(50), range(5))
     tokens.batch(0, 0, 2, 49)
     with pytest.raises(
         ValueError, match=r"train text has 50 tokens, but a context of 50 needs at least 51: .* at most 49"
@@ -93,6 +93,6 @@ def test_text_shorter_than_the_context_is_told():
     with pytest.raises(ValueError, match="validation text has 5 tokens"):
         next(tokens.validation_batches(2, 64, 1))
     with pytest.raises(ValueError, match="has 0 tokens"):
-        Tokens.of([]).batch(0, 0, 1, 8)
+        Dataset.of([]).batch(0, 0, 1, 8)
     with pytest.raises(ValueError, match="no split 'test': choose train or validation"):
         tokens.batch(0, 0, 2, 8, split="test")

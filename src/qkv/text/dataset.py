@@ -55,10 +55,10 @@ class Shards:
         return rows
 
 
-class Tokens:
+class Dataset:
     """The tokens of a corpus: `tokens[:]` is all of it, `.train` and `.validation` its two parts.
 
-    >>> tokens = Tokens.of(range(1000), range(1000, 1100))
+    >>> tokens = Dataset.of(range(1000), range(1000, 1100))
     >>> x, y = tokens.batch(seed=0, step=7, batch=2, context=5)
     >>> x.shape, bool((x[:, 1:] == y[:, :-1]).all())
     ((2, 5), True)
@@ -70,16 +70,16 @@ class Tokens:
         self.index = index
 
     @classmethod
-    def of(cls, train: Sequence[int] | np.ndarray, validation: Sequence[int] | np.ndarray = ()) -> "Tokens":
+    def of(cls, train: Sequence[int] | np.ndarray, validation: Sequence[int] | np.ndarray = ()) -> "Dataset":
         """Tokens that are in memory already.
 
-        >>> Tokens.of([3, 1, 4], [1, 5])[:]
+        >>> Dataset.of([3, 1, 4], [1, 5])[:]
         array([3, 1, 4, 1, 5])
         """
         return cls([np.asarray(train, dtype=np.int64)], [np.asarray(validation, dtype=np.int64)], {})
 
     @classmethod
-    def open(cls, folder: str | Path) -> "Tokens":
+    def open(cls, folder: str | Path) -> "Dataset":
         """The tokens that `prepare` wrote; nothing is read until it is asked for.
 
         >>> from tempfile import TemporaryDirectory
@@ -87,7 +87,7 @@ class Tokens:
         >>> with TemporaryDirectory() as folder:
         ...     _ = Path(folder, "a.txt").write_text("to be or not to be", encoding="utf-8")
         ...     _ = prepare(folder, Bytes.make(), Path(folder, "tokens"), validation=0.3)
-        ...     tokens = Tokens.open(Path(folder, "tokens"))
+        ...     tokens = Dataset.open(Path(folder, "tokens"))
         ...     print(len(tokens.train), len(tokens.validation), bytes(tokens[:5].tolist()))
         ...     del tokens
         12 6 b'to be'
@@ -116,7 +116,7 @@ class Tokens:
 
         A pure function of (seed, step): a run that goes on at step 1000 needs no more than that number.
 
-        >>> x, y = Tokens.of(range(100)).batch(seed=0, step=3, batch=1, context=4)
+        >>> x, y = Dataset.of(range(100)).batch(seed=0, step=3, batch=1, context=4)
         >>> x.tolist(), y.tolist()
         ([[11, 12, 13, 14]], [[12, 13, 14, 15]])
         """
@@ -130,7 +130,7 @@ class Tokens:
     ) -> Iterator[Batch]:
         """The same batches every time: `n` of them spread evenly over the text, or all of it side by side.
 
-        >>> batches = Tokens.of([], range(9)).validation_batches(batch=2, context=4)
+        >>> batches = Dataset.of([], range(9)).validation_batches(batch=2, context=4)
         >>> [x.tolist() for x, y in batches]
         [[[0, 1, 2, 3], [4, 5, 6, 7]]]
         """
