@@ -1,7 +1,11 @@
-"""One file of the corpus: what stands in it, and what the doctor must say about it."""
+"""One file of the corpus: what stands in it, and what the doctor must say about it; and which of them every run takes."""
 
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -15,3 +19,23 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.file.removesuffix('.py')}:{self.name}"
+
+
+def in_the_tenth(file: str) -> bool:
+    """A fixed tenth of the corpora is looked at in every run, by a hash of their names; `make test-check` takes all."""
+    return zlib.crc32(file.encode()) % 10 == 0
+
+
+def a_tenth(cases: Iterable[Case]) -> list[Any]:
+    """Those of the tenth as they are, the others marked as slow."""
+    return [case if in_the_tenth(case.file) else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+def one_of_each(cases: Iterable[Case]) -> list[Any]:
+    """The first case of every mistake, and those of the tenth; the others marked as slow."""
+    every, seen = list(cases), set()
+    first = [case for case in every if not (case.expects[0] in seen or seen.add(case.expects[0]))]
+    return [
+        case if case in first or in_the_tenth(case.file) else pytest.param(case, marks=pytest.mark.slow)
+        for case in every
+    ]

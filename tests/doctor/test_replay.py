@@ -9,6 +9,7 @@ from qkv.doctor import doctor, replay
 from qkv.doctor.mistakes import CATALOGUE
 from qkv.doctor.mistakes.mistake import Mistake
 from qkv.doctor.source import file as source
+from tests.doctor.case import one_of_each
 from tests.doctor.cases_faulty import LINES, SINGLE
 
 FAULTY = Path(__file__).parent / "faulty"
@@ -34,7 +35,7 @@ def examined(monkeypatch):
     return examine
 
 
-@pytest.mark.parametrize("case", [case for case in SINGLE if case.expects[0] in REPAIRED], ids=str)
+@pytest.mark.parametrize("case", one_of_each(case for case in SINGLE if case.expects[0] in REPAIRED), ids=str)
 def test_the_repaired_operation_is_the_place(examined, case):
     file = source.read(FAULTY / case.file)
     found = examined(file, case.name, **case.options)

@@ -5,10 +5,11 @@ A tenth of the files is looked at in every run, by a hash of their names; `make 
 
 import importlib.util
 import json
-import zlib
 from pathlib import Path
 
 import pytest
+
+from tests.doctor.case import in_the_tenth
 
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("score_check", ROOT / "tools" / "score_check.py")
@@ -18,10 +19,6 @@ CASES = score.cases()
 MISSED = json.loads((score.HERE / "missed.json").read_text(encoding="utf-8"))
 
 
-def in_the_tenth(name):
-    return zlib.crc32(CASES[name]["file"].encode()) % 10 == 0
-
-
 def test_the_list_names_what_is_there():
     assert set(MISSED) <= set(CASES)
     assert "alarm" not in MISSED.values(), "nothing right is called wrong"
@@ -29,7 +26,8 @@ def test_the_list_names_what_is_there():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", [name if in_the_tenth(name) else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name",
+    [name if in_the_tenth(CASES[name]["file"]) else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_it_is_judged_rightly_or_known_not_to_be(name):
     answer = score.judged(CASES[name])
