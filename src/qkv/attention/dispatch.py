@@ -135,10 +135,7 @@ def attend(
             return output
     call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
     road, parts, _ = _road(call, weights, kernel)
-    if _recorders:
-        for calls, thread in _recorders:
-            if thread == threading.get_ident():
-                calls.append(call)
+    tell(call)
 
     shares = None
     if road == "plain":
@@ -180,6 +177,19 @@ def explain(
     call = _call(q, k, v, mask, *(options.get(name) for name in names))
     road, _, reason = _road(call, weights, kernel)
     return say("{kernel} {why}.", kernel=road, why=reason())
+
+
+def tell(call: Any) -> None:
+    """Hand a call, of an attention or of what stands in its place, to whoever records in this thread.
+
+    >>> with record() as calls:
+    ...     tell("a call")
+    >>> calls
+    ['a call']
+    """
+    for calls, thread in _recorders:
+        if thread == threading.get_ident():
+            calls.append(call)
 
 
 @contextmanager
@@ -359,9 +369,10 @@ def _additive(call: Call) -> Tensor | None:
     return bias if allowed is None else torch.where(allowed, bias, float("-inf"))
 
 
-def edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Let every edit that means this call change its heads' weights, and give the output that follows."""
-    n_head, per_kv = call.q.shape[1], call.q.shape[1] // call.k.shape[1]
+def edited(call: Any, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Let every edit that means this call, a `Call` or what stands in its place, change its heads' weights, and give the
+    output that follows."""
+    n_head = call.n_head
     for edit in _edits:
         if edit.name is not None and edit.name != call.name:
             continue
@@ -373,7 +384,7 @@ def edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, T
                 n_head=n_head,
             )
         if shares is None:
-            shares = formula.weights(call)
+            shares = call.table()
         index = torch.as_tensor(list(heads), device=output.device)
         before = shares[:, index]
         after = edit.change(before, call.only(heads)) if edit.with_call else edit.change(before)
@@ -383,7 +394,7 @@ def edited(call: Call, output: Tensor, shares: Tensor | None) -> tuple[Tensor, T
                 after=tuple(after.shape),
                 before=tuple(before.shape),
             )
-        output = output.index_copy(1, index, formula.mix(after, call.v[:, index // per_kv], output.dtype))
+        output = output.index_copy(1, index, call.applied(after, heads).to(output.dtype))
         shares = shares.index_copy(1, index, after.to(shares.dtype))
     return output, shares
 

@@ -42,6 +42,8 @@ class Call:
     >>> call.weights()[0, 0].round(decimals=2), call.allowed()[0, 0].tolist(), call.added() is None
     (tensor([[1.0000, 0.0000],
             [0.2700, 0.7300]]), [[True, False], [True, True]], True)
+    >>> call.n_head, bool((call.applied(call.table(), [0]) == call.weights() @ x).all())
+    (1, True)
     >>> call.only(heads=[0]).q.shape, call.mapped(torch.Tensor.double).q.dtype
     (torch.Size([1, 1, 2, 2]), torch.float64)
     """
@@ -62,6 +64,20 @@ class Call:
 
         with torch.no_grad():
             return weights(self.only(heads))
+
+    @property
+    def n_head(self) -> int:
+        """Heads of queries; those of a group share keys and values."""
+        return self.q.shape[1]
+
+    def table(self) -> Tensor:
+        """The weights as edits get them, with their gradient: (B, H, N, M)."""
+        return weights(self)
+
+    def applied(self, table: Tensor, heads: Sequence[int]) -> Tensor:
+        """The output of these heads if such a table were their weights, (B, heads, N, Dv)."""
+        per_kv = self.n_head // self.k.shape[1]
+        return mix(table, self.v[:, [head // per_kv for head in heads]], table.dtype)
 
     def only(self, heads: Sequence[int] | None = None, items: Sequence[int] | None = None) -> Call:
         """The same call with these heads alone, and these items of the batch; all where nothing is said."""

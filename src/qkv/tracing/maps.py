@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..attention import formula
 from ..attention.formula import Call, places, reach, take
+from ..attention.pooling import POOLS, cells, sizes
 from ..attention.rules import Band, Full, Span
 from ..words import Problem
 
@@ -24,7 +25,6 @@ BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
 LARGE = 1 << 22  # scores from which on a map is pooled by tiles
 HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
-POOLS = ("mean", "max", "sum")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Head:
         else:
             self._pool_blocks(made, tall, wide, pool)
         if pool == "mean":
-            made /= _sizes(self.n, tall)[:, None] * _sizes(self.m, wide)[None, :]
+            made /= sizes(self.n, tall)[:, None] * sizes(self.m, wide)[None, :]
         return made
 
     def _pool_blocks(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
@@ -191,25 +191,3 @@ def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]
     if call.sinks is not None or not bool(left.all()):
         shares.mul_(left[..., None])
     return shares, allowed(call, item, rows), entropy
-
-
-def cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:
-    """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer."""
-    if size == 1:
-        return table
-    count = table.shape[dim]
-    whole = count // size * size
-    joined = table.narrow(dim, 0, whole).unflatten(dim, (-1, size))
-    made = joined.amax(dim + 1) if pool == "max" else joined.sum(dim + 1)
-    if whole < count:
-        rest = table.narrow(dim, whole, count - whole)
-        last = rest.amax(dim, keepdim=True) if pool == "max" else rest.sum(dim, keepdim=True)
-        made = torch.cat([made, last], dim)
-    return made
-
-
-def _sizes(count: int, size: int) -> Tensor:
-    sizes = torch.full((-(-count // size),), float(size))
-    if count % size:
-        sizes[-1] = count % size
-    return sizes
