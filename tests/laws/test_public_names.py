@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PACKAGES = ("qkv", *(f"qkv.{room}" for room in ("attention", "model", "text", "tracing", "train", "draw")))
+PACKAGES = ("qkv", *(f"qkv.{room}" for room in ("attention", "mixers", "model", "text", "tracing", "train", "draw")))
 HOOKS = {"forward", "extra_repr"}  # PyTorch calls these; people write module(x) and print(module)
 
 

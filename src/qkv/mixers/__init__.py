@@ -1,0 +1,34 @@
+"""What may stand where attention stands: retention, Mamba-2, the gated delta rule. Tensors in, tensors out.
+
+Read in this order: reference, forms, calls, dispatch, maps. Each of them is y = A·V with a lower triangular A made of q, k
+and decays, so its map can be looked at as attention's can, and each is a recurrence, so a new token costs the same after
+any text. The names below are loaded when first used; `reference` needs no torch.
+
+>>> import torch
+>>> from qkv.mixers import mix
+>>> one = torch.ones(1, 1, 3, 1)
+>>> mix(one, one, one, torch.tensor([0.5]).log())[0].flatten().tolist()
+[1.0, 1.5, 1.75]
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from . import reference as reference
+    from .calls import Mixing as Mixing
+    from .dispatch import explain as explain
+    from .dispatch import mix as mix
+    from .maps import Head as Head
+    from .maps import head_of as head_of
+
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    reference="reference",
+    Mixing="calls",
+    mix="dispatch",
+    explain="dispatch",
+    Head="maps",
+    head_of="maps",
+)

@@ -1,0 +1,159 @@
+"""What one mixing received, kept as references: enough for any weight of its map later, at O(n·d) memory.
+
+B batch, H heads, G groups of heads that share q and k, N tokens, D key width, P value width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..attention import masks
+from ..attention.formula import take, uncast
+from . import forms
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixing:
+    """What one `mix` received: references where nothing had to be changed.
+
+    >>> one = torch.ones(1, 1, 3, 1)
+    >>> call = Mixing(one, one, one, torch.full((1, 1, 3), 0.5).log(), scale=1.0, name="decoder.0")
+    >>> call
+    <Mixing decoder.0: q (1, 1, 3, 1), v (1, 1, 3, 1), linear>
+    >>> call.n_head, call.weights()[0, 0].tolist()
+    (1, [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.25, 0.5, 1.0]])
+    >>> call.only(heads=[0]).v.shape, call.mapped(torch.Tensor.double).v.dtype, call.carried() is None
+    (torch.Size([1, 1, 3, 1]), torch.float64, True)
+    >>> call.bias is None
+    True
+    >>> call.applied(call.table(), [0]).flatten().tolist(), call.allowed()[0, 0, 0].tolist()
+    ([1.0, 1.5, 1.75], [True, False, False])
+    """
+
+    q: Tensor  # (B, G, N, D), after positions
+    k: Tensor  # (B, G, N, D); 0 for tokens that are padding
+    v: Tensor  # (B, H, N, P); 0 for tokens that are padding
+    decay: Tensor  # (B, H, N): log γ of every token; 0 for padding, which takes nothing away
+    scale: float
+    write: Tensor | None = None  # (B, H, N): β of the delta rule; None: everything is added
+    state: Tensor | None = None  # (B, H, D, P): what came before
+    keep: Tensor | None = None  # (B, N): True = a real token
+    resets: Tensor | None = None  # (B, N): here a document begins
+    name: str | None = None  # which layer called, where the caller says
+
+    @property
+    def n_head(self) -> int:
+        """Heads of values; those of a group share q and k."""
+        return self.v.shape[1]
+
+    def run(self, form: str, chunk: int) -> tuple[Tensor, Tensor]:
+        """Output (B, H, N, P) and state (B, H, D, P) by that form, in float32 or better.
+
+        >>> one = torch.ones(1, 1, 2, 1)
+        >>> Mixing(one, one, one, torch.zeros(1, 1, 2), scale=1.0).run("recurrent", 0)[0].flatten().tolist()
+        [1.0, 2.0]
+        """
+        q, k, v, decay, write = (None if t is None else _exact(t) for t in self._tensors)
+        assert q is not None and k is not None and v is not None and decay is not None
+        state = v.new_zeros(*v.shape[:2], k.shape[3], v.shape[3]) if self.state is None else self.state.to(v.dtype)
+        with uncast(v):
+            if form == "recurrent":
+                return forms.recurrent(q, k, v, decay, write, state, self.scale, self.resets)
+            return forms.chunkwise(q, k, v, decay, write, state, self.scale, chunk, self.resets)
+
+    def weights(self, heads: Sequence[int] | None = None) -> Tensor:
+        """The whole map of these heads (all by default), (B, heads, N, N): signed, and rows don't sum to 1."""
+        with torch.no_grad():
+            return self.only(heads)._map()
+
+    def _map(self) -> Tensor:
+        """What becomes of unit values is the map itself."""
+        batch, heads, n, _ = self.v.shape
+        unit = torch.eye(n, dtype=self.v.dtype, device=self.v.device).expand(batch, heads, n, n)
+        return replace(self, v=unit, state=None).run("parallel", max(n, 1))[0]
+
+    def carried(self) -> Tensor | None:
+        """What the state that came before gives to every token, (B, H, N, P): the output is weights·v and this."""
+        if self.state is None:
+            return None
+        return replace(self, v=torch.zeros_like(self.v)).run("chunkwise", forms.CHUNK)[0]
+
+    def table(self) -> Tensor:
+        """The map as edits get it, with its gradient, (B, H, N, M): where a state came before, its share, 1, is the first column."""
+        shares = self._map()
+        return shares if self.state is None else torch.nn.functional.pad(shares, (1, 0), value=1.0)
+
+    def applied(self, table: Tensor, heads: Sequence[int]) -> Tensor:
+        """The output of these heads if such a table were their map."""
+        v, before = self.v[:, list(heads)].to(table.dtype), self.carried()
+        if before is None:
+            return table @ v
+        return table[..., 1:] @ v + table[..., :1] * before[:, list(heads)]
+
+    def allowed(self) -> Tensor:
+        """Who may look at whom in `table`: bool, broadcasts to (B, H, N, M)."""
+        batch, _, n, _ = self.v.shape
+        seen = self.mask.tensor(n, n, batch=batch, heads=1, device=self.v.device)
+        if self.state is None:
+            return seen
+        first = torch.ones(batch, n, dtype=torch.bool, device=self.v.device)
+        if self.resets is not None:
+            first = self.resets.cumsum(1) == 0
+        return torch.cat([first[:, None, :, None], seen.expand(batch, 1, n, n)], 3)
+
+    @cached_property
+    def mask(self) -> masks.Mask:
+        """Who may look at whom, as a mask.
+
+        >>> one = torch.ones(1, 1, 2, 1)
+        >>> Mixing(one, one, one, torch.zeros(1, 1, 2), scale=1.0).mask
+        causal()
+        """
+        rule = masks.causal()
+        if self.resets is not None:
+            rule = rule & masks.documents(self.resets.cumsum(1))
+        return rule if self.keep is None else rule & masks.padding(self.keep)
+
+    @property
+    def bias(self) -> None:
+        """Scores of a mixing have none; an attention's may."""
+
+    def only(self, heads: Sequence[int] | None = None, items: Sequence[int] | None = None) -> Mixing:
+        """The same call with these heads alone, and these items of the batch; all where nothing is said."""
+        per_group = self.v.shape[1] // self.q.shape[1]
+        groups = None if heads is None else [head // per_group for head in heads]
+
+        def pick(table: Tensor | None, which: Sequence[int] | None) -> Tensor | None:
+            return None if table is None else take(take(table, items, 0), which, 1)
+
+        q, k, v, decay, write = (
+            pick(t, which) for t, which in zip(self._tensors, (groups, groups, heads, heads, heads), strict=True)
+        )
+        assert q is not None and k is not None and v is not None and decay is not None
+        keep, resets = (None if t is None else take(t, items, 0) for t in (self.keep, self.resets))
+        return Mixing(q, k, v, decay, self.scale, write, pick(self.state, heads), keep, resets, self.name)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Mixing:
+        """The same call with its tensors changed alike: moved, cast, detached."""
+        q, k, v, decay, write, state = (None if t is None else change(t) for t in (*self._tensors, self.state))
+        assert q is not None and k is not None and v is not None and decay is not None
+        return replace(self, q=q, k=k, v=v, decay=decay, write=write, state=state)
+
+    @property
+    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        return self.q, self.k, self.v, self.decay, self.write
+
+    def __repr__(self) -> str:
+        name = f"{self.name}: " if self.name else ""
+        kind = "linear" if self.write is None else "delta"
+        return f"<Mixing {name}q {tuple(self.q.shape)}, v {tuple(self.v.shape)}, {kind}>"
+
+
+def _exact(table: Tensor) -> Tensor:
+    """A state is a sum over all that was written: in half precision it would stop growing."""
+    return table if table.dtype.itemsize > 2 else table.float()

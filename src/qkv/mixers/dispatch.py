@@ -1,0 +1,253 @@
+"""The one function through which every mixing goes, as `attend` is for attention: `mix(q, k, v, decay)`.
+
+It picks the form for the length at hand and can say which and why (`explain`). Whoever records attention (`record`) is
+handed the mixing too, and whoever edits weights (`replace_weights`) edits these.
+
+B batch, H heads, G groups of heads that share q and k (head h reads group h // (H/G), as Mamba-2 does), N tokens,
+D key width, P value width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention.dispatch import NotFinite, edited, tell
+from ..words import Message, Problem, say, unknown
+from . import forms
+from .calls import Mixing
+
+FORMS = ("auto", "parallel", "chunkwise", "recurrent")
+
+
+def mix(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    *,
+    write: Tensor | None = None,
+    state: Tensor | None = None,
+    keep: Tensor | None = None,
+    documents: Tensor | None = None,
+    scale: float | None = None,
+    form: str = "auto",
+    chunk: int | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What a state gives to each query: S ← γ·S + k·vᵀ, y = scale·Sᵀq; with `write` (β) the delta rule.
+
+    q and k are (B, G, N, D), v is (B, H, N, P), G a divisor of H. `decay` is log γ, so 0 or less: (H,) for one per head
+    as in retention, or (B, H, N) for one per token as in Mamba-2. With `write` (B, H, N) a token first takes out of the
+    state what its key holds there: S ← γ·S + k·β·(v − γ·Sᵀk)ᵀ; keys should then have length 1. `state` (B, H, D, P) is
+    what came before. `keep` (B, N): True = a real token; padding writes nothing and lets nothing decay. `documents`
+    (B, N) numbers texts that stand one after the other: where the number changes, the state is emptied. `scale` is 1/√D
+    unless given. `form` is parallel, chunkwise (in chunks of `chunk` tokens) or recurrent; all give the same.
+
+    Gives the output (B, H, N, P) and the state after the last token.
+
+    >>> one = torch.ones(1, 1, 3, 1)
+    >>> output, state = mix(one, one, one, torch.tensor([0.5]).log())
+    >>> output.flatten().tolist(), state.item()
+    ([1.0, 1.5, 1.75], 1.75)
+    """
+    call = _call(q, k, v, decay, write, state, keep, documents, scale, name)
+    road, size, _ = _form(call, form, chunk)
+    output, last = call.run(road, size)
+    tell(call)
+    output = edited(call, output, None)[0]
+    if output.device.type == "cpu" and not torch.compiler.is_compiling():
+        _refuse_nan(call, output, last)
+    return output.to(v.dtype), last
+
+
+def explain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    *,
+    write: Tensor | None = None,
+    form: str = "auto",
+    chunk: int | None = None,
+    **options: Any,
+) -> str:
+    """Which form `mix` would take on these arguments, and why, in one sentence, in the language spoken.
+
+    >>> q = torch.zeros(1, 8, 1024, 64)
+    >>> explain(q, q, q, torch.zeros(8))
+    'chunkwise: 1024 tokens in 16 chunks of 64, a state of 64×64 per head between them.'
+    """
+    names = ("state", "keep", "documents", "scale", "name")
+    if wrong := sorted(set(options) - set(names)):
+        raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of mix")
+    call = _call(q, k, v, decay, write, *(options.get(name) for name in names))
+    road, _, reason = _form(call, form, chunk)
+    return say("{form}: {why}.", form=road, why=reason)
+
+
+def _form(call: Mixing, form: str, chunk: int | None) -> tuple[str, int, Message]:
+    """(form, tokens of a chunk, why)."""
+    if form not in FORMS:
+        raise unknown("form", form, FORMS)
+    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+        raise Problem("chunk is {chunk}: give a whole number of tokens, 1 or more", chunk=repr(chunk))
+    n, size = call.v.shape[2], forms.CHUNK if chunk is None else chunk
+    if form == "recurrent" or (form == "auto" and n == 1):
+        if n == 1:
+            return "recurrent", size, Message("one token, which costs the same after any text")
+        return "recurrent", size, Message("it was asked for: {n} tokens one after the other", n=n)
+    if form == "parallel" or n <= size:
+        if n <= size:
+            return "parallel", max(n, 1), Message("{n} tokens fit into one chunk of {size}", n=n, size=size)
+        return "parallel", max(n, 1), Message("it was asked for: one table of {n}×{n} per head", n=n)
+    width = "×".join(map(str, (call.k.shape[3], call.v.shape[3])))
+    return (
+        "chunkwise",
+        size,
+        Message(
+            "{n} tokens in {count} chunks of {size}, a state of {width} per head between them",
+            n=n,
+            count=-(-n // size),
+            size=size,
+            width=width,
+        ),
+    )
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    write: Tensor | None,
+    state: Tensor | None,
+    keep: Tensor | None,
+    documents: Tensor | None,
+    scale: float | None,
+    name: str | None,
+) -> Mixing:
+    for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):
+        if tensor is not None and (not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point):
+            came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise Problem("{what} is {came}: mix takes torch tensors of floats", what=what, came=came)
+    for what, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.ndim != 4:
+            raise Problem(
+                "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
+                name=what,
+                shape=tuple(tensor.shape),
+            )
+    batch, heads, n, width = v.shape
+    if q.shape != k.shape or q.shape[0] != batch or q.shape[2] != n or q.shape[1] < 1 or heads % q.shape[1]:
+        raise Problem(
+            "q, k, v are {q}, {k}, {v}: q and k need one shape, (batch, groups, tokens, key width), with v's batch and "
+            "tokens, and v's heads must be a multiple of the groups",
+            q=tuple(q.shape),
+            k=tuple(k.shape),
+            v=tuple(v.shape),
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        raise Problem("q, k, v are {q}, {k}, {v}: convert all three to one dtype", q=q.dtype, k=k.dtype, v=v.dtype)
+    decay = _per_token("decay", decay, (batch, heads, n))
+    write = None if write is None else _per_token("write", write, (batch, heads, n))
+    _check_decay(decay)
+    if state is not None and state.shape != (batch, heads, k.shape[3], width):
+        raise Problem(
+            "state is {shape}: it needs {expected} (batch, heads, key width, value width), as mix gave it",
+            shape=tuple(state.shape),
+            expected=(batch, heads, k.shape[3], width),
+        )
+    for what, tensor in (("keep", keep), ("documents", documents)):
+        if tensor is not None and tuple(tensor.shape) != (batch, n):
+            raise Problem(
+                "{what} is {shape}: give one value per token, {expected}",
+                what=what,
+                shape=tuple(tensor.shape),
+                expected=(batch, n),
+            )
+    if keep is not None and keep.dtype != torch.bool:
+        raise Problem("keep is {dtype}: give True for a real token and False for padding", dtype=keep.dtype)
+    resets = None if documents is None else beginnings(documents, keep)
+    if keep is not None:
+        gone = ~keep[:, None]
+        k, v = k.masked_fill(gone[..., None], 0.0), v.masked_fill(gone[..., None], 0.0)
+        decay = decay.masked_fill(gone, 0.0)
+        write = None if write is None else write.masked_fill(gone, 0.0)
+    return Mixing(
+        q, k, v, decay, k.shape[3] ** -0.5 if scale is None else float(scale), write, state, keep, resets, name
+    )
+
+
+def beginnings(documents: Tensor, keep: Tensor | None = None) -> Tensor:
+    """Where a document begins that isn't the one of the last real token before, (B, N) bool; the first token doesn't.
+
+    >>> beginnings(torch.tensor([[1, 1, 9, 1, 2]]), torch.tensor([[True, True, False, True, True]])).tolist()
+    [[False, False, False, False, True]]
+    """
+    if keep is not None:  # padding belongs to the text before it, and at the front to the one after
+        place = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+        last = torch.where(keep, place, -1).cummax(1).values
+        first = torch.where(keep, place, documents.shape[1] - 1).amin(1, keepdim=True)
+        documents = documents.gather(1, torch.where(last < 0, first, last))
+    changed = torch.zeros_like(documents, dtype=torch.bool)
+    changed[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return changed
+
+
+def _per_token(what: str, values: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """(B, H, N) of what is given per head, (H,), or per token."""
+    fits = values.shape == shape[1:2] if values.ndim == 1 else values.ndim == 3
+    if fits and values.ndim == 3:
+        fits = all(size in (1, whole) for size, whole in zip(values.shape, shape, strict=True))
+    if not fits:
+        raise Problem(
+            "{what} is {shape}: give one number per head, ({heads},), or per token, {expected}",
+            what=what,
+            shape=tuple(values.shape),
+            heads=shape[1],
+            expected=shape,
+        )
+    return (values[:, None] if values.ndim == 1 else values).expand(shape)
+
+
+def _check_decay(decay: Tensor) -> None:
+    if decay.device.type != "cpu" or torch.compiler.is_compiling() or decay.numel() == 0:
+        return
+    seen = decay.detach()
+    low, high = (float(end) for end in torch.aminmax(seen))  # NaN shows in both
+    if not (high <= 0 and math.isfinite(low)):
+        place = tuple((~(torch.isfinite(seen) & (seen <= 0))).nonzero()[0].tolist())
+        raise Problem(
+            "decay holds {value} at {place}: it is log γ of a γ above 0 and up to 1, so a finite number, 0 or less; "
+            "for γ itself give γ.log()",
+            value=float(seen[place]),
+            place=place,
+        )
+
+
+def _refuse_nan(call: Mixing, output: Tensor, state: Tensor) -> None:
+    """NaN comes out if it went in, or if the delta rule overshot: say which."""
+    if math.isfinite(float(output.detach().sum()) + float(state.detach().sum())):
+        return
+    for what in ("q", "k", "v", "write", "state"):
+        tensor = getattr(call, what)
+        if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
+            place = tuple(bad.nonzero()[0].tolist())
+            raise NotFinite(
+                "{what} holds {value} at {place} of {shape}: attention needs finite numbers",
+                what=what,
+                value=tensor[place].item(),
+                place=place,
+                shape=tuple(tensor.shape),
+            )
+    if call.write is not None and not bool(torch.isfinite(state).all()):
+        longest = float(call.write.detach().amax() * call.k.detach().square().sum(-1).amax())
+        raise NotFinite(
+            "the state grew beyond all numbers: a write of β·|k|² above 2 overshoots what it corrects, and here it is up "
+            "to {longest}; give keys of length 1",
+            longest=longest,
+        )

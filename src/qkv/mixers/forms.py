@@ -1,0 +1,230 @@
+"""One mixing in three forms that give the same: recurrent (token by token, constant memory), parallel (one matrix, as
+attention), chunkwise (matrices inside chunks, a state from chunk to chunk), which is how long texts are trained on.
+
+    S ← γ·S + k·uᵀ,   y = scale·Sᵀq,   u = v                       decayed linear attention: retention, Mamba-2
+                                       u = β·x, x = v − (γ·S)ᵀk    the delta rule: x is what the key did not hold yet
+
+With u known the delta rule is linear attention of u. Inside a chunk x solves a triangular system, (I + M·β)·x = v − K̂·S₀,
+where M = tril(K Kᵀ ∘ L, −1), S₀ the state before the chunk and K̂ the keys as they see it. The parallel form is one chunk.
+
+Decays are logarithms. L, what is left at i of what j wrote, is e^(cᵢ − cⱼ) with c their running sum inside a chunk: never
+a quotient of products, which would be 0/0 for strong decays. Sums are taken in float64, since after a strong decay the
+small differences that follow would drown in float32.
+
+B batch, H heads, G groups of heads that share q and k (head h reads group h // (H/G)), R = H/G, N tokens, D key width,
+P value width; T chunks of C tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+CHUNK = 64  # tokens of a chunk where nothing else is said: tables inside it cost about what its states cost
+SPAN = 1 << 20  # numbers of all heads' C×C tables that are worked on at once: 4 MB of float32, which caches hold
+
+
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    write: Tensor | None,
+    state: Tensor,
+    scale: float,
+    resets: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Token by token: q and k (B, G, N, D), v (B, H, N, P), decay and write (B, H, N), state (B, H, D, P).
+
+    Where `resets` (B, N) is True, nothing of what was before is left.
+
+    >>> one = torch.ones(1, 1, 3, 1)
+    >>> y, state = recurrent(one, one, one, torch.zeros(1, 1, 3), None, torch.zeros(1, 1, 1, 1), 1.0)
+    >>> y.flatten().tolist(), state.item()
+    ([1.0, 2.0, 3.0], 3.0)
+    """
+    per_group = v.shape[1] // q.shape[1]
+    if per_group > 1:
+        q, k = q.repeat_interleave(per_group, 1), k.repeat_interleave(per_group, 1)
+    kept, q = decay.exp(), q * scale
+    if resets is not None:
+        kept = kept.masked_fill(resets[:, None], 0.0)
+    kept = kept[..., None, None]  # (B, H, N, 1, 1)
+    outputs = []
+    for t in range(v.shape[2]):
+        key, value = k[:, :, t, :, None], v[:, :, t, None]  # (B, H, D, 1), (B, H, 1, P)
+        state = state * kept[:, :, t]
+        if write is not None:
+            value = write[:, :, t, None, None] * (value - key.mT @ state)
+        state = state + key * value  # (B, H, D, P)
+        outputs.append(q[:, :, t, None] @ state)
+    return torch.cat(outputs, 2) if outputs else v, state
+
+
+def chunkwise(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    write: Tensor | None,
+    state: Tensor,
+    scale: float,
+    chunk: int,
+    resets: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The same chunk by chunk; a chunk as long as the text is the parallel form.
+
+    >>> one = torch.ones(1, 1, 3, 1)
+    >>> y, state = chunkwise(one, one, one, torch.zeros(1, 1, 3), None, torch.zeros(1, 1, 1, 1), 1.0, chunk=2)
+    >>> y.flatten().tolist(), state.item()
+    ([1.0, 2.0, 3.0], 3.0)
+    """
+    batch, heads, n, _ = v.shape
+    whole = n // chunk * chunk
+    most = max(SPAN // max(batch * heads * chunk * chunk, 1), 1) * chunk  # tokens of a span
+    spans = [(start, min(start + most, whole)) for start in range(0, whole, most)]
+    if whole < n:
+        spans.append((whole, n))
+    outputs = []
+    for start, stop in spans:
+        size = min(chunk, stop - start)
+        parts = [t if t is None else t[:, :, start:stop].unflatten(2, (-1, size)) for t in (q, k, v, decay, write)]
+        cut = None if resets is None else resets[:, start:stop].unflatten(1, (-1, size))
+        output, state = _Chunks.apply(*parts, state, scale, cut)
+        outputs.append(output.flatten(2, 3))
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)) if outputs else v, state
+
+
+class Decays(NamedTuple):
+    """What decays leave over, for every head and chunk."""
+
+    pairs: Tensor  # (B, G, R, T, C, C)  L: of what token j wrote, at token i; 0 for what comes later
+    entry: Tensor  # (B, G, R, T, C, 1)  of the state before the chunk, at token i
+    exit: Tensor  # (B, G, R, T, C, 1)   of what token j wrote, after the chunk
+    through: Tensor  # (B, G, R, T, 1, 1)  of the state before the chunk, after it
+
+
+def decays(decay: Tensor, resets: Tensor | None) -> Decays:
+    """Of logarithms (…, T, C); resets are whatever broadcasts to them."""
+    total = decay.double().cumsum(-1)  # (B, G, R, T, C)
+    last = total[..., -1:]
+    pairs = (total[..., :, None] - total[..., None, :]).to(decay.dtype)
+    entry, leave = total.to(decay.dtype), (last - total).to(decay.dtype)
+    if resets is not None:
+        count = resets.cumsum(-1)  # how many documents began in this chunk
+        pairs.masked_fill_(count[..., :, None] != count[..., None, :], float("-inf"))
+        entry.masked_fill_(count > 0, float("-inf"))
+        leave.masked_fill_(count != count[..., -1:], float("-inf"))
+    entry.exp_()
+    return Decays(pairs.exp_().tril_(), entry[..., None], leave.exp_()[..., None], entry[..., -1:, None])
+
+
+class _Chunks(torch.autograd.Function):
+    """All chunks of a span, with the gradient written out: autograd's own would copy a span for every chunk it reads.
+
+    q, k (B, G, T, C, D), v (B, H, T, C, P), decay, write (B, H, T, C), state (B, H, D, P), resets (B, T, C).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        write: Tensor | None,
+        state: Tensor,
+        scale: float,
+        resets: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        groups, shape = q.shape[1], v.shape
+        q, k = (q * scale)[:, :, None], k[:, :, None]  # (B, G, 1, T, C, D)
+        v, decay, state = (t.unflatten(1, (groups, -1)) for t in (v, decay, state))  # (B, G, R, …)
+        left = decays(decay, None if resets is None else resets[:, None, None])
+        scores = q @ k.mT  # (B, G, 1, T, C, C)
+        weights = left.pairs * scores
+        through, starts = left.through, v.new_empty(*v.shape[:4], k.shape[-1], v.shape[-1])
+        if write is None:
+            beta = solved = held = None
+            x = u = v
+            added = k.mT @ (v * left.exit)  # (B, G, R, T, D, P)
+            for t in range(v.shape[3]):
+                starts[:, :, :, t] = state
+                state = torch.addcmul(added[:, :, :, t], through[:, :, :, t], state)
+        else:
+            beta = write.unflatten(1, (groups, -1))[..., None]  # (B, G, R, T, C, 1)
+            held = (left.pairs * (k @ k.mT)).tril_(-1)  # M
+            solved = inverse(held * beta.mT)  # (I + M·β)⁻¹
+            x, seen = solved @ v, solved @ (k * left.entry)
+            written = k * (left.exit * beta)
+            for t in range(v.shape[3]):
+                starts[:, :, :, t] = state
+                x[:, :, :, t] -= seen[:, :, :, t] @ state
+                state = through[:, :, :, t] * state + written[:, :, :, t].mT @ x[:, :, :, t]
+            u = x * beta
+        y = weights @ u
+        y.addcmul_(q @ starts, left.entry)
+        y = y.view(shape)
+        ctx.save_for_backward(q, k, v, beta, x, u, y, state, starts, scores, solved, held, *left)
+        ctx.scale = scale
+        return y, state.flatten(1, 2)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor, dstate: Tensor) -> Any:
+        q, k, v, beta, x, u, y, state, starts, scores, solved, held, *rest = ctx.saved_tensors
+        left = Decays(*rest)
+        groups = q.shape[1]
+        dy, y, end = (t.unflatten(1, (groups, -1)) for t in (dy, y, dstate))
+        weights = left.pairs * scores
+        read = dy * left.entry
+        before = q.mT @ read  # (B, G, R, T, D, P): what the state before a chunk gets from its reads
+        du = weights.mT @ dy  # (B, G, R, T, C, P)
+        ends = torch.empty_like(starts)  # gradients of the states after each chunk
+        if beta is None:
+            for t in reversed(range(v.shape[3])):
+                ends[:, :, :, t] = end
+                end = torch.addcmul(before[:, :, :, t], left.through[:, :, :, t], end)
+            du.addcmul_(k @ ends, left.exit)
+            dx = du
+        else:
+            dx, written = solved.mT @ du.mul(beta), solved.mT @ (k * (left.exit * beta))
+            seen = k * left.entry
+            for t in reversed(range(v.shape[3])):
+                ends[:, :, :, t] = end
+                dx[:, :, :, t] += written[:, :, :, t] @ end
+                end = before[:, :, :, t] + left.through[:, :, :, t] * end - seen[:, :, :, t].mT @ dx[:, :, :, t]
+            du.addcmul_(k @ ends, left.exit)
+        pairs = (dy @ u.mT).mul_(left.pairs).sum(2, keepdim=True)  # (B, G, 1, T, C, C)
+        dq = pairs @ k + (read @ starts.mT).sum(2, keepdim=True)
+        dk = pairs.mT @ q + ((u * left.exit) @ ends.mT).sum(2, keepdim=True)
+        dwrite = None
+        if beta is not None:
+            du -= held.mT @ dx
+            dwrite = (x * du).sum(-1).flatten(1, 2)
+            pairs = (dx @ u.mT).mul_(left.pairs).tril_(-1).sum(2, keepdim=True)
+            dk -= (pairs + pairs.mT) @ k + ((dx * left.entry) @ starts.mT).sum(2, keepdim=True)
+        # A decay scales every read at or after it of what was written before it: q·dq − k·dk, which is y·dy − v·dv.
+        after = torch.cat([starts[:, :, :, 1:], state[:, :, :, None]], 3)
+        kept = (after * ends).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
+        ddecay = (y * dy).sum(-1) - (v * dx).sum(-1)  # (B, G, R, T, C)
+        ddecay = ddecay.flip(-1).cumsum(-1).flip(-1) + kept
+        return (
+            dq[:, :, 0] * ctx.scale,
+            dk[:, :, 0],
+            dx.flatten(1, 2),
+            ddecay.flatten(1, 2),
+            dwrite,
+            end.flatten(1, 2),
+            None,
+            None,
+        )
+
+
+def inverse(system: Tensor) -> Tensor:
+    """(I + system)⁻¹ of strictly lower triangular systems."""
+    size = system.shape[-1]
+    one = torch.eye(size, dtype=system.dtype, device=system.device).expand_as(system)
+    return torch.linalg.solve_triangular(system, one, upper=False, unitriangular=True)

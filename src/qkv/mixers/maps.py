@@ -1,0 +1,242 @@
+"""The map of a mixing, y = A·V, from q, k and decays on demand, exactly: a rectangle, a row, a column, or the whole pooled.
+
+Weights are signed and rows don't sum to 1: there is no softmax. Decayed linear attention gives any weight at once,
+
+    A[i, j] = scale·e^(cᵢ − cⱼ)·qᵢ·kⱼ,    c the running sum of log γ.
+
+Under the delta rule what j wrote is changed by every write between j and i, so a weight is carried from chunk to chunk:
+
+    A[i, j] = read_i · through · … · through · left_j
+
+read_i is what the query at i asks of the state before its chunk, left_j what a value at j leaves in the state after its
+own, `through` (D × D) what a chunk makes of a state. Nothing here holds an n×n matrix of a long text.
+
+One item and one head: N tokens, D key width, R rows, T chunks of C tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..attention.formula import places
+from ..attention.pooling import POOLS, cells, sizes
+from ..attention.rules import Span
+from ..words import Problem, unknown
+from . import forms
+from .calls import Mixing
+
+TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache
+ROWS = 2048  # that are carried through the chunks together
+GONE = -200.0  # a logarithm of what no float32 holds and no sum of float64 notices
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of one item, as something to ask.
+
+    >>> one = torch.ones(1, 1, 4, 1)
+    >>> head = Head(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=1.0))
+    >>> head.n, head.row(2).tolist(), head.column(1).tolist()
+    (4, [0.25, 0.5, 1.0, 0.0], [0.0, 1.0, 0.5, 0.25])
+    >>> head.weights([3], slice(0, 2)).tolist(), head.pooled(bins=2, pool="sum").tolist()
+    ([[0.125, 0.25]], [[2.5, 0.0], [1.125, 2.5]])
+    """
+
+    call: Mixing  # of this one item and this one head
+
+    @property
+    def n(self) -> int:
+        """Tokens: rows and columns of the map."""
+        return self.call.v.shape[2]
+
+    @torch.no_grad()
+    def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """Exact weights of a rectangle, (R, ·)."""
+        row, col = (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in (rows, cols))
+        if self.call.write is None:
+            return self._linear(row, col)
+        return self._delta(row, col)
+
+    def row(self, query: int) -> Tensor:
+        """What one token's output is made of: a weight for every token's value, (N,)."""
+        return self.weights([query])[0]
+
+    def column(self, key: int) -> Tensor:
+        """What becomes of one token's value: its weight in every output, (N,)."""
+        return self.weights(None, [key])[:, 0]
+
+    @torch.no_grad()
+    def pooled(self, bins: int, pool: str = "mean") -> Tensor:
+        """The whole map in at most bins × bins cells: the mean or sum of the weights a cell covers, or the largest (by
+        size, with its sign)."""
+        if pool not in POOLS:
+            raise unknown("pool", pool, POOLS)
+        if bins < 1:
+            raise Problem("bins is {bins}: give 1 or more", bins=bins)
+        cell = max(-(-self.n // bins), 1)
+        count = -(-self.n // cell)
+        high, low = (torch.zeros(count, count, dtype=self.call.q.dtype) for _ in range(2))
+        for rows, cols, table in self._tiles(cell):
+            first = rows.start // cell
+            index = torch.arange(cols.start, cols.stop) // cell
+            for made, signed in ((high, table), (low, -table)) if pool == "max" else ((high, table),):
+                tall = cells(signed, cell, 0, pool)  # the rows of a tile fill whole cells, or are all of one
+                part = made[first : first + len(tall)]
+                part.scatter_reduce_(1, index.expand_as(tall), tall, "amax" if pool == "max" else "sum")
+        if pool == "max":
+            return torch.where(low > high, -low, high)
+        if pool == "mean":
+            size = sizes(self.n, cell).to(high.dtype)
+            high /= size[:, None] * size
+        return high
+
+    # Decayed linear attention: any weight at once.
+
+    @cached_property
+    def _total(self) -> Tensor:
+        return self.call.decay[0, 0].double().cumsum(0)
+
+    @cached_property
+    def _document(self) -> Tensor | None:
+        return None if self.call.resets is None else self.call.resets[0].cumsum(0)
+
+    def _linear(self, rows: Tensor, cols: Tensor) -> Tensor:
+        call = self.call
+        between = self._total[rows, None] - self._total[cols]
+        hidden = rows[:, None] < cols
+        if self._document is not None:
+            hidden |= self._document[rows, None] != self._document[cols]
+        left = between.to(call.q.dtype).masked_fill_(hidden, float("-inf")).exp_()
+        return (call.q[0, 0, rows] * call.scale @ call.k[0, 0, cols].T).mul_(left)
+
+    def _bands(self, cell: int, most: int) -> Iterator[slice]:
+        """Rows in order, about `most` at a time: whole cells, or parts of one."""
+        step = cell if cell > most else most // cell * cell
+        for start in range(0, self.n, step):
+            stop = min(start + step, self.n)
+            for top in range(start, stop, most):
+                yield slice(top, min(top + most, stop))
+
+    def _tiles(self, cell: int) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Rectangles that cover all weights that are not 0."""
+        if self.call.write is not None:
+            for rows in self._bands(cell, ROWS):
+                for cols, table in self._leftwards(torch.arange(rows.start, rows.stop)):
+                    yield rows, cols, table
+            return
+        for rows in self._bands(cell, TILE[0]):
+            top = rows.start
+            for left in range(0, rows.stop, TILE[1]):
+                cols = slice(left, min(left + TILE[1], rows.stop))
+                if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
+                    continue  # what these tokens wrote has decayed before the first of these rows
+                yield rows, cols, self._linear(torch.arange(*rows.indices(self.n)), torch.arange(*cols.indices(self.n)))
+
+    # The delta rule: from chunk to chunk.
+
+    @cached_property
+    def _chunks(self) -> _Chunks:
+        return _chunked(self.call)
+
+    def _delta(self, rows: Tensor, cols: Tensor) -> Tensor:
+        """Few rows are carried to the left, few columns to the right."""
+        made = self.call.q.new_zeros(len(rows), len(cols))
+        if len(rows) == 0 or len(cols) == 0:
+            return made
+        if len(rows) <= len(cols):
+            order, back = torch.unique(rows, return_inverse=True)
+            whole = made.new_zeros(len(order), len(cols))
+            for part, table in self._leftwards(order, int(cols.min())):
+                here = ((cols >= part.start) & (cols < part.stop)).nonzero()[:, 0]
+                whole[:, here] = table[:, cols[here] - part.start]
+            return whole[back]
+        order, back = torch.unique(cols, return_inverse=True)
+        whole = made.new_zeros(len(rows), len(order))
+        for part, table in self._rightwards(order, int(rows.max())):
+            here = ((rows >= part.start) & (rows < part.stop)).nonzero()[:, 0]
+            whole[here, : table.shape[1]] = table[rows[here] - part.start]
+        return whole[:, back]
+
+    def _leftwards(self, rows: Tensor, first: int = 0) -> Iterator[tuple[slice, Tensor]]:
+        """The weights of these rows (in order), chunk by chunk of columns from the last that they see down to `first`."""
+        made, size = self._chunks, self._chunks.size
+        chunk = rows // size
+        asked = made.reads.new_zeros(len(rows), made.reads.shape[-1])  # what each row asks of the state after chunk m
+        for m in range(int(chunk[-1]), first // size - 1, -1):
+            begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
+            own = rows[begins:later] - m * size
+            cols = slice(m * size, min((m + 1) * size, self.n))
+            unseen = asked.new_zeros(begins, size)
+            table = torch.cat([unseen, made.inside[m, own], asked[later:] @ made.left[m]])
+            yield cols, table[:, : cols.stop - cols.start]
+            asked[later:] = asked[later:] @ made.through[m]
+            asked[begins:later] = made.reads[m, own]
+            if begins == 0 and float(asked.abs().amax()) < torch.finfo(torch.float32).tiny:
+                return  # all that these rows could still see has decayed
+
+    def _rightwards(self, cols: Tensor, last: int) -> Iterator[tuple[slice, Tensor]]:
+        """The weights of these columns (in order), chunk by chunk of rows; a table has the columns that stand before it."""
+        made, size = self._chunks, self._chunks.size
+        chunk = cols // size
+        kept = made.left.new_zeros(made.left.shape[1], len(cols))  # what each value has left in the state, (D, ·)
+        for m in range(int(chunk[0]), last // size + 1):
+            begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
+            own = cols[begins:later] - m * size
+            rows = slice(m * size, min((m + 1) * size, self.n))
+            table = torch.cat([made.reads[m] @ kept[:, :begins], made.inside[m][:, own]], 1)
+            yield rows, table[: rows.stop - rows.start]
+            kept[:, :begins] = made.through[m] @ kept[:, :begins]
+            kept[:, begins:later] = made.left[m][:, own]
+
+
+class _Chunks(NamedTuple):
+    """What a map under the delta rule is carried by."""
+
+    inside: Tensor  # (T, C, C): weights between tokens of one chunk
+    reads: Tensor  # (T, C, D): what the query at i asks of the state before its chunk
+    left: Tensor  # (T, D, C): what a value at j leaves in the state after its chunk
+    through: Tensor  # (T, D, D): what a chunk makes of the state before it
+
+    @property
+    def size(self) -> int:
+        return self.inside.shape[1]
+
+
+@torch.no_grad()
+def _chunked(call: Mixing, size: int = forms.CHUNK) -> _Chunks:
+    n = call.v.shape[2]
+    more = -n % size
+    q, k = (torch.nn.functional.pad(t[0, 0], (0, 0, 0, more)).unflatten(0, (-1, size)) for t in (call.q, call.k))
+    assert call.write is not None
+    decay, write = (
+        torch.nn.functional.pad(t[0, 0], (0, more)).unflatten(0, (-1, size)) for t in (call.decay, call.write)
+    )
+    resets = None
+    if call.resets is not None:
+        resets = torch.nn.functional.pad(call.resets[0], (0, more)).unflatten(0, (-1, size))
+    left = forms.decays(decay, resets)
+    written = forms.inverse((left.pairs * (k @ k.mT)).mul_(write[:, None]).tril_(-1)).mul_(write[..., None])
+    seen = k * left.entry  # (T, C, D)
+    inside = (q * call.scale @ k.mT).mul_(left.pairs) @ written
+    reads = q * call.scale * left.entry - inside @ seen
+    leaves = (k * left.exit).mT @ written  # (T, D, C)
+    through = (leaves @ seen).neg_()
+    through.diagonal(dim1=-2, dim2=-1).add_(left.through[..., 0])
+    return _Chunks(inside, reads, leaves, through)
+
+
+def head_of(call: Mixing, item: int, head: int) -> Head:
+    """One head of a recorded call, as something to ask.
+
+    >>> one = torch.ones(1, 2, 2, 1)
+    >>> head_of(Mixing(one, one, one, torch.zeros(1, 2, 2), scale=1.0), item=0, head=1).weights().tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    one = call.only([head], [item]).mapped(lambda t: t.detach().cpu())
+    return Head(one.mapped(Tensor.float) if one.v.dtype.itemsize < 4 else one)

@@ -1,0 +1,97 @@
+"""What may stand where attention stands, each as one matrix: y = A·V with A lower triangular, in NumPy and float64.
+
+    retention      A = L ∘ (Q Kᵀ)                                     L: products of one decay γ
+    Mamba-2        A = L ∘ (C Bᵀ), V = Δ·x                            L: products of decays e^(Δ·rate), one per token
+    gated delta    A = (L ∘ Q Kᵀ)·(I + tril(β·K Kᵀ ∘ L, −1))⁻¹·β      each write first takes out what its key held
+
+Softmax is gone, so a text needs no n×n matrix: a state (key width × value width) carries all that was written. Here it is
+computed the slow way, token by token, and the output the other slow way, by the whole matrix; that both agree is a law.
+Nothing here is fast; every other form is compared with it.
+
+One head of one text: N tokens, D key width, P value width; leading axes may come before them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+class Mixed(NamedTuple):
+    """The whole matrix, what it makes of the values, and the state after the last token.
+
+    >>> whole = Mixed(np.eye(2), np.ones((2, 1)), np.ones((1, 1)))
+    >>> bool((whole.weights @ [[1.0], [1.0]] == whole.output).all())
+    True
+    """
+
+    weights: Array  # (…, N, N), signed; rows don't sum to 1
+    output: Array  # (…, N, P)
+    state: Array  # (…, D, P)
+
+
+def retention(q: ArrayLike, k: ArrayLike, v: ArrayLike, gamma: ArrayLike, scale: float = 1.0) -> Mixed:
+    """One γ for all tokens: what was written i tokens ago counts γ^i.
+
+    >>> retention([[1.0], [1.0], [1.0]], [[1.0], [1.0], [1.0]], [[8.0], [0.0], [0.0]], gamma=0.5).output.round(3).tolist()
+    [[8.0], [4.0], [2.0]]
+    """
+    q, k, v = (np.asarray(t, np.float64) for t in (q, k, v))
+    return linear(q, k, v, np.broadcast_to(np.log(np.asarray(gamma, np.float64))[..., None], q.shape[:-1]), scale)
+
+
+def ssd(c: ArrayLike, b: ArrayLike, x: ArrayLike, step: ArrayLike, rate: ArrayLike) -> Mixed:
+    """Mamba-2's state space duality: a long step Δ writes x strongly and forgets what was before, e^(Δ·rate), rate < 0.
+
+    >>> ssd([[1.0], [1.0]], [[1.0], [1.0]], [[8.0], [1.0]], step=[1.0, 2.0], rate=-np.log(2)).output.tolist()
+    [[8.0], [4.0]]
+    """
+    c, b, x, step = (np.asarray(t, np.float64) for t in (c, b, x, step))
+    return linear(c, b, step[..., None] * x, step * np.asarray(rate, np.float64)[..., None])
+
+
+def linear(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, scale: float = 1.0) -> Mixed:
+    """Decayed linear attention, which both are: S ← γ·S + k·vᵀ, y = Sᵀ·q. `decay` (…, N) is log γ of every token.
+
+    >>> linear([[1.0], [2.0]], [[1.0], [1.0]], [[3.0], [4.0]], decay=[0.0, 0.0]).weights.tolist()
+    [[1.0, 0.0], [2.0, 2.0]]
+    """
+    q, k, v, decay = (np.asarray(t, np.float64) for t in (q, k, v, decay))
+    weights = products(decay) * (q @ np.swapaxes(k, -1, -2)) * scale
+    state = np.zeros((*v.shape[:-2], k.shape[-1], v.shape[-1]))
+    for t in range(v.shape[-2]):
+        state = np.exp(decay[..., t, None, None]) * state + k[..., t, :, None] * v[..., t, None, :]
+    return Mixed(weights, weights @ v, state)
+
+
+def delta(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, write: ArrayLike, scale: float = 1.0) -> Mixed:
+    """The gated delta rule: S ← γ·S, then what key k holds moves towards v by the share β: S ← S + β·k·(v − Sᵀk)ᵀ.
+
+    >>> key = [[1.0], [1.0]]
+    >>> delta(key, key, [[3.0], [5.0]], decay=[0.0, 0.0], write=[1.0, 1.0]).output.tolist()  # overwritten, not added
+    [[3.0], [5.0]]
+    """
+    q, k, v, decay, write = (np.asarray(t, np.float64) for t in (q, k, v, decay, write))
+    held = np.tril(write[..., None] * products(decay) * (k @ np.swapaxes(k, -1, -2)), -1)  # (…, N, N)
+    corrected = np.linalg.inv(np.eye(held.shape[-1]) + held) * write[..., None, :]
+    weights = linear(q, k, v, decay, scale).weights @ corrected
+    state = np.zeros((*v.shape[:-2], k.shape[-1], v.shape[-1]))
+    for t in range(v.shape[-2]):
+        state = np.exp(decay[..., t, None, None]) * state
+        found = np.einsum("...dp,...d->...p", state, k[..., t, :])
+        state = state + write[..., t, None, None] * k[..., t, :, None] * (v[..., t, :] - found)[..., None, :]
+    return Mixed(weights, weights @ v, state)
+
+
+def products(decay: ArrayLike) -> Array:
+    """L: how much of what token j wrote is left at token i, γ_{j+1}···γ_i = e^(Σ log γ); 0 for what comes later.
+
+    >>> products(np.log([0.5, 0.5, 0.1])).round(2).tolist()
+    [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.05, 0.1, 1.0]]
+    """
+    decay = np.asarray(decay, np.float64)
+    total = np.cumsum(decay, -1)
+    between = np.tril(total[..., :, None] - total[..., None, :])
+    return np.tril(np.exp(between))
