@@ -443,6 +443,50 @@ class Bare:
         return HERE
 """,
     ),
+    Slip(
+        "M12", "Lowered", "diagonal=0", "diagonal=1",
+        """
+class Lowered(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)) + torch.full((n, n), -1e9).triu(HERE)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+""",
+    ),
+    Slip(
+        "M8", "Items", "0.0", "-1e9",
+        """
+class Items(nn.Module):
+    def __init__(self, vocab=20, dim=24, heads=4):
+        super().__init__()
+        self.items, self.heads = nn.Embedding(vocab, dim), heads
+        self.q, self.k, self.v = (nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, ids):
+        x = self.items(ids)
+        q, k, v = (torch.cat(f(x).chunk(self.heads, -1)) for f in (self.q, self.k, self.v))  # heads outermost
+        s = q @ k.transpose(1, 2) / math.sqrt(q.size(-1))
+        later = torch.ones(s.shape[-2:], dtype=torch.bool).triu(1)
+        y = s.masked_fill(later, HERE).softmax(-1) @ v
+        return x + torch.cat(y.chunk(self.heads), -1)
+""",
+    ),
+    Slip(
+        "S7", "together", "k.T", "k.transpose(-1, -2)",
+        """
+def together(q, k, v):
+    return torch.softmax(q @ HERE / math.sqrt(q.size(-1)), -1) @ v
+
+x = torch.randn(4, 4, 4)
+together(x, x, x)
+""",
+    ),
 ]  # fmt: skip
 
 

@@ -47,7 +47,9 @@ class DeafToMemory(Mistake):
         wrong = []
         for _unused, call, given_to in projections(code, root):
             memory = memory_name(code, call)
-            if memory and role(last(call.func)) in ("k", "v") and path(given_to) and memory not in names(given_to):
+            memory = memory or first_of(str(p) for p in facts.get("unused_params", ())) or ""
+            into = role(last(call.func)) in ("k", "v") or re.search("^(to_?)?kv", last(call.func), re.I)
+            if memory and into and path(given_to) and memory not in names(given_to):
                 wrong.append((given_to, code.put(given_to, memory)))
                 for whole, sizes, _heads in reshapes(code, code.statement(call)):
                     length = sizes[1] if len(sizes) == 4 and not any(number(size) == -1 for size in sizes) else None

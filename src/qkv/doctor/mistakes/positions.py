@@ -85,8 +85,12 @@ class AlongTheBatch(Mistake):
                 for n in ast.walk(node.slice)
                 if (called(n) == "size" and isinstance(n, ast.Call) and number(argument(n, 0, "dim")) == 0)
                 or (isinstance(n, ast.Subscript) and last(n.value) == "shape" and number(n.slice) == 0)
+                or (called(n) == "len" and isinstance(n, ast.Call) and len(n.args) == 1)
             )
             if cut is None:
+                continue
+            if called(cut) == "len":
+                yield 0, node, ""
                 continue
             made = [n for value in code.assignments.get(path(node.value), []) for n in ast.walk(value[1])]
             owner = code.around(node, ast.ClassDef)

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -113,7 +114,7 @@ class WrongTriangle(Mistake):
         for place, piece in enumerate(form.pieces):
             if piece.how == "fill" and piece.keep.shape[:2] == (1, 1) and np.array_equal(piece.keep[0, 0], right):
                 for kind in ("strict", "ahead", "transposed", "strictly transposed"):
-                    for how in ("fill", "low") if kind.startswith("strict") else ("fill",):
+                    for how in ("fill", "low", "lowered") if kind.startswith("strict") else ("fill",):
                         other = replace(piece, keep=triangle(at.n, at.m, kind)[None, None], how=how)
                         yield (
                             changed(form, pieces=(*form.pieces[:place], other, *form.pieces[place + 1 :])),
@@ -181,6 +182,10 @@ class NoTriangle(Mistake):
                     yield 0, call, code.diff((end - 1, end - 1, ", is_causal=True"))
                 elif isinstance(causal, ast.Constant) and causal.value is False:
                     yield 0, causal, code.diff(code.put(causal, "True"))
+            elif isinstance(call, ast.Call) and path(call.func).startswith("self."):
+                made = code.resolve(call.func)
+                if re.fullmatch("MultiheadAttention|Transformer(En|De)coder(Layer)?", called(made)):
+                    yield 0, call, ""
         for site in code.softmaxes(root):
             if code.score_product(site.scores) is None:
                 continue

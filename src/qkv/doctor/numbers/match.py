@@ -157,25 +157,43 @@ def watch(subject: Subject, inputs: dict[str, Array], given: dict[str, Any] | No
             after.append(weight)
     output = first.output if subject.layout != "nc" else first.output[:1]
     if not contexts:
-        contexts = [output]
-        x = inputs.get("x", inputs.get("q"))
-        if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc", "bchw", "bhwc"):
-            contexts.append(output - x)
+        contexts = _last(subject, first, inputs)
     return Watched(projected, contexts, output, first, after, shape_after, place)
+
+
+def _last(subject: Subject, result: Result, inputs: dict[str, Array]) -> list[Array]:
+    """Where no weight comes after the mixing: the output, as it is and without what was added to it."""
+    output = result.output if subject.layout != "nc" else result.output[:1]
+    added = inputs.get("x", inputs.get("q")) if subject.layout in ("bnc", "nbc", "bchw", "bhwc") else None
+    if subject.layout == "ids" and result.seen is not None and result.seen.products:
+        added = as_tokens(result.seen.products[0].taken, len(output), _lengths(subject, inputs)[0])
+    return [output, output - added] if added is not None and added.shape == output.shape else [output]
+
+
+def mixed_of(subject: Subject, result: Result, inputs: dict[str, Array]) -> list[Array]:
+    """What the weights gave of the values, heads side by side: for code that does more to it before it hands it back."""
+    seen = result.seen
+    if seen is None or not (getattr(seen, "kernels", None) or getattr(seen, "scored", None)):
+        return []
+    batch, n = len(result.output) if subject.layout != "nc" else 1, _lengths(subject, inputs)[0]
+    last = to_numpy(seen.kernels[-1]["out"] if seen.kernels else seen.scored[-1][2])
+    if last.ndim == 4 and last.shape[0] == batch and last.shape[2] == n:
+        return [last.transpose(0, 2, 1, 3).reshape(batch, n, -1)]
+    if last.ndim == 3 and last.shape[0] % batch == 0 and last.shape[1] == n:  # texts outermost, or heads
+        outer, inner = last.reshape(batch, -1, n, last.shape[-1]), last.reshape(-1, batch, n, last.shape[-1])
+        both = outer.transpose(0, 2, 1, 3), inner.transpose(1, 2, 0, 3)
+        return [one.reshape(batch, n, -1) for one in both]
+    return []
 
 
 def contexts_of(subject: Subject, result: Result, inputs: dict[str, Array], watched: Watched) -> list[Array]:
     """The contexts of another run of the same code: found where they were found the first time."""
-    output = result.output if subject.layout != "nc" else result.output[:1]
     if result.seen is not None and 0 <= watched.place < len(result.seen.products):
         batch = len(next(iter(inputs.values()))) if subject.layout != "nc" else 1
         taken = as_tokens(result.seen.products[watched.place].taken, batch, _lengths(subject, inputs)[0])
         if taken is not None:
             return [taken]
-    x = inputs.get("x", inputs.get("q"))
-    if x is not None and x.shape == output.shape and subject.layout in ("bnc", "nbc", "bchw", "bhwc"):
-        return [output, output - x]
-    return [output]
+    return _last(subject, result, inputs)
 
 
 def _lengths(subject: Subject, inputs: dict[str, Array]) -> list[int]:

@@ -166,6 +166,8 @@ def _masked(scores: Array, pieces: tuple[Piece, ...]) -> Array:
             scores = np.where(keep, 0.0, scores)
         elif piece.how == "low":  # finite: a row without keys sees all of them alike
             scores = np.where(keep, scores, -1e9)
+        elif piece.how == "lowered":  # added: a row without keys keeps its own order
+            scores = np.where(keep, scores, scores - 1e9)
         elif piece.how not in ("ignored", "after"):
             raise KeyError(piece.how)
     return scores

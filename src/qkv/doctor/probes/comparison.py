@@ -12,7 +12,7 @@ from torch import nn
 from ...words import _
 from ..case import Case, support
 from ..mistakes.mistake import At
-from ..numbers.match import Match, Matcher, bases, guesses, head_counts, laid, miscut, watch
+from ..numbers.match import Match, Matcher, bases, guesses, head_counts, laid, miscut, mixed_of, watch
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, causal
 from ..subject.subject import UserError
@@ -110,6 +110,11 @@ def compare(case: Case) -> None:
     if match is None:
         _miscut(case, matcher, (pieces, *also))
         match = case.match
+    if match is None and (inner := mixed_of(subject, case.watched.result, inputs)):
+        found = Matcher(subject, replace(case.watched, contexts=inner)).best(options, pieces, also=also, faults=1)
+        if found is not None and not found.right:  # a mistake shows there; what comes after stays unseen
+            case.match = match = found
+            case.watched = replace(case.watched, contexts=inner)
     if match is None:
         _not_numbers(case)
         return

@@ -516,6 +516,7 @@ def inventory(case: Case) -> None:
         heads > 1
         and watched.projected
         and not watched.after
+        and match.context == 0  # else something else comes after them
         and not case.notes.get("residual")
         and not case.has("T2", "T1", "H6")
         and _multi(case)

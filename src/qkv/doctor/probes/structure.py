@@ -9,6 +9,7 @@ from torch import nn
 from ..case import Case, support
 from ..mistakes.mistake import triangle
 from ..source import conventions
+from ..subject import usage
 from ..subject.subject import UserError, last_line, line_of
 
 
@@ -133,12 +134,20 @@ def batch_axes(words: str) -> set[int]:
     return found
 
 
+def _takes_many(case: Case, text: str) -> bool:
+    """Whether its words speak of many texts at once, or its own file hands it some."""
+    if re.search(r"\bbatch|\(B,|\[B,", text):
+        return True
+    calls = usage.examples(case.notes.get("source"), case.subject.name)
+    return any(getattr(given, "ndim", 0) == 3 for call in calls for given in call.given.values())
+
+
 def left_out(case: Case) -> None:
     """What ran only after something was left out: batches, shared key heads."""
     subject = case.subject
     text = case.facts.get("segment_text", "")
     alone = re.search(r"(no|without|un)[- ]?batch|(one|single) (sentence|sequence|text|example)", text, re.IGNORECASE)
-    if subject.layout == "nc" and subject.failures and re.search(r"\bbatch|\(B,|\[B,", text) and not alone:
+    if subject.layout == "nc" and subject.failures and not alone and _takes_many(case, text):
         shaped = [
             e for e in subject.failures if re.search(r"shape|size|dimension|batch|broadcast|mismatch|expected", str(e))
         ]
