@@ -10,6 +10,7 @@ modules, block, cached, positions (what else can be wrong), replay, lines (where
 import ast
 import contextlib
 import copy
+import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -92,32 +93,64 @@ def check(
     states = torch.get_rng_state(), np.random.get_state()
     try:
         report = _diagnose(target, source, name, label, options, Budget(operations))
-        ids = {finding.id for finding in report.findings}
-        for place, finding in enumerate(report.findings):
-            if finding.diff and not _cures(finding, ids, target, source, name, options, Budget(operations)):
-                report.findings[place] = replace(finding, diff="", edits=())
+        report.findings[:] = _proved(report.findings, target, source, name, options, operations)
         return report
     finally:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
 
 
-def _cures(
-    finding: Finding, ids: set[str], target: Any, source: Any, name: str, options: dict[str, Any], budget: Budget
-) -> bool:
-    """Whether the file with this patch in it, loaded and looked at anew, has the mistake no more, and no other one."""
+def _proved(
+    findings: list[Finding], target: Any, source: Any, name: str, options: dict[str, Any], operations: float
+) -> list[Finding]:
+    """Each with its patch only where it cures; then what shows only in the mended file: one mistake may hide another."""
+    ids = {finding.id for finding in findings}
+    proved, behind = [], list[Finding]()
+    for finding in findings:
+        patched = source.edited(finding.edits) if finding.diff else None
+        again = _again(target, patched, name, options, Budget(operations)) if patched is not None else None
+        left = again.findings if again is not None else []
+        new = [one for one in left if one.id not in ids]
+        shown = [_behind(one, finding, source, patched) for one in new]
+        cured = again is not None and again.verdict != "unknown" and finding.id not in {one.id for one in left}
+        if cured and None not in shown:
+            behind += [one for one in shown if one is not None and one.certain]
+        proved.append(finding if cured and None not in shown else replace(finding, diff="", edits=()))
+    return proved + list({one.id: one for one in behind}.values())
+
+
+def _again(target: Any, patched: Source, name: str, options: dict[str, Any], budget: Budget) -> Report | None:
+    """What the patched file, loaded and looked at anew, has."""
     try:
-        patched = source.edited(finding.edits)
         if inspect.isclass(target) or inspect.isroutine(target):
             mended = patched.load(name)
         else:  # an object keeps its weights and gets the methods of the mended class
             mended = _copied(target)
             mended.__class__ = patched.load(type(target).__qualname__)
-        again = _diagnose(mended, patched, name, "", options, budget)
+        return _diagnose(mended, patched, name, "", options, budget)
     except Exception:
-        return False
-    left = {one.id for one in again.findings}
-    return again.verdict != "unknown" and finding.id not in left and left <= ids
+        return None
+
+
+def _behind(one: Finding, first: Finding, source: Source, patched: Source | None) -> Finding | None:
+    """What shows once the first mistake is mended, on its line of the file as it is; None if the patch itself did it."""
+    assert patched is not None
+    where = (one.line or 0) + (patched.starts[one.cell - 1] if one.cell else 0)
+    blocks = difflib.SequenceMatcher(None, patched.lines, source.lines, autojunk=False).get_matching_blocks()
+    line = next((b + where - a for a, b, size in blocks if a < where <= a + size), None)
+    if one.line and line is None:  # on a line of the patch: a mistake beside it has an expression of its own there
+        shift, written = 0, []
+        for begin, end, new in sorted(first.edits):
+            written.append((begin + shift, begin + shift + len(new)))
+            shift += len(new) - (end - begin)
+        apart = one.edits and not any(b < end and begin < e for b, e, _new in one.edits for begin, end in written)
+        if not apart or patched.text.count("\n") != source.text.count("\n"):
+            return None
+        line = where
+    cell, shown = source.place(line) if line else (None, None)
+    evidence = Message(_("once that is mended ({first}): {evidence}"), first=first.name, evidence=one.evidence)
+    code = source.line(line).strip()
+    return replace(one, evidence=evidence, line=shown, cell=cell, code=code, diff="", edits=())
 
 
 def _diagnose(

@@ -344,27 +344,39 @@ def axis_places(code: Code, root: ast.AST, wanted: set[float | None]) -> Places:
             yield 2, site.call, ""
     for exp in code.exponentials(root):
         function = code.function(exp) or root
+        tops = [n for n in code.walk(function) if called(n) in ("max", "amax")]  # go along the same axis
         for node in code.walk(function):
-            if called(node) not in ("sum", "max", "amax"):
-                continue
-            axis = argument(node, 1 if is_library(node.func) else 0, "axis", "dim")
             if called(node) != "sum":
                 continue
+            axis = along(node)
             at = number(code.resolve(axis)) if axis is not None else None
             if axis is None:
                 yield 1, node, ""
             elif at is not None and at != -1:
                 written = default_of(code, function, axis) or axis
-                kept = argument(node, 99, "keepdims", "keepdim") is not None
-                end = code.span(node)[1]
-                keep = "keepdims=True" if code.numpy(node) else "keepdim=True"
-                edits = [code.put(written, "-1"), *([] if kept else [(end - 1, end - 1, f", {keep}")])]
-                yield 0, written, code.diff(*edits)
+                alike = [n for n in tops if (other := along(n)) is not None and number(code.resolve(other)) == at]
+                yield 0, written, code.diff(*dict.fromkeys(e for n in (node, *alike) for e in _along_keys(code, n)))
             elif isinstance(axis, ast.Name) and (default := default_of(code, function, axis)) is not None:
                 at = number(default)
                 yield (0 if at != -1 else 2), default, code.diff(code.put(default, "-1")) if at != -1 else ""
             else:
                 yield 2, node, ""
+
+
+def along(node: Any) -> ast.expr | None:
+    """The axis that a sum or a largest number is taken along."""
+    return argument(node, 1 if is_library(node.func) else 0, "axis", "dim")
+
+
+def _along_keys(code: Code, node: Any) -> Iterator[tuple[int, int, str]]:
+    """The same along the last axis, which stays."""
+    axis, function = along(node), code.function(node)
+    if axis is not None:
+        written = default_of(code, function, axis) if function is not None else None
+        yield code.put(written or axis, "-1")
+    if argument(node, 99, "keepdims", "keepdim") is None:
+        end = code.span(node)[1]
+        yield end - 1, end - 1, ", keepdims=True" if code.numpy(node) else ", keepdim=True"
 
 
 def key_axis(code: Code, scores: ast.expr) -> str:
