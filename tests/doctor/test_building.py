@@ -4,6 +4,7 @@ import pytest
 
 from qkv.doctor import doctor
 from qkv.doctor.source import file as source
+from qkv.doctor.subject.subject import Subject
 
 FILE = """
 from dataclasses import dataclass
@@ -43,3 +44,17 @@ def test_settings_in_an_object_annotated_with_its_class(settings, name, written)
     report = doctor.check(file.load("Attention"), source=file, name="Attention")
     assert report.ok, report
     assert report.adapted["heads"] == 4  # built with our sizes, none of which another equals
+
+
+@pytest.mark.parametrize("where", ["forward", "__init__"])
+def test_what_calls_itself_without_end_is_called_once(where, monkeypatch):
+    calls, call = [], Subject.__call__
+    monkeypatch.setattr(Subject, "__call__", lambda self, *given, **more: calls.append(1) or call(self, *given, **more))
+    text = FILE.format(settings="", annotation="'Shape'").replace("p: 'Shape'", "width, n_head")
+    text = text.replace("p.n_head, p.dim\n", "n_head, width\n").replace("p.dim", "width")
+    again = {"forward": "        return self(x)\n", "__init__": "        Attention(width, n_head)\n"}[where]
+    begins = text.index("\n", text.index(f"def {where}")) + 1
+    file = source.parse(text[:begins] + again + text[begins:])
+    report = doctor.check(file.load("Attention"), source=file, name="Attention")
+    assert report.verdict == "unknown" and "calls itself" in report.problem.say("en"), report
+    assert len(calls) == (where == "forward")

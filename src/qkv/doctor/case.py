@@ -18,7 +18,7 @@ from .subject.adapt import subjects
 from .subject.building import Built, builds
 from .subject.guess import Sizes
 from .subject.makers import Made
-from .subject.subject import CannotRun, Subject, UserError, describe, last_line, line_of, lines_of
+from .subject.subject import CannotRun, Subject, UserError, describe, endless, last_line, line_of, lines_of
 
 # What each probe looks at, for the report.
 PROBES = {
@@ -162,6 +162,8 @@ def find_subject(
             return _first_that_runs(ways())
         except CannotRun as error:
             problem = problem or error
+            if endless(error.error):
+                break
     assert problem is not None
     raise problem
 
@@ -192,6 +194,8 @@ def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
                     continue
             except UserError as error:
                 errors.append(Failure(error.error, built.text, subject, inputs))
+                if endless(error.error):
+                    break
                 if "kv_heads" in built.chosen and subject.layout == "bnc":
                     grouped = error.error if grouped is None or _depth(error.error) > _depth(grouped) else grouped
                 continue
@@ -206,16 +210,18 @@ def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
             subject.failures = [e.error for e in errors if e.subject.layout == "bnc"]
             subject.grouped = grouped if "kv_heads" not in built.chosen else None
             return subject, tried
-        if count > TRIES:
+        if count > TRIES or (errors and endless(errors[-1].error)):
             break
     if blocked is not None:
         return blocked
     if errors := [e for e in errors if isinstance(e.error, ImportError)] or errors:
-        best = max(errors, key=lambda e: e.reached)  # of several that came as far, the first
-        raise CannotRun("call", last_line(best.error), [best.built], line_of(best.error), best.error, best.given())
+        best = errors[-1] if endless(errors[-1].error) else max(errors, key=lambda e: e.reached)  # the first as far
+        stage = "endless" if endless(best.error) else "call"
+        raise CannotRun(stage, last_line(best.error), [best.built], line_of(best.error), best.error, best.given())
     failure = getattr(builds, "failure", None)
     line = line_of(failure) if failure else None
-    raise CannotRun("build", last_line(failure) if failure else "", tried, line, failure)
+    stage = "endless" if endless(failure) else "build"
+    raise CannotRun(stage, last_line(failure) if failure else "", tried, line, failure)
 
 
 @dataclass

@@ -54,6 +54,7 @@ CANNOT = {
     "call": _(
         'could not call {name}: {reason} (line {line}). It was given {given}. Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
     ),
+    "endless": _("could not call {name}: line {line} calls itself without end"),
     "forward": _("{name} has no forward method: there is nothing to call"),
     "names": _("--call names an argument that {name} does not have; it has: {reason}"),
 }

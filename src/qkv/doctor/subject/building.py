@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .guess import Answers, Sizes, meaning, value
-from .subject import Spent, parameters_of, settings
+from .subject import Spent, endless, parameters_of, settings
 
 _seed = torch.default_generator.manual_seed  # subject.py says why
 
@@ -50,6 +50,8 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
             raise
         except BaseException as error:
             failures.append(error)
+            if endless(error):
+                break
             continue
         yield Built(
             made,
@@ -58,8 +60,6 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
             sizes,
             partial(target, **arguments),
         )
-    if failures and not seen - {""}:
-        pass
     if failures:
         builds.failure = failures[0]  # type: ignore[attr-defined]
 

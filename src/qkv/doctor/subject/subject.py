@@ -573,6 +573,11 @@ def lines_of(error: BaseException) -> tuple[int, ...]:
     return tuple(theirs)
 
 
+def endless(error: BaseException | None) -> bool:
+    """Whether the user's code calls itself without end: no other way to call it would help, and each takes seconds."""
+    return isinstance(error, RecursionError) and len(lines_of(error)) > 100
+
+
 def signature(function: Any) -> inspect.Signature:
     """Of a module: its forward's."""
     if isinstance(function, nn.Module):
