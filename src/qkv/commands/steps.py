@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..attention import masks
 from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..tracing.tokens import PARTS
-from ..words import Problem, _, all_of, say
+from ..words import Problem, _, all_of, say, unknown
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place
 from .texts import PIPE, check, whole
@@ -28,6 +29,8 @@ EXAMPLES = [
     'qkv steps "a b [PAD]" --mask padding --tiles 2',
     "qkv steps --file examples/matrices.json --no-scale",
     "qkv steps 我爱北京 --mask causal --png steps.png",
+    'qkv steps "我 爱 北京" --mixer retention',
+    "qkv steps 我爱北京，我更爱吃 --mixer delta --tiles 3 --word 吃",
     'qkv steps "The cat sat on the mat because it was tired" --model smollm2 --layer 13 --head 8 --word it',
 ]
 PADDING = "[PAD]"
@@ -105,8 +108,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tiles",
         type=int,
         metavar="B",
-        help=say("also B keys at a time, as flash attention does"),
+        help=say("also B keys at a time, as flash attention does; for a mixer, the tokens of a chunk (2)"),
     )
+    add(
+        "--mixer",
+        metavar="WORD",
+        help=say("what may stand where attention stands: retention, mamba2 or delta, in its three forms"),
+    )
+    add("--decay", type=float, metavar="G", help=say("γ of retention, above 0 and up to 1 (31/32)"))
     add("--seed", type=int, metavar="S", help=say("draws the vectors (0)"))
     add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
     add("--json", action="store_true", help=say("every number as JSON"))
@@ -125,6 +134,11 @@ def run(options: argparse.Namespace) -> None:
     for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
         if value is not None and value < 1:
             raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted="1, 2, 3, …")
+    if options.mixer is not None:
+        _mixer(options)
+        return
+    if options.decay is not None:
+        raise Problem("{option} goes with {other}", option="--decay", other="--mixer retention")
     if options.model is not None:
         preamble, done = _from_model(options)
         options.head = 0  # the only one that is left
@@ -138,7 +152,7 @@ def run(options: argparse.Namespace) -> None:
         raise Problem(
             "{option} is {value}: give {wanted}", option="--head", value=options.head, wanted=f"0 … {heads - 1}"
         )
-    rows = [] if options.word is None else _find(done, options.word)
+    rows = [] if options.word is None else _find(_query_names(done), options.word)
     blocks = None if options.tiles is None else _tiles(done, options)
     if options.json:
         plain = {"made": preamble, **done.to_dict()}
@@ -159,6 +173,52 @@ def run(options: argparse.Namespace) -> None:
         from ..draw import plots
 
         plots.steps(done, head=options.head, path=options.png)
+        print("\n" + say("wrote {path}", path=options.png))
+
+
+def _mixer(options: argparse.Namespace) -> None:
+    """Retention, Mamba-2 or the delta rule on a text."""
+    from ..draw import mixing
+    from ..mixers.stepwise import KINDS, drawn
+
+    if options.mixer not in KINDS:
+        raise unknown("--mixer", options.mixer, KINDS)
+    given = {"--file": options.file, "--mask": options.mask, "--position": options.position, "--memory": options.memory}
+    given |= {"--model": options.model, "--layer": options.layer, "--part": options.part}
+    given |= {"--no-scale": options.no_scale or None, "--heads": None if options.heads == 1 else options.heads}
+    given |= {"--decay": options.decay if options.mixer != "retention" else None, "--head": options.head or None}
+    for option, value in given.items():
+        if value is not None:
+            other = f"--mixer {options.mixer}"
+            raise Problem("{one} doesn't go with {other}: leave one of them out", one=option, other=other)
+    if options.decay is not None and not 0 < options.decay <= 1:
+        raise Problem(
+            "{option} is {value}: give {wanted}", option="--decay", value=options.decay, wanted="0 < γ ≤ 1, 0.9"
+        )
+    words, dim, x = _vectors(options)
+    done = drawn(options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words)
+    rows = [] if options.word is None else _find(words, options.word)
+    preamble = [
+        say(
+            "The word vectors (width {dim}) and the matrices are drawn at random from seed {seed}: every sum below is "
+            "true, but the meaning is not learned. One head; the convolution, positions, gate and norm around it are left "
+            "out.",
+            dim=dim,
+            seed=options.seed or 0,
+        )
+    ]
+    if options.json:
+        plain = {"made": preamble, **done.to_dict()}
+        if rows:
+            terms = [{"row": row, "terms": done.terms(row).tolist()} for row in rows]
+            plain["word"] = {"word": options.word, "rows": terms}
+        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+        return
+    print("\n".join(preamble) + "\n\n" + done.show())
+    for row in rows:
+        print("\n" + mixing.word(done, row))
+    if options.png is not None:
+        mixing.figure(done, path=options.png)
         print("\n" + say("wrote {path}", path=options.png))
 
 
@@ -204,12 +264,11 @@ def word_vectors(words: list[str], dim: int, seed: int) -> Array:
     return np.stack([np.random.default_rng([seed, key]).standard_normal(dim) for key in keys])
 
 
-def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
-    for text in (options.text, options.memory or ""):
-        check(text)
+def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
+    """The words of a text, how wide their vectors are, and the vectors."""
+    check(options.text)
     words = tokens(options.text)
-    memory = None if options.memory is None else tokens(options.memory)
-    if not words or memory == []:
+    if not words:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     if options.dim is None and 4 * options.heads > WIDEST:
         raise Problem(
@@ -221,7 +280,17 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
         raise Problem("{option} is {value}: give {wanted}", option="--dim", value=dim, wanted=f"1 … {WIDEST}")
     if seed < 0:
         raise Problem("{option} is {value}: give {wanted}", option="--seed", value=seed, wanted="0, 1, 2, …")
-    x = word_vectors(words, dim, seed)
+    return words, dim, word_vectors(words, dim, seed)
+
+
+def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
+    words, dim, x = _vectors(options)
+    seed, memory = options.seed or 0, None
+    if options.memory is not None:
+        check(options.memory)
+        memory = tokens(options.memory)
+        if not memory:
+            raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     source = None if memory is None else word_vectors(memory, dim, seed)
     drawn = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
     lines = [
@@ -447,8 +516,7 @@ def _query_names(done: Steps) -> tuple[str, ...]:
     return done.queries or tuple(f"q{i}" for i in range(done.scores.shape[-2]))
 
 
-def _find(done: Steps, word: str) -> list[int]:
-    names = _query_names(done)
+def _find(names: Sequence[str], word: str) -> list[int]:
     asked = unicodedata.normalize("NFC", word)
     rows = [i for i, name in enumerate(names) if unicodedata.normalize("NFC", name) == asked]
     if not rows:

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from .dispatch import mix as mix
     from .maps import Head as Head
     from .maps import head_of as head_of
+    from .stepwise import MixerSteps as MixerSteps
+    from .stepwise import mixing as mixing
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     reference="reference",
+    mixing="stepwise",
+    MixerSteps="stepwise",
     Mixing="calls",
     mix="dispatch",
     explain="dispatch",
