@@ -1,0 +1,133 @@
+"""What a mixing layer keeps of a text: one state, and the last few inputs of its convolution. It never grows.
+
+It is used like a `KVCache`: items of a batch may have different lengths (`expect`), may be reordered, and start again.
+
+B batch, H heads, D key width, P value width, N new tokens, K taps of the convolution, C its channels.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention import masks
+from ..attention.positions import Positions
+from ..attention.rules import Band, Documents, Full, Padding
+from ..words import Problem
+
+
+class StateCache:
+    """The state after all tokens so far, whatever their number.
+
+    >>> cache = StateCache(batch=2, n_head=1, key_width=2, value_width=3)
+    >>> cache.expect([3, 1])
+    >>> cache.real(4).tolist(), cache.at(1)
+    ([[True, True, True, False], [True, False, False, False]], 0)
+    >>> cache.advance(torch.ones(2, 1, 2, 3), torch.zeros(2, 4, 0), cache.real(4))
+    >>> cache.lengths.tolist(), cache.at(1).tolist(), cache.numbers
+    ([3, 1], [[3], [1]], 12)
+    >>> cache.reorder(torch.tensor([1, 1]))
+    >>> cache.reset()
+    >>> cache.at(1), bool(cache.state.any())
+    (0, False)
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        n_head: int,
+        key_width: int,
+        value_width: int,
+        *,
+        channels: int = 0,
+        taps: int = 1,
+        dtype: torch.dtype = torch.float32,
+        device: Any = None,
+    ) -> None:
+        exact = dtype if dtype.itemsize > 2 else torch.float32  # a state is a sum over the whole text
+        self.state = torch.zeros(batch, n_head, key_width, value_width, dtype=exact, device=device)
+        self.tail = torch.zeros(batch, taps - 1, channels, dtype=dtype, device=device)
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self.longest, self.uniform = 0, True
+        self._expected: Tensor | None = None
+
+    @property
+    def numbers(self) -> int:
+        """How many it holds, after any text."""
+        return self.state.numel() + self.tail.numel()
+
+    def expect(self, counts: Any) -> None:
+        """The next call brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        self._expected = torch.as_tensor(counts, device=self.lengths.device)
+
+    def at(self, n: int) -> Positions:
+        """Where n new tokens will stand: an int while all items have one length, else positions (B, N)."""
+        if self.uniform:
+            return self.longest
+        return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
+
+    def real(self, n: int) -> Tensor | None:
+        """Which of n new tokens were told to be real, (B, N); None: all."""
+        if self._expected is None:
+            return None
+        return torch.arange(n, device=self.lengths.device) < self._expected[:, None]
+
+    def advance(self, state: Tensor, inputs: Tensor, keep: Tensor | None = None) -> None:
+        """The state after new tokens, and what the convolution got, (B, K − 1 + N, C), with what stood before in front.
+
+        They carry no gradient. The next tokens see the last inputs up to the last real one.
+        """
+        n = inputs.shape[1] - self.tail.shape[1]
+        self.state = state.detach().to(self.state.dtype)
+        if keep is None:
+            self.tail = inputs[:, n:].detach().to(self.tail.dtype).clone()
+        else:
+            last = torch.where(keep, torch.arange(1, n + 1, device=keep.device), 0).amax(1)  # (B,)
+            index = last[:, None] + torch.arange(self.tail.shape[1], device=keep.device)
+            self.tail = inputs.detach().gather(1, index[..., None].expand(-1, -1, inputs.shape[2])).to(self.tail.dtype)
+        self.lengths = self.lengths + (n if self._expected is None else self._expected)
+        self.longest += n
+        if self._expected is not None:
+            self.longest, self.uniform, self._expected = int(self.lengths.max()), False, None
+
+    def reorder(self, index: Tensor) -> None:
+        """Item i continues what item index[i] held (beam search)."""
+        self.state, self.tail, self.lengths = self.state[index], self.tail[index], self.lengths[index]
+
+    def reset(self) -> None:
+        """Empty it; the room is kept."""
+        for kept in (self.state, self.tail, self.lengths):
+            kept.zero_()
+        self.longest, self.uniform, self._expected = 0, True, None
+
+
+def tokens(
+    mask: "masks.Mask | Tensor | None", x: Tensor, cache: StateCache | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Which tokens of x (B, N, …) are real and which document each belongs to, (B, N) or None, from a mask as attention's.
+
+    A tensor (B, N) says which are real. Of masks, those that a state can obey: causal, padding, documents, all joined by &.
+
+    >>> keep, documents = tokens(masks.causal() & masks.padding([2]), torch.zeros(1, 3, 8), None)
+    >>> keep.tolist(), documents
+    ([[True, True, False]], None)
+    """
+    batch, n = x.shape[:2]
+    keep, ids = None if cache is None else cache.real(n), None
+    rule = masks.padding(mask) if isinstance(mask, Tensor) else masks.full() if mask is None else mask
+    rule.check(batch, 1, n, n)
+    for term in rule.terms():
+        if isinstance(term, Full) or (isinstance(term, Band) and (term.left, term.right) == (None, 0)):
+            continue
+        if isinstance(term, Padding):
+            cols = term.tensor(n, n, batch=batch, heads=1, rows=slice(0, 1), device=x.device)[:, 0, 0].expand(batch, n)
+            keep = cols if keep is None else keep & cols
+        elif isinstance(term, Documents):
+            ids = torch.as_tensor(term.ids, device=x.device)[:, :n].expand(batch, n)
+        else:
+            raise Problem(
+                "a state passes from each token to the next, so it can obey causal, padding and documents, but not {mask}: "
+                "use an attention layer for that",
+                mask=repr(term),
+            )
+    return keep, ids

@@ -1,0 +1,182 @@
+"""The gated delta rule as a layer, as Qwen3-Next has it: a state whose keys are overwritten, not added to.
+
+    (q, k, v) = convolution and SiLU of W·x;  q and k to length 1
+    y = mix(q, k, v, log γ = −e^rate·softplus(…), write = β = σ(…))
+    output = W_o·(RMSnorm(y)·SiLU(gate)), the norm over each head
+
+B batch, N tokens, C model width, H heads of values, P their width, G heads of q and k, D their width.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention.heads import check_input
+from ..attention.norms import RMSNorm
+from ..words import Problem
+from .cache import StateCache, tokens
+from .convolution import CausalConvolution, convolve
+from .dispatch import mix
+from .weights import take_weights
+
+if TYPE_CHECKING:
+    from ..attention.masks import Mask
+    from ..attention.positions import Positions
+
+
+class GatedDelta(nn.Module):
+    """One gated delta layer, width → width; its state is H × D × P numbers, however long the text.
+
+    width        C, of the input and the output
+    n_head       H: heads of values
+    n_key_head   G: heads of q and k, shared by groups of value heads; n_head if not given
+    head_width   P: width / n_head if not given
+    key_width    D: head_width if not given
+    taps         of the causal convolution
+
+    >>> _ = torch.manual_seed(0)
+    >>> layer, x = GatedDelta(16, n_head=4, n_key_head=2), torch.randn(2, 5, 16)
+    >>> layer(x).shape
+    torch.Size([2, 5, 16])
+    >>> cache = layer.new_cache(batch=2)
+    >>> steps = [layer(x[:, i : i + 1], cache=cache) for i in range(5)]
+    >>> bool(torch.allclose(torch.cat(steps, 1), layer(x), atol=1e-5)), cache.numbers
+    (True, 320)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_head: int,
+        n_key_head: int | None = None,
+        head_width: int | None = None,
+        key_width: int | None = None,
+        *,
+        taps: int = 4,
+        eps: float = 1e-6,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        groups = n_head if n_key_head is None else n_key_head
+        if n_head < 1 or groups < 1 or n_head % groups:
+            raise Problem(
+                "{heads} heads don't divide over {groups} groups: the first must be a multiple",
+                heads=n_head,
+                groups=groups,
+            )
+        if head_width is None and width % n_head:
+            raise Problem(
+                "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+                width=width,
+                heads=n_head,
+            )
+        head_width = width // n_head if head_width is None else head_width
+        key_width = head_width if key_width is None else key_width
+        self.width, self.n_head, self.groups, self.name = width, n_head, groups, name
+        self.head_width, self.key_width = head_width, key_width
+        self.parts = (groups * key_width, groups * key_width, n_head * head_width)  # q, k, v
+        self.qkv = nn.Linear(width, sum(self.parts), bias=False)
+        self.gate = nn.Linear(width, n_head * head_width, bias=False)
+        self.rates = nn.Linear(width, 2 * n_head, bias=False)  # how much is written, how much is forgotten
+        self.convolution = CausalConvolution(sum(self.parts), taps, bias=False)
+        self.step_bias = nn.Parameter(torch.ones(n_head))
+        self.rate = nn.Parameter(torch.empty(n_head).uniform_(0.01, 16).log())
+        self.norm = RMSNorm(head_width, eps)
+        self.out = nn.Linear(n_head * head_width, width, bias=False)
+
+    def new_cache(self, batch: int, **where: Any) -> StateCache:
+        """Room for what the layer keeps of any text."""
+        sizes: dict[str, Any] = dict(channels=sum(self.parts), taps=self.convolution.taps)
+        return StateCache(batch, self.n_head, self.key_width, self.head_width, **sizes, **where)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask | Tensor | None = None,
+        *,
+        cache: StateCache | None = None,
+        at: Positions | None = None,
+    ) -> Tensor:
+        """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
+
+        With a cache, x is only the new tokens. `at` is not used: the order of tokens is all the position there is.
+        """
+        check_input("x", x, self.width)
+        keep, documents = tokens(mask, x, cache)
+        convolved, before = convolve(self.convolution, self.qkv(x), keep, documents, cache)
+        q, k, v = convolved.split(self.parts, -1)
+        q, k = (unit(t.unflatten(-1, (self.groups, -1))).transpose(1, 2) for t in (q, k))  # (B, G, N, D)
+        v = v.unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, P)
+        write, step = self.rates(x).transpose(1, 2).chunk(2, 1)  # (B, H, N)
+        y, state = mix(
+            q,
+            k,
+            v,
+            F.softplus(step + self.step_bias[:, None]) * -self.rate.exp()[:, None],
+            write=write.sigmoid(),
+            state=None if cache is None else cache.state,
+            keep=keep,
+            documents=documents,
+            name=self.name,
+        )
+        if cache is not None:
+            cache.advance(state, before, keep)
+        y = self.norm(y.transpose(1, 2)).flatten(2)  # (B, N, H·P)
+        return self.out(y * F.silu(self.gate(x)))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+    @classmethod
+    def from_transformers(cls, module: Any) -> GatedDelta:
+        """The same layer with the same weights, from transformers' Qwen3NextGatedDeltaNet.
+
+        There q, k, v and gate stand side by side for each key head, and so do its writes and steps; here each is whole.
+
+        >>> from transformers.models.qwen3_next import modeling_qwen3_next as qwen
+        >>> config = qwen.Qwen3NextConfig(hidden_size=8, linear_num_key_heads=1, linear_num_value_heads=2)
+        >>> GatedDelta.from_transformers(qwen.Qwen3NextGatedDeltaNet(config, 0)).n_head
+        2
+        """
+        groups, keys, values = module.num_k_heads, module.head_k_dim, module.head_v_dim
+        each = module.num_v_heads // groups * values
+        ours = cls(
+            module.hidden_size,
+            module.num_v_heads,
+            groups,
+            values,
+            keys,
+            taps=module.conv_kernel_size,
+            eps=module.layer_norm_epsilon,
+        )
+        found = dict(module.named_parameters())
+        joined = found.pop("in_proj_qkvz.weight").unflatten(0, (groups, -1)).split([keys, keys, each, each], 1)
+        *three, gate = (part.flatten(0, 1) for part in joined)
+        rates = found.pop("in_proj_ba.weight").unflatten(0, (groups, 2, -1)).transpose(0, 1).flatten(0, 2)
+        found |= {"qkv": torch.cat(three), "gate": gate, "rates": rates}
+        return take_weights(ours, found, _NAMES, module.training)
+
+
+_NAMES = {
+    "qkv.weight": "qkv",
+    "gate.weight": "gate",
+    "rates.weight": "rates",
+    "convolution.weight": "conv1d.weight",
+    "step_bias": "dt_bias",
+    "rate": "A_log",
+    "norm.weight": "norm.weight",
+    "out.weight": "out_proj.weight",
+}
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors of length 1, or a little less where they are tiny: x / √(|x|² + 10⁻⁶).
+
+    >>> unit(torch.tensor([[3.0, 4.0]])).tolist()
+    [[0.6..., 0.8...]]
+    """
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
