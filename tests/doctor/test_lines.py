@@ -10,8 +10,9 @@ import pytest
 
 from qkv.doctor.doctor import check
 from qkv.doctor.mistakes import CATALOGUE
-from qkv.doctor.places import facts_of, locate
-from qkv.doctor.source.file import read
+from qkv.doctor.places import locate
+from qkv.doctor.source.file import parse, read
+from qkv.doctor.source.says import says
 from qkv.doctor.source.trees import Code
 from tests.doctor.cases_faulty import FAULTY
 
@@ -1384,10 +1385,11 @@ def helper(s):
     assert locate("X1", SimpleNamespace(text=text), "unheard_of").line in (3, 7)
 
 
-def test_a_traceback_s_line_is_believed():
-    assert locate("W1", SimpleNamespace(text="x = 1"), "x", {"line": 1}) == (1, "")
-    assert locate("W1", SimpleNamespace(text="x = 1"), "x") is None
-    assert locate("W1", SimpleNamespace(text="x = 1"), "x") is None
+def test_weights_without_a_gradient_are_told_whole():
+    """The evidence names them in one text; the rule gets them one by one."""
+    file = read(Path(__file__).parent / "faulty" / "p1_v_from_k.py")
+    [found] = check(file.load("MultiHeadAttention"), source=file, name="MultiHeadAttention").findings
+    assert "+ v = self.v_proj(value)" in found.diff
 
 
 def test_columns_count_characters_not_bytes():
@@ -1402,7 +1404,6 @@ def test_columns_count_characters_not_bytes():
 )
 def test_without_a_source_there_is_no_line(source):
     assert all(locate(id, source, "f") is None for id in CATALOGUE)
-    assert facts_of(source, "f").get("causal_hint") in (None, False)
 
 
 def test_no_tree_makes_it_raise(monkeypatch):
@@ -1429,7 +1430,7 @@ def test_no_tree_makes_it_raise(monkeypatch):
                 place = lines.locate(id, source, dice.choice(["A", "f", "M", None]))
                 assert place is None or isinstance(place.line, int)
                 tried += 1
-            facts_of(source, "A")
+            says(source, "A")
     assert tried > 1000
 
 
@@ -1461,53 +1462,10 @@ class Causal(nn.Module):
 """
 
 
-def test_facts():
-    facts = facts_of(SimpleNamespace(text=FACTS), "Causal")
-    assert facts == {
-        "causal_hint": True,
-        "loop_over_heads": 8,
-        "mask_built_in_forward": 10,
-        "bare_masked_fill": 11,
-        "unused_params": ["extra"],
-        "unused_self": ["scale"],
-        "mask_convention": "keep",
-        "dropout_line": 14,
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "meaning"),
-    [
-        ("def f(s, mask):\n    return s.masked_fill(mask, -1e9)  # the use may be wrong", None),
-        ("def f(s, mask):\n    '''mask: 1 where attention is allowed, 0 where it is not'''\n    return s", "keep"),
-        (
-            "def f(s, mask):\n    '''attn_mask: bool, True means that the position is masked out'''\n    return s",
-            "block",
-        ),
-        ("def f(s, mask):\n    s = s + mask  # (b, 1, 1, n), 1 = keep\n    return s", "keep"),
-        ("def f(s, mask):\n    # mask: False = do not look\n    return s", "keep"),
-        ("def f(s, mask):\n    # mask is zero for padding\n    return s", "keep"),
-        ("def f(s, mask):\n    # mask: True are not attended to\n    return s", "block"),
-        ("def f(s, mask):\n    # mask：1 表示可见\n    return s", "keep"),
-        ("def f(s, key_padding_mask):\n    return s", "block"),
-        ("def f(s, mask):\n    '''mask: 1 = keep'''\n    return s.masked_fill(mask == 1, -1e9)", "keep"),
-        ("def f(s, mask):\n    '''mask: True where tokens may be attended to'''\n    return s + mask", "keep"),
-        ("def f(s, mask):  # mask: True = hide\n    return s + mask", "block"),
-        ("def f(s, mask):\n    return s + mask\nmask = (x != pad_id)", "keep"),
-        ("def f(s, mask):\n    return s + mask\nmask = (x == PAD)", "block"),
-        ("def f(s, mask):\n    return s + mask\nmask = torch.triu(torch.ones(3, 3), diagonal=1)", "block"),
-        ("def f(s, mask):\n    return s + mask\nmask = ~torch.tril(torch.ones(3, 3)).bool()", "block"),
-        ("def f(s, mask):\n    return s + mask", None),
-    ],
-)
-def test_what_true_means(text, meaning):
-    assert facts_of(SimpleNamespace(text=text), "f")["mask_convention"] == meaning
-
-
-def test_causal_is_a_hint_of_what_is_checked_only():
-    text = "def f(q, k):\n    return g(q @ k)\ndef g(s):\n    return s\ndef causal(n):\n    return torch.tril(n)\n"
-    assert not facts_of(SimpleNamespace(text=text), "f")["causal_hint"]
-    assert facts_of(SimpleNamespace(text=text), "causal")["causal_hint"]
+def test_what_a_source_says():
+    told = says(parse(FACTS), "Causal")
+    assert (told.loop_over_heads, told.mask_built_in_forward, told.bare_fill) == (8, 10, 11)
+    assert (told.unused_arguments, told.fill, told.segment) == (("extra",), -1e9, FACTS.strip())
 
 
 @pytest.mark.slow
@@ -1517,7 +1475,7 @@ def test_a_patch_cures(case, tmp_path):
     faulty = Path(__file__).parent / "faulty" / case.file
     source = read(faulty)
     [id, *_] = case.expects
-    place = locate(id, source, case.name, facts_of(source, case.name))
+    place = locate(id, source, case.name, mask_words=says(source, case.name).mask_words)
     assert place is not None
     if not place.diff:
         return

@@ -25,8 +25,8 @@ UNPROVED = {
 def examined(monkeypatch):
     """The case behind a report."""
     kept = []
-    report = doctor._report
-    monkeypatch.setattr(doctor, "_report", lambda case, *rest: (kept.append(case), report(case, *rest))[1])
+    concluded = doctor.concluded
+    monkeypatch.setattr(doctor, "concluded", lambda case, *rest: (kept.append(case), concluded(case, *rest))[1])
 
     def examine(file, name, **options):
         doctor.check(file.load(name), source=file, name=name, **options)

@@ -1,24 +1,23 @@
 """One subject under examination: what was built, watched and matched so far; probes read it, the doctor fills it."""
 
-import inspect
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..words import Message, _, quoted
 from .mistakes import CATALOGUE
-from .numbers.match import Guess, Match, Watched, poked, watch
+from .numbers.match import Guess, Match, Watched
 from .report import Finding, Remark
-from .subject import rehearsal, usage
-from .subject.adapt import subjects
-from .subject.building import Built, builds
-from .subject.guess import Sizes
+from .source.says import Says
+from .subject.formats import Format
 from .subject.makers import Made
-from .subject.subject import CannotRun, Subject, UserError, describe, endless, last_line, line_of, lines_of
+from .subject.subject import Subject, UserError, last_line
+
+if TYPE_CHECKING:
+    from .probes.block import Parts
+    from .probes.masking import View
 
 # What each probe looks at, for the report.
 PROBES = {
@@ -51,8 +50,6 @@ PROBES = {
     "window": _("the width of the window"),
 }
 
-TRIES = 400  # ways to build and to call it that are tried before it is said to be none of those we know
-
 
 @dataclass
 class Found:
@@ -74,29 +71,66 @@ def rounded(error: float) -> float:
     return 10.0 ** max(-15, math.ceil(math.log10(error or 1e-15)))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the caller said, because it can't be guessed."""
+
+    heads: int | None = None
+    causal: bool | None = None
+    mask_true_means: str | None = None  # "keep" or "block"
+    args: dict[str, Any] | None = None  # of the constructor
+    call: dict[str, str] | None = None  # {"q": "first_argument"}
+
+
 @dataclass
 class Case:
     """Everything known about the subject."""
 
     subject: Subject
-    facts: dict[str, Any]  # from the source
-    options: dict[str, Any]
-    space: dict[str, Any]
+    says: Says
+    asked: Asked
+    space: dict[str, Any]  # the globals that its code reads
+    source: Any = None
+    fresh: Any = None  # one that was never called
+    kind: str = "attention"
+    called: str = ""  # with which arguments, where that is not what its roles say
+    # Numbers
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    lengths: tuple[int, int] = (0, 0)  # of queries and keys in these inputs
     support: np.ndarray | None = None  # (N, N): does output i move with input j?
     across: bool = False  # does one text's output move with another's?
+    apart: bool = False  # no token's output moves with another token
+    axes_confused: bool = False  # it attends over the batch, and doesn't say that this is the sequence
     watched: Watched | None = None
-    options_: list[Guess] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
     match: Match | None = None
+    heads: int = 1
+    residual: bool = False  # the input itself is a summand of the output
+    wiring: "Parts | None" = None  # norms and sublayers of a layer around attention
+    # Masks
+    made: list[Made] = field(default_factory=list)  # the masks that the file around it makes
+    handed: list[Made] = field(default_factory=list)  # of them, those that it hands to the subject itself
+    discovered: list[str] = field(default_factory=list)  # arguments that are masks by what they do, not by their names
+    views: "dict[tuple[int, int], View | None]" = field(default_factory=dict)
+    formats: dict[str, Format] = field(default_factory=dict)  # in which each mask argument is right
+    mask_format: str = ""
+    mask_examples: list[dict[str, Any]] = field(default_factory=list)  # a padding mask for each, ready to hand over
+    # The module around
+    called_causal: bool = False  # by its name or by the words around it
+    unused: list[str] = field(default_factory=list)  # weights without a gradient
+    backward: BaseException | None = None  # what a gradient stopped with
+    cache: str = ""  # the argument that a cache goes by
+    # What came of it
     founds: list[Found] = field(default_factory=list)
     inner: list[Finding] = field(default_factory=list)  # in the parts that it is made of
     remarks: list[Remark] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # what doesn't apply
     unseen: dict[str, Message] = field(default_factory=dict)  # what does, and was not looked at
-    mask_format: str = ""
-    made: list[Made] = field(default_factory=list)  # the masks that the file around it makes
-    handed: list[Made] = field(default_factory=list)  # of them, those that it hands to the subject itself
-    notes: dict[str, Any] = field(default_factory=dict)
+
+    def other(self, subject: Subject, asked: Asked | None = None) -> "Case":
+        """The same code run in another way."""
+        return Case(subject, self.says, asked or self.asked, self.space, made=self.made, discovered=self.discovered)
 
     def add(
         self,
@@ -133,191 +167,3 @@ class Case:
     def has(self, *ids: str) -> bool:
         """Whether one of these was found."""
         return any(found.id in ids for found in self.founds)
-
-
-def find_subject(
-    target: Any,
-    *,
-    name: str,
-    space: dict[str, Any],
-    sizes: Sizes,
-    args: dict[str, Any] | None,
-    call: dict[str, str] | None,
-    source: Any = None,
-) -> tuple[Subject, list[str]]:
-    """The first way to build and to call it that runs and listens to its input: by names, then as its own file does it."""
-
-    def by_names(sizes: Sizes) -> Ways:
-        for built in _builds(target, sizes, args, space):
-            yield built, partial(subjects, built, name=name, space=space, call=call)
-
-    def as_its_file() -> Ways:
-        if args is None and call is None and (inspect.isclass(target) or inspect.isroutine(target)):
-            yield from rehearsal.every(target, usage.examples(source, name), name, space)
-
-    longer = replace(sizes, queries=sizes.context, keys=sizes.context + 3)  # code of one fixed length
-    problem: CannotRun | None = None
-    for ways in (partial(by_names, sizes), as_its_file, partial(by_names, longer)):
-        try:
-            return _first_that_runs(ways())
-        except CannotRun as error:
-            problem = problem or error
-            if endless(error.error):
-                break
-    assert problem is not None
-    raise problem
-
-
-Ways = Iterator[tuple[Built, Callable[[], Iterator[Subject]]]]
-
-
-def _first_that_runs(ways: Ways) -> tuple[Subject, list[str]]:
-    errors: list[Failure] = []
-    tried: list[str] = []
-    count = 0
-    blocked: tuple[Subject, list[str]] | None = None
-    grouped: BaseException | None = None
-    for built, calls in ways:
-        for subject in calls():
-            count += 1
-            if count > TRIES:
-                break
-            tried.append(f"{built.text} {subject.layout} {subject.dtype}")
-            try:
-                inputs = subject.draw()
-                if not inputs:
-                    continue
-                first = subject(inputs)
-                if subject.framework == "torch" and subject.layout == "bnc" and not np.isfinite(first.output).any():
-                    continue
-                if first.output.size == 0 or not _listens(subject, inputs, first.output):
-                    continue
-            except UserError as error:
-                errors.append(Failure(error.error, built.text, subject, inputs))
-                if endless(error.error):
-                    break
-                if "kv_heads" in built.chosen and subject.layout == "bnc":
-                    grouped = error.error if grouped is None or _depth(error.error) > _depth(grouped) else grouped
-                continue
-            except (ValueError, TypeError, RuntimeError, IndexError) as error:
-                errors.append(Failure(error, built.text, subject))
-                continue
-            if any(subject.roles.get(p) == "mask" and v is not None for p, v in subject.fixed.items()) and _blocked(
-                subject, inputs, first.output
-            ):
-                blocked = blocked or (subject, tried)  # every query sees the same: this mask hides everything
-                continue
-            subject.failures = [e.error for e in errors if e.subject.layout == "bnc"]
-            subject.grouped = grouped if "kv_heads" not in built.chosen else None
-            return subject, tried
-        if count > TRIES or (errors and endless(errors[-1].error)):
-            break
-    if blocked is not None:
-        return blocked
-    if errors := [e for e in errors if isinstance(e.error, ImportError)] or errors:
-        best = errors[-1] if endless(errors[-1].error) else max(errors, key=lambda e: e.reached)  # the first as far
-        stage = "endless" if endless(best.error) else "call"
-        raise CannotRun(stage, last_line(best.error), [best.built], line_of(best.error), best.error, best.given())
-    failure = getattr(builds, "failure", None)
-    line = line_of(failure) if failure else None
-    stage = "endless" if endless(failure) else "build"
-    raise CannotRun(stage, last_line(failure) if failure else "", tried, line, failure)
-
-
-@dataclass
-class Failure:
-    """A call that the user's code did not let through, and how far it came."""
-
-    error: BaseException
-    built: str
-    subject: Subject
-    inputs: dict[str, np.ndarray] | None = None
-
-    @property
-    def reached(self) -> tuple[int, ...]:
-        """The lines of the user's own that were running, outermost first: a later line is farther."""
-        return lines_of(self.error)
-
-    def given(self) -> str:
-        """What the call was given: "left (5, 7, 24), right None"."""
-        said = []
-        for parameter, role in self.subject.roles.items():
-            if self.inputs is not None and role in self.inputs:
-                said.append(f"{parameter} ({', '.join(map(str, self.inputs[role].shape))})")
-            elif parameter in self.subject.fixed:
-                said.append(f"{parameter} {describe(self.subject.fixed[parameter])}")
-        return ", ".join(said)
-
-
-def _builds(target: Any, sizes: Sizes, args: Any, space: dict[str, Any]) -> Any:
-    if inspect.isclass(target):
-        builds.failure = None  # type: ignore[attr-defined]
-        yield from builds(target, sizes, args, space)
-    else:
-        yield Built(target, "", {}, sizes)
-
-
-def _listens(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
-    other = subject(
-        {r: a if a.dtype.kind == "i" else a * 0.5 + 0.1 for r, a in inputs.items()}
-        if subject.layout != "ids"
-        else {r: np.roll(a, 1, -1) for r, a in inputs.items()}
-    )
-    return other.output.shape == output.shape and not np.array_equal(other.output, output, equal_nan=True)
-
-
-def _blocked(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
-    """Whether every query got the same, or got NaN: then the mask that was handed over hides everything."""
-    try:
-        context = watch(subject, inputs).contexts[0]
-    except UserError:
-        context = output
-    return bool(np.isnan(context).all() or np.ptp(context, axis=-2).max() < 1e-9 or not _meet(subject, inputs, output))
-
-
-def _meet(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:
-    """Whether any token's output moves with another token, the first or the last of its text."""
-    if subject.layout not in ("bnc", "nbc", "ids"):
-        return True
-    keys = [r for r in subject.inputs if r in ("k", "v", "memory")]
-    n = output.shape[1]
-    for place in (0, n - 1):
-        moved = (subject(poked(subject, inputs, place, 0, keys or None)).output != output)[0].any(-1)
-        if not keys:
-            moved[place] = False
-        if moved.any():
-            return True
-    return False
-
-
-def _depth(error: BaseException) -> int:
-    """How far a call got: errors deep in the user's own code are about the code, others about our call."""
-    depth = 0
-    frame = error.__traceback__
-    while frame is not None:
-        depth += 1
-        frame = frame.tb_next
-    return depth
-
-
-def support(
-    subject: Subject, inputs: dict[str, np.ndarray], given: dict[str, Any] | None = None, roles: Any = None
-) -> tuple[np.ndarray, bool]:
-    """(N, M): whether output i moves with input j; and whether another text's output moves."""
-    base = subject(inputs, given).output
-    role = (roles or list(inputs))[0]
-    axis = -1 if subject.layout == "ids" else -2
-    m = inputs[role].shape[axis]
-    rows = []
-    across = False
-    for j in range(m):
-        moved = subject(poked(subject, inputs, j, 0, roles), given).output
-        change = np.abs(np.nan_to_num(moved) - np.nan_to_num(base))
-        scale = np.abs(np.nan_to_num(base)).max() or 1.0
-        if subject.layout in ("bhnd", "bnhd") and change.ndim == 4:
-            rows.append((change[0] > 1e-12 * scale).any((0, -1)))
-        else:
-            rows.append((change[0] > 1e-12 * scale).any(-1))
-        if len(change) > 1 and (change[1:] > 1e-9 * scale).any():
-            across = True
-    return np.stack(rows, 1), across

@@ -13,14 +13,11 @@ result is still Python.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .mistakes import CATALOGUE
-from .source.hints import facts_of
 from .source.trees import Code, open_code
-
-__all__ = ["Place", "facts_of", "locate"]
 
 
 class Place(NamedTuple):
@@ -30,31 +27,30 @@ class Place(NamedTuple):
     diff: str = ""
 
 
-Rule = Callable[[Code, ast.AST, Mapping[str, Any]], Iterator[tuple[int, Any, str]]]
+Rule = Callable[[Code, ast.AST], Iterator[tuple[int, Any, str]]]
 
 
-def locate(id: str, source: Any, name: str | None = None, facts: Mapping[str, Any] | None = None) -> Place | None:
+def locate(
+    id: str, source: Any, name: str | None = None, unused: Sequence[str] = (), mask_words: str | None = None
+) -> Place | None:
     """Where the mistake `id` most likely is in what `name` names, or None where nothing looks like it."""
-    facts = facts or {}
     try:
-        if isinstance(line := facts.get("line"), int):  # a traceback knows better
-            return Place(line)
         code, rule = open_code(source), CATALOGUE[id].places
         if code is None:
             return None
-        reached = code.uses(name)
-        return best(code, rule, reached, facts) or best(code, rule, [code.tree], facts)
+        code.unused, code.mask_words = unused, mask_words
+        return best(code, rule, code.uses(name)) or best(code, rule, [code.tree])
     except Exception:
         # Anybody's file comes here: a tree that surprises a rule costs the line, never the report.
         return None
 
 
-def best(code: Code, rule: Rule, roots: list[ast.AST], facts: Mapping[str, Any]) -> Place | None:
+def best(code: Code, rule: Rule, roots: list[ast.AST]) -> Place | None:
     """The place with the lowest rank, the earliest in reading order among equals."""
     found: list[tuple[int, int, int, Place]] = []
     for depth, root in enumerate(roots):
         try:
-            for rank, node, diff in rule(code, root, facts):
+            for rank, node, diff in rule(code, root):
                 line = node if isinstance(node, int) else node.lineno
                 found.append((rank, depth, len(found), Place(line, diff)))
         except Exception:

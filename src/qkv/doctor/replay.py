@@ -75,7 +75,7 @@ def line_of(case: Case, id_: str, file: str) -> int | None:
         return None
     if id_ not in match.variant.ids:
         return None
-    inputs, repair = case.notes["inputs"], CATALOGUE[id_].repair
+    inputs, repair = case.inputs, CATALOGUE[id_].repair
     targets = list(_without(id_, match.variant.form, match.variant.ids, match.base, match.at))
 
     def cured(change: Callable[[Op], Tensor | None]) -> bool:

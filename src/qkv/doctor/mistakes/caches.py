@@ -2,8 +2,6 @@
 
 import ast
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from ...words import _
 from ..source.readings import triangles
@@ -31,7 +29,7 @@ class PositionsFromZero(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.Assign) and (kept := always_from_zero(code, node)):
                 length = length_of(code, node, kept)
@@ -78,7 +76,7 @@ class UpperLeft(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in code.walk(root):
             causal = argument(call, 5, "is_causal") if called(call) in FUSED else None
             if causal is not None and not (isinstance(causal, ast.Constant) and causal.value is False):
@@ -113,7 +111,7 @@ class NoTriangleInPieces(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if (
                 isinstance(node, ast.If | ast.IfExp)
@@ -149,7 +147,7 @@ class RingOverwritten(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if (
                 isinstance(node, ast.Assign)
@@ -184,7 +182,7 @@ class OffByOne(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if (
                 isinstance(node, ast.Slice)

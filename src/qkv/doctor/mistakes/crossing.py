@@ -2,10 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ...words import _
+from ..source.says import unused_arguments
 from ..source.trees import HEAD_WIDTH, Code, first_of, last, masky, names, number, path, role
 from .heads import heads_like, reshapes
 from .mistake import Mistake, Places
@@ -34,7 +34,7 @@ class DeafToMemory(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in cross_calls(code, root):
             memory = memory_name(code, call)
             given = [a for a in call.args[:3] if not isinstance(a, ast.Starred)]
@@ -47,7 +47,7 @@ class DeafToMemory(Mistake):
         wrong = []
         for _unused, call, given_to in projections(code, root):
             memory = memory_name(code, call)
-            memory = memory or first_of(str(p) for p in facts.get("unused_params", ())) or ""
+            memory = memory or first_of(unused_arguments(code, root)) or ""
             into = role(last(call.func)) in ("k", "v") or re.search("^(to_?)?kv", last(call.func), re.I)
             if memory and into and path(given_to) and memory not in names(given_to):
                 wrong.append((given_to, code.put(given_to, memory)))
@@ -83,7 +83,7 @@ class TargetsMask(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in cross_calls(code, root):
             for used, right in target_masks(code, call):
                 yield 0, used, code.diff(code.put(used, right)) if right else ""
@@ -105,7 +105,7 @@ class QueriesLength(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         places: list[tuple[int, ast.Call, list[tuple[int, int, str]]]] = []
         for call, sizes, whole in reshapes(code, root):
             start = [*code.chain(whole)][-1]
@@ -151,7 +151,7 @@ class SourcesPadding(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
                 left, right = path(node.left), node.comparators[0]
@@ -186,7 +186,7 @@ class RolesSwapped(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in cross_calls(code, root):
             given = call.args[:3]
             if (

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import Message, _
@@ -64,7 +64,7 @@ class SplitWithoutTranspose(Mistake):
             yield op.args[0].reshape(batch, length, -1, op.result.shape[-1]).transpose(1, 2).reshape(op.result.shape)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         edits: dict[Any, list[tuple[int, int, str]]] = {}
         places: list[tuple[int, ast.Call]] = []
         for call, sizes, whole in reshapes(code, root):
@@ -126,7 +126,7 @@ class MergedWithoutTranspose(Mistake):
             yield op.args[0].transpose(1, 2).reshape(op.result.shape)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call, sizes, whole in reshapes(code, root):
             swap = ".transpose(0, 2, 1, 3)" if code.numpy(call) else ".transpose(1, 2)"
             after = comes_from_attention(code, whole)
@@ -186,7 +186,7 @@ class BatchAndHeadsMixed(Mistake):
             yield changed(form, split="keys across"), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call, sizes, _unused in reshapes(code, root):
             if sizes and heads_like(code, sizes[0]):
                 yield 0, call, ""
@@ -229,7 +229,7 @@ class NeverSplit(Mistake):
             yield changed(form, heads=1, kv_heads=0, scale=at.head**-0.5), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for scores in score_expressions(code, root):
             if (product := code.score_product(scores)) is not None:
                 yield 0, product, ""
@@ -257,7 +257,7 @@ class SharedProjection(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in code.walk(root):
             if called(call) == "Linear" and len(call.args) >= 2:
                 a, b = call.args[:2]
@@ -291,7 +291,7 @@ class Miscut(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             whole = code.receiver(node)
             if called(node) in ("chunk", "split", "tensor_split", "unbind", "array_split") and whole is not None:
@@ -339,7 +339,7 @@ class TiledGroups(Mistake):
             yield from (shared.transpose(axis, axis + 1).reshape(op.result.shape) for axis in (1, 2))
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         def shared(node: ast.AST) -> bool:
             return any(
                 role(name) in ("k", "v") or name in ("x", "t", "hidden_states", "states") for name in names(node)
@@ -370,7 +370,7 @@ class AcrossTheBatch(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if called(node) in ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"):
                 told = argument(node, 99, "batch_first")
@@ -383,7 +383,7 @@ class AcrossTheBatch(Mistake):
                 yield 1, node, ""
             elif called(node) == "permute" and [number(a) for a in node.args[:2]] == [1, 0]:
                 yield 1, node, ""
-        for rank, node, _unused in NeverSplit.places(code, root, facts):
+        for rank, node, _unused in NeverSplit.places(code, root):
             yield rank + 2, node, ""
 
 
@@ -402,7 +402,7 @@ class OneLayerManyTimes(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
                 pair = (node.left, node.right) if isinstance(node.left, ast.List) else (node.right, node.left)
@@ -443,7 +443,7 @@ class AveragedHeads(Mistake):
             yield changed(form, merge="sum"), {"how": Message("sum")}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if called(node) not in ("mean", "sum", "average"):
                 continue

@@ -1,7 +1,7 @@
 """How a mask gets into the scores."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import _
@@ -37,13 +37,14 @@ class Inverted(Mistake):
         "said": _("`{parameter}` was said to mark what to {said}, and the code takes it the other way round"),
         "triangle": _("a token sees only tokens after itself: the causal mask is the wrong way round"),
     }
+    explains = 10
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
         yield from masked_wrongly(form, "inverted")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             new = opposite(code, fill.mask)
             if fill.kind == "add":
@@ -84,13 +85,14 @@ class ThrownAway(Mistake):
         "": _("`{parameter}` changes nothing: the masked scores are computed and thrown away"),
         "causal": _("every token sees all tokens after itself: the masked scores are computed and thrown away"),
     }
+    explains = 17
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
         yield from masked_wrongly(form, "ignored")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.Expr) and called(node.value) in (
                 "masked_fill",
@@ -125,7 +127,7 @@ class NeverArrives(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         known = code.definitions()
         for function in code.walk(root):
             if not isinstance(function, ast.FunctionDef):
@@ -171,7 +173,7 @@ class NeverArrives(Mistake):
                         used = first_of(s.scores for s in code.softmaxes(function) if path(s.scores) == old)
                         if used is not None and used.lineno > statement.lineno:
                             yield 1, used, code.diff(code.put(used, name))
-        yield from ThrownAway.places(code, root, facts)
+        yield from ThrownAway.places(code, root)
         for site in code.softmaxes(root):
             yield 2, site.call, ""
 
@@ -196,6 +198,7 @@ class OnlyOneMask(Mistake):
             "given with `{other}`, `{parameter}` no longer hides anything: your numbers equal attention computed so to {error:.0e} with `{other}` alone"
         ),
     }
+    explains = 14
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
@@ -204,7 +207,7 @@ class OnlyOneMask(Mistake):
             yield changed(form, pieces=form.pieces[1:]), {"kept": 1}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for function in code.walk(root):
             if not isinstance(function, ast.FunctionDef):
                 continue
@@ -218,7 +221,7 @@ class OnlyOneMask(Mistake):
                     if fill.scores is not None and path(fill.scores) not in ("", name):
                         always = not isinstance(code.parent.get(code.statement(several[0].node)), ast.If)
                         yield 0, fill.node, code.diff(code.put(fill.scores, name)) if always else ""
-            yield from overwritten(code, function, facts)
+            yield from overwritten(code, function)
             for node in code.walk(function):
                 if (
                     isinstance(node, ast.If)
@@ -263,7 +266,7 @@ class CausalLost(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.keyword) and node.arg == "is_causal" and masky(node.value):
                 yield 0, node.value, ""
@@ -280,7 +283,7 @@ class CausalLost(Mistake):
                     yield 0, node.orelse[0] if diff else node, diff
             if isinstance(node, ast.IfExp) and masky(node.test) and (masky(node.body) or masky(node.orelse)):
                 yield 1, node, ""
-        yield from OnlyOneMask.places(code, root, facts)
+        yield from OnlyOneMask.places(code, root)
 
 
 class Added(Mistake):
@@ -305,15 +308,16 @@ class Added(Mistake):
         ),
         "said": _("`{parameter}` is made of true and false, and is added to the scores: 1 more or less hides nothing"),
     }
+    explains = 16
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
         yield from masked_wrongly(form, "added")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node, scores, mask in mask_operation(code, root, ast.Add):
-            yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask, facts)
+            yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask)
         for fill in fills(code, root):
             if fill.kind == "add" and fill.number is not None and abs(fill.number) <= 1:
                 yield 0, fill.node, ""
@@ -340,6 +344,7 @@ class ZeroFill(Mistake):
             "scores of later tokens become 0, and e⁰ = 1 is a weight like any other: your numbers equal attention computed so to {error:.0e}"
         ),
     }
+    explains = 15
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
@@ -348,7 +353,7 @@ class ZeroFill(Mistake):
         yield from masked_wrongly(form, "zero inverted")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             if fill.number == 0 and weights_site(code, fill.scores) is None:
                 yield (
@@ -357,7 +362,7 @@ class ZeroFill(Mistake):
                     code.diff(code.put(fill.value, "-np.inf" if code.numpy(fill.node) else LOWEST)),
                 )
         for node, scores, mask in mask_operation(code, root, ast.Mult):
-            yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask, facts)
+            yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask)
         yield from mask_uses(code, root, 2)
 
 
@@ -381,7 +386,7 @@ class WrongFill(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from refill(code, root, lambda n: 0 < abs(n) < 1 or n > 100)
         for fill in fills(code, root):
             yield 2, fill.node, ""
@@ -402,7 +407,7 @@ class WeakFill(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from refill(code, root, lambda n: -1e6 < n <= -1)
         for fill in fills(code, root):
             yield 2, fill.node, ""
@@ -424,7 +429,7 @@ class EmptyRow(Mistake):
     )
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             yield (0 if fill.number is not None and fill.number < -1e3 else 1), fill.node, ""
         yield from mask_uses(code, root, 2)
@@ -445,11 +450,11 @@ class TooLargeForHalf(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from refill(code, root, lambda n: float("-inf") < n < -65504 and n != -3e38)
 
 
-def overwritten(code: Code, function: ast.FunctionDef, facts: Mapping[str, Any]) -> Places:
+def overwritten(code: Code, function: ast.FunctionDef) -> Places:
     """`mask = second` in an `if` of its own, after `mask = first`: the second line."""
     set_in_ifs: dict[str, list[ast.Assign]] = {}
     for node in code.walk(function):
@@ -462,7 +467,7 @@ def overwritten(code: Code, function: ast.FunctionDef, facts: Mapping[str, Any])
                 set_in_ifs.setdefault(path(node.targets[0]), []).append(node)
     for name, several in set_in_ifs.items():
         for node in several[1:]:
-            join = {"keep": "&", "block": "|"}.get(str(facts.get("mask_convention")), "")
+            join = {"keep": "&", "block": "|"}.get(str(code.mask_words), "")
             text = code.text_of(node.value)
             new = f"{text} if {name} is None else {name} {join} {text}"
             yield 0, node, code.diff(code.put(node.value, new)) if join else ""
@@ -485,7 +490,7 @@ def mask_operation(code: Code, root: ast.AST, op: type) -> Iterator[tuple[Any, a
                 yield node, scores, mask
 
 
-def with_mask(code: Code, node: Any, scores: ast.expr, mask: ast.expr, facts: Mapping[str, Any]) -> str:
+def with_mask(code: Code, node: Any, scores: ast.expr, mask: ast.expr) -> str:
     """The patch that fills instead of adding or multiplying."""
     numpy = code.numpy(node)
     made = list(code.sources(mask, 3))
@@ -495,7 +500,7 @@ def with_mask(code: Code, node: Any, scores: ast.expr, mask: ast.expr, facts: Ma
         or (isinstance(n, ast.BinOp) and isinstance(n.op, ast.Sub) and number(n.left) == 1)
         for n in made
     )
-    blocks = (triangle == "triu") != turned % 2 if triangle else facts.get("mask_convention") == "block"
+    blocks = (triangle == "triu") != turned % 2 if triangle else code.mask_words == "block"
     text = masked(code, scores, f"{code.wrapped(mask)} {'!=' if blocks else '=='} 0", numpy)
     if isinstance(node, ast.AugAssign):
         return code.diff(code.put(node, f"{code.text_of(scores)} = {text}"))

@@ -41,7 +41,7 @@ class Mistake:
     fix: ClassVar[str]
     shows: ClassVar[str]  # how it is found
     evidence: ClassVar[Mapping[str, str]] = {}  # what was seen, by the way it was seen; "" is the usual one
-    explains: ClassVar[int] = 9  # of several that give the same numbers, the smallest is named
+    explains: ClassVar[int] = 99  # of several that give the same numbers, the smallest is named
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
@@ -54,7 +54,7 @@ class Mistake:
         return iter(())
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         """Where it may stand in what was checked."""
         return iter(())
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import Message, _
@@ -38,7 +38,7 @@ class WrongFrequencies(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for constant in frequency(code, root):
             statement, function = code.statement(constant), code.function(constant)
             if number(constant) in (1000, 100000, 10):
@@ -74,7 +74,7 @@ class AlongTheBatch(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if not isinstance(node, ast.Subscript) or not re.search(
                 r"pe$|pos|enc|emb|table|weight", last(node.value), re.I
@@ -139,7 +139,7 @@ class MixedPairing(Mistake):
             yield changed(form, rotary="mixed pairs"), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         whole = ast.dump(code.tree)
         neighbours = bool(re.search(r"step=Constant\(value=2\)", whole))
         for node in code.walk(root):
@@ -183,7 +183,7 @@ class AlongTheHeads(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             inside = code.function(node)
             if inside is None or not (ROTARY.search(inside.name) or any(True for _ in rotary_calls(code, inside))):
@@ -225,7 +225,7 @@ class RotatedBeforeSplit(Mistake):
             yield changed(form, rotary=f"width {form.rotary}"), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in rotary_calls(code, root):
             function = code.function(call)
             later = [
@@ -258,7 +258,7 @@ class SlopesOff(Mistake):
                 yield changed(form, slopes=how), {"how": words}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
             if not (power or called(node) in ("pow", "power", "exp2", "logspace", "exp")):

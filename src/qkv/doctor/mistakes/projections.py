@@ -1,11 +1,11 @@
 """Which weight makes q, k, v and the output."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import _
-from ..source.hints import never_read
+from ..source.says import never_read
 from ..source.trees import FUSED, Code, called, first_of, last, number, path, role
 from .heads import NeverSplit
 from .mistake import Mistake, Places
@@ -26,8 +26,8 @@ class OneDoesTwoJobs(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
-        unused = [str(name).removesuffix(".weight").removesuffix(".bias") for name in facts.get("unused", ())]
+    def places(code: Code, root: ast.AST) -> Places:
+        unused = [name.removesuffix(".weight").removesuffix(".bias") for name in code.unused]
         for target, call, given in projections(code, root):
             wants, has, from_ = role(last(target)), role(last(call.func)), role(last(given))
             if not wants:
@@ -70,7 +70,7 @@ class FromTheKey(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         places: list[tuple[ast.expr, str]] = []
         for node in code.walk(root):
             if not isinstance(node, ast.Assign):
@@ -89,7 +89,7 @@ class FromTheKey(Mistake):
         for start, _unused in places:
             mates = [(s, right) for s, right in places if code.function(s) is code.function(start) and right]
             yield 0, start, code.diff(*(code.put(s, right) for s, right in mates))
-        yield from ((rank + 1, node, diff) for rank, node, diff in OneDoesTwoJobs.places(code, root, facts))
+        yield from ((rank + 1, node, diff) for rank, node, diff in OneDoesTwoJobs.places(code, root))
 
 
 class NoProjections(Mistake):
@@ -107,8 +107,8 @@ class NoProjections(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
-        yield from NeverSplit.places(code, root, facts)
+    def places(code: Code, root: ast.AST) -> Places:
+        yield from NeverSplit.places(code, root)
 
 
 class NoOutputProjection(Mistake):
@@ -126,8 +126,8 @@ class NoOutputProjection(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
-        unused = [str(name).removesuffix(".weight").removesuffix(".bias") for name in facts.get("unused", ())]
+    def places(code: Code, root: ast.AST) -> Places:
+        unused = [name.removesuffix(".weight").removesuffix(".bias") for name in code.unused]
         for function in code.walk(root):
             if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
                 continue

@@ -1,7 +1,7 @@
 """What the scores are multiplied by."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import Message, _
@@ -55,7 +55,7 @@ class ScaledUp(Mistake):
         return rescaled(op, at, form)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for use in scalings(code, root):
             if use.times != (use.power > 0):
                 continue
@@ -107,7 +107,7 @@ class Unscaled(Mistake):
         return rescaled(op, at, form)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in code.walk(root):
             if (
                 called(call) in FUSED
@@ -174,7 +174,7 @@ class ByModelWidth(Mistake):
         return rescaled(op, at, form)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from wrong_size(code, root, {"width": 0, "head": 2})
 
 
@@ -227,7 +227,7 @@ class ByAnotherSize(Mistake):
         return rescaled(op, at, form)
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from wrong_size(code, root, {"length": 0, "heads": 0, "head": 2})
 
 
@@ -261,7 +261,7 @@ class ScaledAfter(Mistake):
             yield op.result * form.divide
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
                 left, right = node.left, node.right
@@ -317,7 +317,7 @@ class AllAxesReversed(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             swap = "swapaxes(-2, -1)" if code.numpy(node) else "transpose(-2, -1)"
             inside = any(code.is_product(n) for n in code.up(node))
@@ -346,7 +346,7 @@ class ScaleOfTheFirstCall(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.If) and (
                 "None" in ast.dump(node.test) or "hasattr" in names(node.test) or "Not()" in ast.dump(node.test)

@@ -1,7 +1,7 @@
 """Over which axis, of what, and what happens to the weights."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ...words import Message, _
@@ -40,7 +40,7 @@ class OverQueries(Mistake):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from axis_places(code, root, {-2, 1, 2})
 
 
@@ -73,7 +73,7 @@ class OverBatch(Mistake):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from axis_places(code, root, {0, None})
 
 
@@ -106,7 +106,7 @@ class OverHeads(Mistake):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from axis_places(code, root, {1, -3, None})
 
 
@@ -129,7 +129,7 @@ class NoMaximum(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for exp in code.exponentials(root):
             if not exp.args:
                 continue
@@ -180,7 +180,7 @@ class NoSoftmax(Mistake):
         yield changed(form, softmax="nothing"), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for site in code.softmaxes(root):
             statement, function = code.statement(site.call), code.function(site.call)
             if isinstance(statement, ast.Expr) and path(site.scores):
@@ -230,13 +230,14 @@ class MaskedAfter(Mistake):
             "the causal mask is applied after the softmax: your numbers equal attention computed so to {error:.0e}; the first row sums to less than 1, and later tokens still shift the weights"
         ),
     }
+    explains = 11
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
         yield from masked_wrongly(form, "after")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             mask: ast.expr | None = None
             weights: ast.expr | None = None
@@ -287,7 +288,7 @@ class DroppedScores(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for site in code.softmaxes(root):
             for node in code.sources(site.scores):
                 if (

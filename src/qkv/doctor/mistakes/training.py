@@ -2,12 +2,10 @@
 
 import ast
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from ...words import _
-from ..source.hints import built_in_forward, head_loop, never_read
 from ..source.readings import removed
+from ..source.says import built_in_forward, head_loop, never_read
 from ..source.trees import FUSED, Code, argument, called, first_of, is_library, last, masky, names, number, path, same
 from .mistake import Mistake, Places
 
@@ -32,7 +30,7 @@ class EditedInPlace(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for function in code.walk(root):
             if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
                 continue
@@ -71,7 +69,7 @@ class ChangesItsInput(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for function in code.walk(root):
             if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
                 continue
@@ -103,7 +101,7 @@ class ChangesItsInput(Mistake):
                     and path(node.targets[0].value) in given
                 ):
                     yield 0, node, ""
-        yield from ((rank + 1, node, diff) for rank, node, diff in EditedInPlace.places(code, root, facts))
+        yield from ((rank + 1, node, diff) for rank, node, diff in EditedInPlace.places(code, root))
 
 
 class MadeAnew(Mistake):
@@ -124,7 +122,7 @@ class MadeAnew(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if not isinstance(node, ast.Call) or not LAYERS.match(called(node)):
                 continue
@@ -156,7 +154,7 @@ class Unregistered(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         places: list[tuple[int, ast.stmt, tuple[int, int, str]]] = []
         for name, settings in code.assignments.items():
             for statement, value in settings:
@@ -193,7 +191,7 @@ class AwakeInEval(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if not isinstance(node, ast.Call):
                 continue
@@ -238,7 +236,7 @@ class ResidualOfTheNormed(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         places: list[tuple[ast.Assign, list[tuple[int, int, str]]]] = []
         for node in code.walk(root):
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or not node.value.args:
@@ -285,7 +283,7 @@ class Miswired(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and same(node.left, node.right):
                 function = code.function(node)
@@ -324,7 +322,7 @@ class Miswired(Mistake):
                     yield 0, node, code.diff(code.put(node.left, path(inner.args[0])))
         norms: dict[str, list[ast.Call]] = {}
         unused = [n for owner in code.walk(root) if isinstance(owner, ast.ClassDef) for n in never_read(code, owner)]
-        unused += [str(n).removesuffix(".weight").removesuffix(".bias") for n in facts.get("unused", ())]
+        unused += [n.removesuffix(".weight").removesuffix(".bias") for n in code.unused]
         for node in code.walk(root):
             if (
                 isinstance(node, ast.Call)
@@ -381,7 +379,7 @@ class OnlyQueriesNormed(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if (
                 not isinstance(node, ast.Call)
@@ -410,7 +408,7 @@ class Slow(Mistake):
     shows = _("Found in the source. This is a remark, not a fault.")
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         if (line := built_in_forward(code, root)) is not None:
             yield 0, line, ""
         if (line := head_loop(code, root)) is not None:

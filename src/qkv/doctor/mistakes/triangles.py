@@ -3,9 +3,7 @@
 import ast
 import difflib
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -52,6 +50,7 @@ class OnQueryRows(Mistake):
             "`{parameter}` blocks the rows of padded queries instead of the columns of padded keys: your numbers equal attention computed so to {error:.0e}"
         ),
     }
+    explains = 12
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
@@ -68,7 +67,7 @@ class OnQueryRows(Mistake):
                     yield changed(form, pieces=(*form.pieces[:place], turned, *form.pieces[place + 1 :])), {}
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             if called(node) in ("unsqueeze", "expand_dims") and masky(code.receiver(node)):
                 axis = argument(node, 1 if is_library(node.func) else 0, "dim", "axis")
@@ -122,7 +121,7 @@ class WrongTriangle(Mistake):
                         )
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call, axis, at in triangles(code, root):
             upper = called(call).startswith("triu")
             hides = hidden_where(code, call)
@@ -173,7 +172,7 @@ class NoTriangle(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for call in code.walk(root):
             if called(call) in FUSED:
                 causal = argument(call, 5, "is_causal")
@@ -226,6 +225,7 @@ class TiledMask(Mistake):
             "`{parameter}` is repeated over the heads in the wrong order, so texts get each other's masks: your numbers equal attention computed so to {error:.0e}"
         ),
     }
+    explains = 13
 
     @staticmethod
     def forms(form: Form, at: At) -> Wrong:
@@ -240,7 +240,7 @@ class TiledMask(Mistake):
                 )
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         yield from tiled(code, root, masky, 0)
         yield from mask_uses(code, root, 2)
 
@@ -263,20 +263,12 @@ class WrongAxes(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             shaped = {"unsqueeze", "expand", "view", "reshape", "None"} & (
                 names(fill.mask) | {"None" if "None" in ast.dump(fill.mask) else ""}
             )
-            inner = fill.mask.left if isinstance(fill.mask, ast.Compare) else fill.mask
-            rank_of_mask, diff = facts.get("mask_rank"), ""
-            if path(inner) and rank_of_mask in (2, 3):
-                diff = code.diff(
-                    code.put(
-                        inner, f"{path(inner)}[:, None]" if rank_of_mask == 3 else f"{path(inner)}[:, None, None, :]"
-                    )
-                )
-            yield (1 if shaped else 0), fill.node, diff
+            yield (1 if shaped else 0), fill.node, ""
         yield from mask_uses(code, root, 2)
 
 
@@ -294,7 +286,7 @@ class BrokenBranch(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
             word = called(node)
             if (
@@ -346,7 +338,7 @@ class OneLength(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             inner = fill.mask.left if isinstance(fill.mask, ast.Compare) else fill.mask
             inner = inner.operand if isinstance(inner, ast.UnaryOp) else inner
@@ -386,7 +378,7 @@ class WindowOff(Mistake):
     }
 
     @staticmethod
-    def places(code: Code, root: ast.AST, facts: Mapping[str, Any]) -> Places:
+    def places(code: Code, root: ast.AST) -> Places:
         def windowed(node: ast.AST) -> bool:
             return any("window" in name.lower() or name in ("W", "w", "ws", "span") for name in names(node))
 

@@ -270,10 +270,10 @@ def _ran(seen: Any) -> list[int]:
 ORDERS = list(itertools.permutations(range(3)))
 
 
-def _letter(name: str) -> str:
+def letter_of(name: str) -> str:
     """Which of q, k, v a weight's name speaks of, or "".
 
-    >>> _letter("self_attn.W_key.weight"), _letter("c_attn.weight"), _letter("toqueries.weight")
+    >>> letter_of("self_attn.W_key.weight"), letter_of("c_attn.weight"), letter_of("toqueries.weight")
     ('k', '', 'q')
     """
     words = re.split(r"[._]", name.lower().removesuffix(".weight"))
@@ -288,7 +288,7 @@ def _letter(name: str) -> str:
 
 
 def _threes(parts: list[Projected]) -> list[Guess]:
-    letters = [_letter(p.name) for p in parts]
+    letters = [letter_of(p.name) for p in parts]
     orders: list[tuple[int, ...]] = []
     if {"q", "k", "v"} <= set(letters):
         orders.append((letters.index("q"), letters.index("k"), letters.index("v")))
@@ -307,7 +307,7 @@ def _per_head(parts: list[Projected]) -> list[Guess]:
     if len(parts) % 3 or len(parts) < 6 or len({p.features.shape[-1] for p in parts}) > 1:
         return []
     heads = len(parts) // 3
-    letters = [_letter(p.name) for p in parts]
+    letters = [letter_of(p.name) for p in parts]
     found = []
     sortings: list[list[list[int]]] = []
     if all(letters.count(letter) == heads for letter in "qkv"):

@@ -14,11 +14,15 @@ from .oracle import Form, Piece
 
 @dataclass(frozen=True)
 class Variant:
-    """A form with mistakes in it: their ids, and what to say."""
+    """A form with mistakes in it, none where it is right."""
 
     form: Form
-    ids: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # mistake → numbers for its evidence
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The mistakes in it."""
+        return tuple(self.told)
 
 
 def causal(n: int, m: int) -> Piece:
@@ -29,14 +33,14 @@ def causal(n: int, m: int) -> Piece:
 def singles(form: Form, at: At) -> Iterator[Variant]:
     """Every form with one mistake."""
     for mistake in CATALOGUE.values():
-        for wrong, facts in mistake.forms(form, at):
-            yield Variant(wrong, (mistake.id,), facts)
+        for wrong, told in mistake.forms(form, at):
+            yield Variant(wrong, {mistake.id: told})
 
 
 def mixed(form: Form, at: At) -> Iterator[Variant]:
     """The forms whose rotary pairs are mixed: of heads that are turned in part no other is looked for."""
-    for wrong, facts in CATALOGUE["R4"].forms(form, at):
-        yield Variant(wrong, ("R4",), facts)
+    for wrong, told in CATALOGUE["R4"].forms(form, at):
+        yield Variant(wrong, {"R4": told})
 
 
 def pairs(form: Form, at: At) -> Iterator[Variant]:
@@ -45,5 +49,5 @@ def pairs(form: Form, at: At) -> Iterator[Variant]:
     for first in singles(form, at):
         one = first.ids[0]
         for two in order[order.index(one) + 1 :]:
-            for wrong, facts in CATALOGUE[two].forms(first.form, at):
-                yield Variant(wrong, (one, two), {**first.facts, **facts, one: first.facts, two: facts})
+            for wrong, told in CATALOGUE[two].forms(first.form, at):
+                yield Variant(wrong, {**first.told, two: told})

@@ -32,9 +32,8 @@ class Parts:
     taken: list[Array] = field(default_factory=list)  # what the first projections took
 
 
-def has_residual(case: Case) -> bool:
+def has_residual(parts: Parts | None) -> bool:
     """Whether the input itself is a summand of the output, or of what the last norm takes."""
-    parts = parts_of(case)
     if parts is None or parts.attention < 0:
         return False
     target = _behind_norm(parts)[0]
@@ -44,7 +43,7 @@ def has_residual(case: Case) -> bool:
 
 def examine(case: Case) -> None:
     """Name what is wired wrongly, where the wiring can be read at all."""
-    parts = parts_of(case)
+    parts = case.wiring
     if parts is None or parts.attention < 0 or len(parts.norms) == 0:
         return
     case.checked.append("wiring")
@@ -82,7 +81,7 @@ def _pre_norm(
         if (
             own == set(normed)
             and not before
-            and not re.search(r"swin|v2|sandwich|res_?post", case.facts.get("text", ""), re.IGNORECASE)
+            and not re.search(r"swin|v2|sandwich|res_?post", case.says.text, re.IGNORECASE)
         ):
             case.add("T6", "", found=shown, right="norm(x + attention), norm(x + feed-forward)")
         return
@@ -171,15 +170,9 @@ def _sum(target: Array, terms: dict[str, Array]) -> dict[str, int] | None:
 
 
 def parts_of(case: Case) -> Parts | None:
-    """Run it once with every norm and product watched; kept for later."""
-    if "parts" not in case.notes:
-        case.notes["parts"] = _parts(case)
-    return case.notes["parts"]
-
-
-def _parts(case: Case) -> Parts | None:
+    """Run it once with every norm and product watched."""
     subject, owner = case.subject, case.subject.owner
-    inputs = case.notes["inputs"]
+    inputs = case.inputs
     x = inputs.get("x", inputs.get("q"))
     if not isinstance(owner, nn.Module) or subject.layout not in ("bnc", "nbc") or x is None or case.watched is None:
         return None

@@ -21,7 +21,7 @@ from ..subject.adapt import frequencies
 from ..subject.building import builds
 from ..subject.guess import meaning, role
 from ..subject.subject import Subject, UserError, copied, parameters_of, settings, signature
-from .changes import size_of
+from .probe import size_of
 
 Array = np.ndarray
 BATCH = 3  # a buffer made for a few texts has room for so many
@@ -56,7 +56,7 @@ def examine(case: Case) -> None:
     way = _way(case)
     if way is None:
         return
-    case.notes["cache"] = way.parameter
+    case.cache = way.parameter
     if subject.inputs != ["x"]:
         case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
         return
@@ -70,7 +70,7 @@ def examine(case: Case) -> None:
     except Refused as error:
         case.stopped("cache", error)
         return
-    ring = bool(window) and bool(re.search(RING, case.facts.get("segment_text", "")))
+    ring = bool(window) and bool(re.search(RING, case.says.segment))
     reference = _whole(case, inputs, causal or ring, n)
     if reference is None:
         case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
@@ -98,7 +98,7 @@ def examine(case: Case) -> None:
     if change > 1e-5:
         _name_ones(case, way, ones, reference, change, inputs, window)
         return
-    if way.method or (case.facts.get("library") and subject.masks):
+    if way.method or (case.says.library and subject.masks):
         return  # one token at a time is all that it takes; a library's model hands the mask of each piece to its attention
     first = max(2, n // 2)
     for split in ([first, n - first], [2, 3, *[1] * (n - 5)] if n > 5 else [n]):
@@ -153,9 +153,9 @@ def _whole(case: Case, inputs: dict[str, Array], causal: bool, n: int) -> Array 
 
 def _triangle(case: Case, start: int, n: int) -> dict[str, Any]:
     """For n new tokens: what was there, and of the new ones those not after it."""
-    for parameter, form in case.notes.get("formats", {}).items():
+    for parameter, form in case.formats.items():
         keep = np.tril(np.ones((BATCH, n, start + n), bool), start)
-        given = form.encode(keep, case.notes["heads"], "torch", case.subject.dtype)
+        given = form.encode(keep, case.heads, "torch", case.subject.dtype)
         if given is not None:
             return {parameter: given}
     raise UserError(ValueError("not causal, and no mask to make it so"))
@@ -280,14 +280,14 @@ def _classes(case: Case) -> list[Any]:
         and hasattr(found, "__init__")
         and not issubclass(found, nn.Module | Exception)
     ]
-    asked = re.search(r"\w*(past|cache)\w*\.update\(", case.facts.get("segment_text", ""))
+    asked = re.search(r"\w*(past|cache)\w*\.update\(", case.says.segment)
     return own or ([Handed] if asked else [])
 
 
 def _caches(case: Case) -> Iterator[Callable[[], Any]]:
     """Ways to make an empty one: its batch, heads and room told by their names, the rest guessed as for any class."""
     subject, sizes = case.subject, case.subject.sizes
-    heads = [case.notes["heads"], subject.declared.get("kv_heads"), subject.chosen.get("kv_heads"), sizes.kv_heads]
+    heads = [case.heads, subject.declared.get("kv_heads"), subject.chosen.get("kv_heads"), sizes.kv_heads]
     for found in _classes(case):
         named = {p.name: p.name.lower() for p in parameters_of(found) if p.default is p.empty}
         for count in dict.fromkeys(h for h in heads if h):
@@ -427,7 +427,7 @@ def _name_ones(case: Case, way: Way, ones: Array, reference: Array, change: floa
     """One token at a time is wrong: by its position, by a buffer that was overwritten, by something else."""
     rows = np.abs(ones - reference).max((0, 2)) / size_of(reference)
     first = int(np.flatnonzero(rows > 1e-6)[0])
-    text = case.facts.get("segment_text", "")
+    text = case.says.segment
     if window and re.search(RING, text):
         case.add("K4", change=change, place=first)
     elif window and first >= 1 and re.search(r"window|trim|keep|-\s*\w+\s*:", text) and first >= int(window) - 2:
@@ -473,7 +473,7 @@ def _first_head_alone(case: Case, way: Way, inputs: Any, reference: Array) -> bo
 
 def _name_pieces(case: Case, way: Way, x: Array, split: list[int], change: float, window: int) -> None:
     """Single tokens are right, pieces aren't: does a token of the piece see the one after it?"""
-    text = case.facts.get("segment_text", "")
+    text = case.says.segment
     if window and re.search(RING, text):
         case.add("K4", change=change)
         return

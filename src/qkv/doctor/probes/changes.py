@@ -5,58 +5,20 @@ and is skipped, with the reason kept, where it doesn't apply.
 """
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 from torch import nn
 
 from ...words import _
-from ..case import Case, support
+from ..case import Case
 from ..mistakes.mistake import triangle
 from ..mistakes.triangles import WrongTriangle
 from ..numbers.match import poked
 from ..subject.capture import named
 from ..subject.guess import meaning
 from ..subject.subject import Fitted, UserError, line_of, signature, to_numpy
-from .structure import sees_only_future
-
-PROBES: dict[str, Callable[[Case], None]] = {}
-# What explains other symptoms comes first. Those of the module around attention are in modules.py.
-ORDER = """repeat|registered|inputs untouched|every input counts|every weight counts|gradient|who sees whom|window|batch|order|
-lengths|other keys|large|growth|constant values|half|training|second call|layers of their own|inventory|rotary|cost|dropout"""
-
-
-def probe(name: str) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-    """Enters a probe under its name."""
-
-    def enter(function: Callable[[Case], None]) -> Callable[[Case], None]:
-        PROBES[name] = function
-        return function
-
-    return enter
-
-
-def run_probes(case: Case, only: list[str] | None = None) -> None:
-    """All that apply; one that the user's code stops says so."""
-    for name in ORDER.replace("\n", "").split("|"):
-        if name in case.checked or (only is not None and name not in only):
-            continue
-        try:
-            PROBES[name](case)
-            if name not in case.skipped and name not in case.unseen:
-                case.checked.append(name)
-        except UserError as error:
-            case.stopped(name, error)
-
-
-def skip(case: Case, name: str, why: str) -> None:
-    """Doesn't apply."""
-    case.skipped[name] = why
-
-
-def size_of(output: np.ndarray) -> float:
-    """The largest finite number in it, to compare differences with."""
-    return float(np.abs(np.nan_to_num(output, posinf=0, neginf=0)).max()) or 1.0
+from .probe import probe, size_of, skip
+from .structure import sees_only_future, support
 
 
 @probe("who sees whom")
@@ -67,14 +29,14 @@ def who_sees_whom(case: Case) -> None:
         return skip(case, "who sees whom", "keys of their own")
     n = len(seen)
     lower, upper = triangle(n, n, "causal"), triangle(n, n, "transposed")
-    wants = case.options.get("causal")
-    hint = wants if wants is not None else case.notes.get("causal_name", False)
+    wants = case.asked.causal
+    hint = wants if wants is not None else case.called_causal
     if case.has("H1", "H2", "H3"):
         return skip(case, "who sees whom", "tokens are mixed")
-    if seen.all() and case.facts.get("bare_masked_fill") and not case.has("M2", "M3") and not case.subject.masks:
-        case.add("M2", "causal", line=case.facts["bare_masked_fill"])
+    if seen.all() and case.says.bare_fill and not case.has("M2", "M3") and not case.subject.masks:
+        case.add("M2", "causal", line=case.says.bare_fill)
         return None
-    residual = case.notes.get("residual", False)
+    residual = case.residual
     if not np.triu(seen, 1).any():
         _other_roads(case)
     if np.array_equal(seen, lower):
@@ -90,7 +52,7 @@ def who_sees_whom(case: Case) -> None:
     if np.array_equal(seen, triangle(n, n, "ahead")):
         case.add("M12", "ahead")
     elif np.array_equal(seen, upper):
-        case.add("M1" if case.facts.get("inverted_triangle") else "M12", sentence=WrongTriangle.evidence["transposed"])
+        case.add("M12", sentence=WrongTriangle.evidence["transposed"])
     elif sees_only_future(case):
         case.add("M1", "triangle")
     elif seen.all():
@@ -103,7 +65,7 @@ def who_sees_whom(case: Case) -> None:
 
 def _other_roads(case: Case) -> None:
     """M6: what hides the future hides it too with a flag of the call the other way, and where a text ends in padding."""
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     parameters = signature(subject.function).parameters
     flags = [
         p
@@ -134,10 +96,10 @@ def _explained(case: Case) -> bool:
 
 
 def _no_triangle(case: Case) -> None:
-    bare = case.facts.get("bare_masked_fill")
+    bare = case.says.bare_fill
     if bare:
         case.add("M2", "causal", line=bare)
-    elif not case.subject.masks or case.options.get("causal"):
+    elif not case.subject.masks or case.asked.causal:
         case.add("M14")
 
 
@@ -157,7 +119,7 @@ def window(case: Case) -> None:
     if seen.shape[0] != seen.shape[1]:
         return skip(case, "window", "keys of their own")
     middle, last = int(seen[asked + 1].sum()), int(seen[-1].sum())
-    text = case.facts.get("text", "")
+    text = case.says.text
     says = re.search(
         r"itself (included|and)|own (position|token) included|current (one|token) included|including (itself|the current)|window(_size)? - 1|`window\w*` (keys|tokens)|last `?window",
         text,
@@ -196,10 +158,10 @@ def batch(case: Case) -> None:
         return _place_in_batch(case)
     if case.match is not None and case.match.variant.ids:
         return None
-    if case.notes.get("batch_first_confusion"):
+    if case.axes_confused:
         case.add("H9")
         return None
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     if _runs_over_texts(case):
         case.add("H9")
         return None
@@ -228,7 +190,7 @@ def batch(case: Case) -> None:
 
 def _place_in_batch(case: Case) -> None:
     """R3: the same text in every place of a batch gives the same output, unless positions are counted along the batch."""
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     if case.founds or subject.layout not in ("bnc", "nbc", "ids"):
         return
     if any(hasattr(given, "shape") and len(given.shape) > 2 for given in subject.fixed.values()):
@@ -244,8 +206,8 @@ def _place_in_batch(case: Case) -> None:
 def _runs_over_texts(case: Case) -> bool:
     """Whether torch's own attention, or a softmax over squares, runs over as many as there are texts, not tokens."""
     size = case.subject.sizes.batch
-    seen = case.subject(case.notes["inputs"], watch=True).seen
-    if seen is None or case.subject.layout == "nbc" or size in case.notes["lengths"]:
+    seen = case.subject(case.inputs, watch=True).seen
+    if seen is None or case.subject.layout == "nbc" or size in case.lengths:
         return False
     squares = [tuple(scores.shape[-2:]) for scores, _, _ in seen.softmaxes]
     return size in getattr(seen, "along", ()) or (size, size) in squares
@@ -253,7 +215,7 @@ def _runs_over_texts(case: Case) -> bool:
 
 def _softmax_axis(case: Case) -> str:
     """Which axis the softmax that ran was taken over, by its size: keys, queries, heads or batch."""
-    result = case.subject(case.notes["inputs"], watch=True)
+    result = case.subject(case.inputs, watch=True)
     if result.seen is None or not result.seen.softmaxes:
         return ""
     scores, _, weights = result.seen.softmaxes[0]
@@ -262,7 +224,7 @@ def _softmax_axis(case: Case) -> str:
         return ""
     size = scores.shape[sums[0]]
     sizes = case.subject.sizes
-    n, m = case.notes["lengths"]
+    n, m = case.lengths
     return {sizes.batch: "batch", sizes.heads: "heads", **({n: "queries"} if n != m else {})}.get(size, "")
 
 
@@ -276,10 +238,10 @@ def order(case: Case) -> None:
         or case.subject.layout not in ("bnc", "nc")
     ):
         return skip(case, "order", "not needed")
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     if case.across or _knows_places(case):
         return skip(case, "order", "positions inside")
-    n = case.notes["lengths"][0]
+    n = case.lengths[0]
     asking = [r for r in inputs if r in ("x", "q")]
     if "memory" in inputs and asking and not _all_or_none(support(subject, inputs, None, asking)[0]):
         return skip(case, "order", "tokens of its own, and not all of them")
@@ -292,7 +254,7 @@ def order(case: Case) -> None:
     spread = float(np.abs(rows - rows[:, :1]).max() / size_of(rows))
     if difference > 1e-6 and spread > 1e-6:
         case.add(
-            "H2" if case.facts.get("view_split") is None else "H1",
+            "H2",
             sentence=_(
                 "shuffled tokens should give shuffled outputs, but they differ by {change:.1%}; copies of one token give outputs that differ by {spread:.1%}: numbers of different tokens are mixed where heads are cut or put together"
             ),
@@ -311,7 +273,7 @@ def _knows_places(case: Case) -> bool:
     """Whether numbers go in beside those of the tokens that may speak of places: 0, 1, 2… made in the run, or weights
     that are neither a product's with tokens nor a norm's."""
     subject, owner = case.subject, case.subject.owner
-    seen = subject(case.notes["inputs"], watch=True).seen
+    seen = subject(case.inputs, watch=True).seen
     if seen is None or not isinstance(owner, nn.Module):
         return False
     known = {named(owner, product.weight) for product in seen.products}
@@ -329,7 +291,7 @@ def lengths(case: Case) -> None:
     subject = case.subject
     if any(r in ("frequencies", "positions", "start") for p, r in subject.roles.items() if p in subject.fixed):
         return skip(case, "lengths", "tables of one length")
-    n = case.notes["lengths"][0]
+    n = case.lengths[0]
     if any(n in getattr(v, "shape", ()) for v in subject.fixed.values()):
         return skip(case, "lengths", "a mask of one length")
     if any(isinstance(v, Fitted) for v in subject.fixed.values()):
@@ -351,7 +313,7 @@ def lengths(case: Case) -> None:
     if (set(stopped) <= {1} and len(tried) > 1) or all(_declared(e.error) for e in stopped.values()):
         case.stopped("lengths", first)  # other lengths run, or the code says itself which do
     else:
-        case.add("M20", n=n, worked=case.notes["lengths"][0], error=str(first), line=first.line)
+        case.add("M20", n=n, worked=case.lengths[0], error=str(first), line=first.line)
     return None
 
 
@@ -401,10 +363,10 @@ def large(case: Case) -> None:
     subject = case.subject
     if subject.layout == "ids":
         return skip(case, "large", "tokens")
-    base = subject(case.notes["inputs"]).output
+    base = subject(case.inputs).output
     if not np.isfinite(base).all():
         return None
-    result = subject({r: a * 300 for r, a in case.notes["inputs"].items()}).output
+    result = subject({r: a * 300 for r, a in case.inputs.items()}).output
     if not np.isfinite(result).all() and not case.has("X6"):
         case.add("X5", bad=float(np.mean(~np.isfinite(result))) * 100)
     _own_fill(case)
@@ -416,12 +378,12 @@ def _own_fill(case: Case) -> None:
     subject, seen = case.subject, case.support
     if seen is None or seen.shape[0] != seen.shape[1] or np.triu(seen, 1).any() or case.founds or len(seen) < 3:
         return
-    fill = case.facts.get("fill_value")
-    if case.facts.get("text") and (fill is None or not -1e6 < fill < 0):
+    fill = case.says.fill
+    if case.says.text and (fill is None or not -1e6 < fill < 0):
         return  # no such number is written there
     last = len(seen) - 1
     for gain in (60, 600):
-        loud = {r: a * gain for r, a in case.notes["inputs"].items()}
+        loud = {r: a * gain for r, a in case.inputs.items()}
         louder = {r: a.copy() for r, a in loud.items()}
         for array in louder.values():
             array[:, ..., last, :] *= -3
@@ -436,9 +398,9 @@ def _own_fill(case: Case) -> None:
 def growth(case: Case) -> None:
     """Twice the input gives at most about twice the output: weights stay weights."""
     subject = case.subject
-    if case.match is not None or subject.layout == "ids" or case.notes.get("residual"):
+    if case.match is not None or subject.layout == "ids" or case.residual:
         return skip(case, "growth", "not needed")
-    inputs = case.notes["inputs"]
+    inputs = case.inputs
     one, two = (size_of(subject({r: a * g for r, a in inputs.items()}).output) for g in (20.0, 40.0))
     if two / one > 5:
         case.add("X6", "growth", growth=two / one)
@@ -451,13 +413,11 @@ def constant_values(case: Case) -> None:
     subject = case.subject
     if case.match is not None or case.watched is None or case.watched.projected or "v" not in subject.inputs:
         return skip(case, "constant values", "not needed")
-    moved = np.abs(
-        subject(poked(subject, case.notes["inputs"], 0, 0, ["q"])).output - subject(case.notes["inputs"]).output
-    )
+    moved = np.abs(subject(poked(subject, case.inputs, 0, 0, ["q"])).output - subject(case.inputs).output)
     rows = moved[0].max((0, -1)) if moved.ndim == 4 else moved[0].max(-1)
     if not rows[0] or rows[1:].any() or case.support is None or not case.support.all():
         return skip(case, "constant values", "tokens stand on another axis")
-    inputs = dict(case.notes["inputs"])
+    inputs = dict(case.inputs)
     inputs["v"] = np.broadcast_to(inputs["v"][..., :1, :], inputs["v"].shape).copy()
     output = subject(inputs).output
     wanted = inputs["v"][..., :1, :]
@@ -491,7 +451,7 @@ def rotary_counts(case: Case) -> None:
 def _turned(case: Case) -> bool:
     """Whether q goes into its product with k as other numbers of the same length than it was projected to."""
     assert case.match is not None
-    result = case.subject(case.notes["inputs"], watch=True)
+    result = case.subject(case.inputs, watch=True)
     seen, q = result.seen, case.match.guess.q
     if seen.kernels:
         taken = to_numpy(seen.kernels[0]["query"])
@@ -524,9 +484,9 @@ def causal_name(case: Case, name: str) -> bool:
         return True
     if re.search(r"causal|autoregress|gpt|languagemodel|masked_?(self|multi)|decoder_?only", name.lower()):
         return True
-    if not case.subject.crosses and _says_next(case.facts.get("docstring", "")):
+    if not case.subject.crosses and _says_next(case.says.docstring):
         return True
-    text = case.facts.get("text", "")
+    text = case.says.text
     return (
         bool(re.search(r"def generate\(", text))
         and not case.subject.crosses

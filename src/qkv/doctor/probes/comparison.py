@@ -10,21 +10,21 @@ import numpy as np
 from torch import nn
 
 from ...words import _
-from ..case import Case, support
+from ..case import Case
 from ..mistakes.mistake import At
 from ..numbers.match import Match, Matcher, bases, guesses, head_counts, laid, miscut, mixed_of, watch
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, causal
 from ..subject.subject import UserError
 from . import block
-from .structure import lengths, sees_only_future
+from .structure import lengths, sees_only_future, support
 
 FEW = r"group|kv_?head|n_?rep|gqa|h_?kv|hk\b"
 
 
 def few_keys(case: Case) -> None:
     """A function of (B, H, N, D) that also takes fewer key heads: shared as they should be?"""
-    subject, text = case.subject, case.facts.get("segment_text", "").lower()
+    subject, text = case.subject, case.says.segment.lower()
     if subject.layout != "bhnd" or not {"q", "k", "v"} <= set(subject.inputs) or not re.search(FEW, text):
         return
     few = copy.copy(case.subject)
@@ -45,7 +45,7 @@ def _tame(case: Case) -> None:
     subject = case.subject
     for _attempt in range(3):
         try:
-            case.watched = watch(subject, case.notes["inputs"])
+            case.watched = watch(subject, case.inputs)
         except UserError as error:
             case.stopped("numbers", error)
             return
@@ -62,32 +62,27 @@ def _tame(case: Case) -> None:
 def compare(case: Case) -> None:
     """Compare number for number; keep the match, note its mistakes."""
     _tame(case)
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     if case.watched is None:
         return
     x = inputs.get("x", inputs.get("q"))
     output = case.watched.output
-    case.notes["residual"] = bool(
-        x is not None
-        and x.dtype.kind == "f"
-        and x.shape == output.shape
-        and case.watched.after
-        and block.has_residual(case)
-    )
-    options = guesses(subject, case.watched, inputs)
-    case.options_ = options
-    n, m = case.notes["lengths"]
+    if x is not None and x.dtype.kind == "f" and x.shape == output.shape and case.watched.after:
+        case.wiring = block.parts_of(case)
+        case.residual = block.has_residual(case.wiring)
+    case.guesses = guesses(subject, case.watched, inputs)
+    n, m = case.lengths
     seen = case.support
     pieces: tuple[Piece, ...] = ()
     also: tuple[tuple[Piece, ...], ...] = ((causal(n, m),),)
     if seen is not None and seen.shape == (n, m) and not seen.all() and seen.any(-1).all():
         pieces, also = (Piece(seen[None, None], inner=True),), ((causal(n, m),), ())
     matcher = Matcher(subject, case.watched)
-    match = matcher.best(options, pieces, also=also)
+    match = matcher.best(case.guesses, pieces, also=also)
     if match is not None and set(match.variant.ids) <= {"S1", "S2", "S3", "S4"} and _passed(case, match):
         match = replace(match, variant=Variant(match.variant.form))  # the caller's scale, and the caller was us
     if match is None:
-        match = _by_scale(case, matcher, options, (pieces, *also))
+        match = _by_scale(case, matcher, (pieces, *also))
     case.match = match
     if match is None and subject.layout == "bhnd" and _lengths_before_heads(case):
         return compare(case)
@@ -111,7 +106,7 @@ def compare(case: Case) -> None:
         _miscut(case, matcher, (pieces, *also))
         match = case.match
     if match is None and (inner := mixed_of(subject, case.watched.result, inputs)):
-        found = Matcher(subject, replace(case.watched, contexts=inner)).best(options, pieces, also=also, faults=1)
+        found = Matcher(subject, replace(case.watched, contexts=inner)).best(case.guesses, pieces, also=also, faults=1)
         if found is not None and not found.right:  # a mistake shows there; what comes after stays unseen
             case.match = match = found
             case.watched = replace(case.watched, contexts=inner)
@@ -120,7 +115,7 @@ def compare(case: Case) -> None:
         return
     case.checked.append("numbers")
     for id_ in match.variant.ids:
-        if id_ == "H8" and case.facts.get("library"):
+        if id_ == "H8" and case.says.library:
             case.remark(
                 "H8",
                 _(
@@ -128,12 +123,7 @@ def compare(case: Case) -> None:
                 ),
             )
             continue
-        facts = (
-            match.variant.facts.get(id_, match.variant.facts)
-            if isinstance(match.variant.facts.get(id_), dict)
-            else match.variant.facts
-        )
-        _name(case, id_, facts, match.error)
+        _name(case, id_, match.variant.told[id_], match.error)
 
 
 def _lengths_before_heads(case: Case) -> bool:
@@ -178,7 +168,7 @@ def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
             error, place = matcher.error(guess, form)
             if error < matcher.tolerance:
                 at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, h, d, h)
-                case.match = Match(Variant(form, ("H7",), {"cut": guess.label}), guess, form, error, at, place)
+                case.match = Match(Variant(form, {"H7": {"cut": guess.label}}), guess, form, error, at, place)
                 return
     if watched is None or len(watched.projected) != 1 or heads[0] < 2:
         return
@@ -193,7 +183,7 @@ def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
             if error < matcher.tolerance:
                 at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, heads[0], d, kv)
                 case.match = Match(
-                    Variant(form, ("H7",), {"cut": guess.label, "right": f"0, {heads[0]}, {heads[0] + kv}"}),
+                    Variant(form, {"H7": {"cut": guess.label, "right": f"0, {heads[0]}, {heads[0] + kv}"}}),
                     guess,
                     form,
                     error,
@@ -212,7 +202,7 @@ def _not_numbers(case: Case) -> None:
     rows = rows.any(tuple(range(rows.ndim - 1)))
     if sees_only_future(case):
         case.add("M1", "triangle")
-    elif case.facts.get("fill_value") == float("inf") or rows.mean() > 0.5:
+    elif case.says.fill == float("inf") or rows.mean() > 0.5:
         case.add(
             "M9",
             sentence=_("{part:.0f} % of the rows are NaN, from finite numbers and without a mask handed over"),
@@ -222,7 +212,7 @@ def _not_numbers(case: Case) -> None:
         case.add("M12", "nan", rows=", ".join(map(str, np.flatnonzero(rows))))
 
 
-def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
+def _name(case: Case, id_: str, told: dict[str, Any], error: float) -> None:
     match = case.match
     assert match is not None
     at = match.at
@@ -239,29 +229,29 @@ def _name(case: Case, id_: str, facts: dict[str, Any], error: float) -> None:
         right=at.head**-0.5,
     )
     if id_ == "S6":
-        values["sum"] = 1 / float(facts["value"])
-    values.update({k: v for k, v in facts.items() if not isinstance(v, dict)})
-    how = "laid" if id_ == "H7" and "right" not in facts else ""
+        values["sum"] = 1 / float(told["value"])
+    values.update(told)
+    how = "laid" if id_ == "H7" and "right" not in told else ""
     if id_ == "M12":
-        how = {"strict": "strict", "ahead": "ahead"}.get(str(facts.get("kind")), "transposed")
-        if facts.get("kind") == "strictly transposed":
+        how = {"strict": "strict", "ahead": "ahead"}.get(str(told.get("kind")), "transposed")
+        if told.get("kind") == "strictly transposed":
             id_, how = "M1", "triangle"
     if id_ in ("M7", "M8", "X7", "M9"):
-        if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
+        if id_ == "M8" and case.says.fill not in (None, 0.0):
             id_ = "M9"
         how = "causal"
     if id_ in ("R4", "R7"):
         how = "numbers"
     if id_ == "S4":
-        how = "size" if facts.get("size") else ""
+        how = "size" if told.get("size") else ""
         values.setdefault("size", "")
     case.add(id_, how, **values)
 
 
-def _by_scale(case: Case, matcher: Matcher, options: list[Any], pieces: Any) -> Any:
+def _by_scale(case: Case, matcher: Matcher, pieces: Any) -> Any:
     """Everything right but the scale, which is a number that none of the sizes explains."""
     tried = 0
-    for guess in options[:8]:
+    for guess in case.guesses[:8]:
         for some in pieces:
             for form, at in bases(case.subject, guess, matcher.watched, some):
                 if form.rotary or form.slopes or form.activation or form.split == "dh" or form.merge == "dh":
@@ -286,8 +276,8 @@ def _by_scale(case: Case, matcher: Matcher, options: list[Any], pieces: Any) -> 
                         head=at.head,
                     )
                     return Match(Variant(fitted), guess, fitted, error, at)
-                facts = {"value": scale, "used": f"{scale:.4g}", "size": ""}
-                return Match(Variant(fitted, ("S4",), facts), guess, form, error, at)
+                told = {"S4": {"value": scale, "used": f"{scale:.4g}", "size": ""}}
+                return Match(Variant(fitted, told), guess, form, error, at)
     return None
 
 
@@ -304,7 +294,7 @@ def _learned(case: Case, scale: float) -> bool:
                     1 / value if value else 0,
                     np.exp(value),
                     abs(value) ** 0.5,
-                    value * case.notes["inputs"][case.subject.inputs[0]].shape[-1] ** -0.5,
+                    value * case.inputs[case.subject.inputs[0]].shape[-1] ** -0.5,
                 ):
                     if known and abs(scale / known - 1) < 1e-4:
                         return True
@@ -319,7 +309,7 @@ def _passed(case: Case, match: Match) -> bool:
     if {"temperature", "scale"} & set(subject.chosen):
         return match.variant.ids != ("S2",)
     told = [p for p, r in subject.roles.items() if r == "scale" and isinstance(subject.fixed.get(p), float)]
-    inputs = case.notes["inputs"]
+    inputs = case.inputs
     doubled = {p: 2 * subject.fixed[p] for p in told}
     return bool(told) and not np.array_equal(subject(inputs).output, subject(inputs, doubled).output)
 

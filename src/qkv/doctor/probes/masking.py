@@ -8,6 +8,7 @@ that its masks are of another kind.
 import difflib
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +17,9 @@ import torch
 
 from ...words import _, quoted
 from ..case import Case
+from ..mistakes import CATALOGUE
 from ..mistakes.masks import CausalLost, OnlyOneMask
-from ..mistakes.mistake import triangle
+from ..mistakes.mistake import At, triangle
 from ..numbers.match import Guess, Matcher, Watched, contexts_of, guesses, poked, watch
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, singles
@@ -31,26 +33,6 @@ EMPTY_ROWS = {
     "nan": _("a row that may look at nothing gives NaN (−inf everywhere); make sure that no text is all padding"),
     "uniform": _("a row that may look at nothing looks at everything alike (a finite fill value)"),
     "zero": _("a row that may look at nothing gives 0"),
-}
-NOT_MASKS = {
-    "S1",
-    "S2",
-    "S3",
-    "S4",
-    "S6",
-    "H1",
-    "H2",
-    "H3",
-    "H4",
-    "H8",
-    "H11",
-    "X1",
-    "X2",
-    "X3",
-    "X6",
-    "R4",
-    "R6",
-    "R7",
 }
 
 
@@ -77,24 +59,27 @@ class Trial:
 
 def view(case: Case, n: int, m: int) -> View | None:
     """The subject at these lengths, with the same guess of who is q, k, v."""
-    key = f"view {n} {m}"
-    if key not in case.notes:
-        subject = case.subject
-        found: View | None = None
-        try:
-            if case.notes["lengths"] == (n, m):
-                found = View(case.notes["inputs"], n, m, case.watched, case.match.guess if case.match else None)
-            else:
-                inputs = subject.draw(n=n, m=m)
-                watched = watch(subject, inputs)
-                again = guesses(subject, watched, inputs)
-                place = next((i for i, g in enumerate(case.options_) if case.match and g is case.match.guess), None)
-                guess = again[place] if place is not None and place < len(again) else None
-                found = View(inputs, n, m, watched, guess)
-        except UserError:
-            found = None
-        case.notes[key] = found
-    return case.notes[key]
+    if (n, m) not in case.views:
+        case.views[n, m] = _view(case, n, m)
+    return case.views[n, m]
+
+
+def _view(case: Case, n: int, m: int) -> View | None:
+    subject = case.subject
+    if case.lengths == (n, m):
+        return View(case.inputs, n, m, case.watched, case.match.guess if case.match else None)
+    try:
+        inputs = subject.draw(n=n, m=m)
+        watched = watch(subject, inputs)
+    except UserError:
+        return None
+    return View(inputs, n, m, watched, _same_guess(case, guesses(subject, watched, inputs)))
+
+
+def _same_guess(case: Case, again: list[Guess]) -> Guess | None:
+    """Of guesses at other lengths the one that matched."""
+    place = next((i for i, g in enumerate(case.guesses) if case.match and g is case.match.guess), None)
+    return again[place] if place is not None and place < len(again) else None
 
 
 def patterns(n: int, m: int, batch: int) -> dict[str, Array]:
@@ -127,19 +112,19 @@ def examine_masks(case: Case) -> None:
             examine_mask(case, parameter)
         except UserError as error:
             _stopped(case, parameter, error)
-    known = case.notes.get("formats", {})
+    known = case.formats
     if len(known) >= 2 and not case.founds:
         _both(case, *list(known.items())[:2])
-    case.notes["masks"] = _givens(case)
+    case.mask_examples = _givens(case)
 
 
 def _givens(case: Case) -> list[dict[str, Any]]:
     """One padding mask per mask argument, in the format that was found, for other probes."""
-    n, m = case.notes["lengths"]
+    n, m = case.lengths
     found = []
-    for parameter, format_ in case.notes.get("formats", {}).items():
+    for parameter, format_ in case.formats.items():
         own = "memory" in case.subject.inputs and not re.search(MEMORY, parameter.lower()) and not _crossing(case)
-        keep = patterns(n, n if own else m, len(next(iter(case.notes["inputs"].values()))))
+        keep = patterns(n, n if own else m, len(next(iter(case.inputs.values()))))
         given = next(
             (g for g in (_encode(case, format_, keep[name]) for name in ("right", "causal")) if g is not None), None
         )
@@ -188,11 +173,11 @@ def examine_mask(case: Case, parameter: str) -> None:
     memory = "memory" in subject.inputs and (bool(re.search(MEMORY, parameter.lower())) or _crossing(case))
     if memory and case.has("C1"):
         return
-    n, m = case.notes["lengths"]
+    n, m = case.lengths
     pad = bool(re.search(r"pad|key", parameter.lower())) and subject.roles[parameter] == "mask"
     if not memory and (pad or "memory" in subject.inputs) and subject.layout != "ids":
         m = n
-    looked = view(case, n, m) or view(case, *case.notes["lengths"])
+    looked = view(case, n, m) or view(case, *case.lengths)
     if looked is None:
         case.miss(
             f"mask {parameter}",
@@ -211,8 +196,8 @@ def examine_mask(case: Case, parameter: str) -> None:
     inner = hidden(case) if not memory else None
     everything = {k: spared(inner, p) for k, p in patterns(n, m, _batch(looked)).items()}
     base = subject(looked.inputs).output
-    hint = case.options.get("mask_true_means") or polarity.words(case, parameter)
-    declared = case.facts.get("mask_rank", {}).get(parameter)
+    hint = case.asked.mask_true_means or polarity.words(case, parameter)
+    declared = case.says.mask_rank.get(parameter)
     ran, errors, refused = _try(case, parameter, looked, everything, declared, pad)
     if not ran and m != n and (equal := view(case, n, n)) is not None:  # over its own tokens, not over the keys
         looked, m = equal, n
@@ -229,7 +214,7 @@ def examine_mask(case: Case, parameter: str) -> None:
         elif _arrives(case, parameter, looked, ran):
             case.add("M11", "rows", parameter=parameter)
         elif not _only_together(case, parameter, looked, everything["right"], base):
-            bare = case.facts.get("bare_masked_fill")
+            bare = case.says.bare_fill
             case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
         return
     if case.match is not None and set(case.match.variant.ids) & {"X1", "X2", "X3", "X6"}:
@@ -242,7 +227,7 @@ def examine_mask(case: Case, parameter: str) -> None:
     if best is None:
         return
     case.mask_format = case.mask_format or str(best)
-    case.notes.setdefault("formats", {})[parameter] = best
+    case.formats[parameter] = best
     if refused is not None:
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
@@ -279,15 +264,14 @@ def _as_handed(case: Case, parameter: str) -> bool:
                 watched = watch(subject, inputs)
             except UserError:  # it can't do without one: the same for all
                 watched = watch(subject, inputs, {parameter: _typed(case, np.zeros_like(made.values))})
-            again = guesses(subject, watched, inputs)
+            guess = _same_guess(case, guesses(subject, watched, inputs))
             result = subject(inputs, {parameter: _typed(case, made.values)}, watch=True)
         except UserError:
             continue
-        place = next((i for i, g in enumerate(case.options_) if g is case.match.guess), None)
-        if place is None or place >= len(again) or again[place].k.shape[-2] != m:
+        if guess is None or guess.k.shape[-2] != m:
             continue
         keep = np.repeat(words[:, None], n, 1)
-        looked = View(inputs, n, m, watched, again[place])
+        looked = View(inputs, n, m, watched, guess)
         contexts = contexts_of(subject, result, inputs, watched)
         given = "keep" if made.kind == "additive" or made.values.flat[0] else "block"
         best: list[tuple[int, float, Variant]] = []
@@ -296,16 +280,16 @@ def _as_handed(case: Case, parameter: str) -> bool:
         for items in (both, np.ones(b, bool)):
             if not items.any():
                 continue
-            some = replace(looked, guess=_some(again[place], items))
+            some = replace(looked, guess=_some(guess, items))
             theirs = [c[items] for c in contexts]
             form = _form(case, keep[items], given)
             if _error(case, some, form, theirs) < _tolerance(case):
                 return False
             at = replace(case.match.at, batch=int(items.sum()), n=n, m=m)
-            wrong = [v for v in singles(form, at) if v.ids[0] not in NOT_MASKS]
+            wrong = list(_of_masks(form, at))
             if b == n == m:
                 across = Piece(words[None, None])
-                wrong.append(Variant(replace(form, pieces=(*form.pieces[:-1], across)), ("M16",)))
+                wrong.append(Variant(replace(form, pieces=(*form.pieces[:-1], across)), {"M16": {}}))
             errors = [(_error(case, some, v.form, theirs), v) for v in wrong]
             best += [(_preference(v, Format()), e, v) for e, v in errors if e < max(1e-6, _tolerance(case))]
         if best:
@@ -353,7 +337,7 @@ def _crossing(case: Case) -> bool:
     return (
         case.match is None
         or "x" not in case.subject.inputs
-        or case.match.guess.k.shape[-2] == case.notes["lengths"][1] != case.notes["lengths"][0]
+        or case.match.guess.k.shape[-2] == case.lengths[1] != case.lengths[0]
     )
 
 
@@ -411,7 +395,7 @@ def _trial(case: Case, parameter: str, looked: View, format_: Format, keep: Arra
 
 def _encode(case: Case, format_: Format, keep: Array) -> Any:
     subject = case.subject
-    return format_.encode(keep, case.notes["heads"], subject.framework, subject.dtype, subject.layout == "nc")
+    return format_.encode(keep, case.heads, subject.framework, subject.dtype, subject.layout == "nc")
 
 
 def _form(case: Case, keep: Array, given: str = "keep", how: str = "fill") -> Form:
@@ -504,14 +488,14 @@ def _more(
 
 def _other_keys(case: Case, parameter: str, format_: Format, looked: View) -> None:
     """C3: keys of another number run without the mask, and stop with it."""
-    n, m = case.notes["lengths"]
+    n, m = case.lengths
     if looked.n != looked.m or n == m or "k" not in case.subject.inputs:
         return
     given = _encode(case, format_, patterns(n, m, _batch(looked))["right"])
     if given is None:
         return
     try:
-        case.subject(case.notes["inputs"], {parameter: given})
+        case.subject(case.inputs, {parameter: given})
     except UserError as error:
         if re.search(r"size|shape|broadcast|expand|match", str(error)):
             case.add("C3", n=n, m=m, error=str(error), line=error.line)
@@ -538,8 +522,8 @@ def _empty_row(case: Case, parameter: str, format_: Format, looked: View) -> Non
 def _large_scores(case: Case, parameter: str, format_: Format, looked: View, keep: Array, memory: bool) -> None:
     """M19: a fill that is not low enough when scores are large."""
     subject = case.subject
-    fill = case.facts.get("fill_value")
-    if case.facts.get("text") and (fill is None or not -1e6 < fill < 0):
+    fill = case.says.fill
+    if case.says.text and (fill is None or not -1e6 < fill < 0):
         return  # no such number is written there
     encoded = _encode(case, format_, keep)
     if (
@@ -611,12 +595,10 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         hits: list[tuple[int, float, Variant, Format]] = []
         at = replace(case.match.at, n=looked.n, m=looked.m)
         for trial in ran:
-            for variant in singles(_form(case, trial.keep, "block" if trial.format.means == "block" else "keep"), at):
+            for variant in _of_masks(_form(case, trial.keep, "block" if trial.format.means == "block" else "keep"), at):
                 id_ = variant.ids[0]
-                if (
-                    id_ in NOT_MASKS
-                    or (id_ == "M1" and trial.format.shape != "lengths")
-                    or (id_ == "M7" and hint is None and trial.format.kind == "additive")
+                if (id_ == "M1" and trial.format.shape != "lengths") or (
+                    id_ == "M7" and hint is None and trial.format.kind == "additive"
                 ):
                     continue
                 error = _error(case, looked, variant.form, trial.contexts)
@@ -629,17 +611,17 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                 return
             _report(case, parameter, variant, format_, error)
             return
-    if parameter in case.facts.get("discovered", ()):
+    if parameter in case.discovered:
         return  # of no known name, and of no mask's effect: something else
     if all(np.isnan(t.output).any() for t in ran if t.format.kind != "additive"):
-        wrong = "M9" if case.facts.get("fill_value") == float("inf") else "M11"
+        wrong = "M9" if case.says.fill == float("inf") else "M11"
         case.add(
             wrong,
             sentence=_("with `{parameter}` given, the output has NaN in every shape and type of mask that was tried"),
             parameter=parameter,
             certain=False,
         )
-    elif suspect := case.facts.get("mask_suspect"):
+    elif suspect := case.says.mask_suspect:
         case.add(
             suspect,
             sentence=_(
@@ -658,24 +640,30 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         )
 
 
+def _of_masks(form: Form, at: At) -> Iterator[Variant]:
+    """The forms with one mistake in what is done with a mask; the others leave the masks as they are."""
+    return (
+        v for v in singles(form, at) if any(a is not b for a, b in itertools.zip_longest(v.form.pieces, form.pieces))
+    )
+
+
 def _preference(variant: Variant, format_: Format) -> int:
-    order = ["M1", "X7", "M11", "M15", "M5", "M8", "M7", "M2"]
-    rank = order.index(variant.ids[0]) if variant.ids[0] in order else 9
-    return rank * 10 + (format_.kind != "bool") + (format_.means != "keep") * 2
+    """Of several that give the same numbers: what explains most, with the plainest mask."""
+    return CATALOGUE[variant.ids[0]].explains * 10 + (format_.kind != "bool") + (format_.means != "keep") * 2
 
 
 def _report(case: Case, parameter: str, variant: Variant, format_: Format, error: float) -> None:
     id_ = variant.ids[0]
     if id_ == "M2":
-        bare = case.facts.get("bare_masked_fill")
+        bare = case.says.bare_fill
         case.add("M2" if bare else "M3", parameter=parameter, tried=1, line=bare)
     elif id_ == "M5":
-        kept_own = variant.facts.get("kept") == 0  # the code's own triangle is what stayed
+        kept_own = variant.told["M5"]["kept"] == 0  # the code's own triangle is what stayed
         if not kept_own and _default_triangle(case, parameter):
             return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
         one_or_other = re.search(
             r"is_causal\s*=|if .*mask\w* is None|is not None:\s+\w+ = (?!.*(fill|where))|else|elif",
-            case.facts.get("segment_text", ""),
+            case.says.segment,
         )
         case.add(
             "M5" if kept_own or not one_or_other else "M6",
@@ -684,22 +672,22 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
             error=error,
         )
     else:
-        if id_ == "M8" and case.facts.get("fill_value") not in (None, 0.0):
+        if id_ == "M8" and case.says.fill not in (None, 0.0):
             id_ = "M9"
         case.add(id_, parameter=parameter, error=error)
 
 
 def _default_triangle(case: Case, parameter: str) -> bool:
     """Whether the code's own triangle only stands in for a mask that isn't given, and the mask could say as much."""
-    text = case.facts.get("segment_text", "")
-    padding = re.search(r"pad|key|length", parameter.lower()) or case.facts.get("mask_rank", {}).get(parameter) == 2
+    text = case.says.segment
+    padding = re.search(r"pad|key|length", parameter.lower()) or case.says.mask_rank.get(parameter) == 2
     default = re.search(rf"if {re.escape(parameter)} is None:\s*\n?\s*(self\.)?{re.escape(parameter)}\s*=", text)
     return bool(default) and not padding
 
 
 def _both(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> None:
     """M5: given two masks, both hide."""
-    n = case.notes["lengths"][0]
+    n = case.lengths[0]
     looked = view(case, n, n) if "memory" not in case.subject.inputs else None
     if looked is None or looked.guess is None or case.match is None:
         return

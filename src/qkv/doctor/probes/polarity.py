@@ -20,7 +20,7 @@ KINDS = (r"pad|key|valid", r"src|source|enc|mem|cross", r"tgt|trg|target|dec|cau
 
 def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> Format | None:
     """Of the formats in which it is right, the one that is meant; None where none is: then M1 or M7 is noted."""
-    if told := case.options.get("mask_true_means"):
+    if told := case.asked.mask_true_means:
         return _told(case, parameter, right, told)
     verdicts: dict[str, tuple[Made, Format | None]] = {}
     for made in _for(case.made, parameter):
@@ -61,9 +61,9 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
 
 def words(case: Case, parameter: str) -> str | None:
     """What comments say of this mask; what they say of masks at large, where there is but one."""
-    said = sayings(case.facts.get("segment_text", ""), parameter, only=True)
+    said = sayings(case.says.segment, parameter, only=True)
     if said is None and (len(case.subject.masks) == 1 or parameter == "mask"):
-        said = case.facts.get("mask_words")
+        said = case.says.mask_words
     return said
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ...words import Message, _
-from ..case import Case
+from ..case import Asked, Case
+from ..source.says import Says
 from ..subject.adapt import frequencies, made_table, own_tables
 from ..subject.building import Built, builds
 from ..subject.guess import Sizes, meaning, role
@@ -21,12 +22,10 @@ Array = np.ndarray
 N, WIDTH, BATCH = 7, 24, 5
 
 
-def examine(
-    target: Any, name: str, space: dict[str, Any], facts: dict[str, Any], options: dict[str, Any]
-) -> Case | None:
+def examine(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """None where the target isn't about positions alone."""
     low = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    text = facts.get("segment_text", "").lower()
+    text = says.segment.lower()
     if re.search(r"atten|attn|block|layer|encoder_|decoder_|model|transformer|mha|head", low) and not re.search(
         r"pos|rope|rotary|alibi|sinus", low
     ):
@@ -34,43 +33,40 @@ def examine(
     if re.search(r"atten|attn", low):
         return None
     if re.search(r"alibi|slopes", low):
-        return _alibi(target, name, space, facts)
+        return _alibi(target, name, space, says)
     if re.search(r"rope|rotary|rotate|rot_emb|apply_rot", low):
-        return _rotary(target, name, space, facts)
+        return _rotary(target, name, space, says)
     if (
         re.search(r"pos|sinus|timing|\bpe\b|_pe|pe_", low)
         and re.search(r"sin|cos", text)
         and not re.search(r"softmax", text)
     ):
-        return table(target, name, space, facts)
+        return table(target, name, space, says)
     if re.search(r"pos", low) and re.search(r"embedding|parameter", text) and not re.search(r"softmax", text):
-        return table(target, name, space, facts)
+        return table(target, name, space, says)
     return None
 
 
-def alone(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+def alone(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """What moves no token with another may be about positions whatever its name: a turn, if it is one, or a table."""
-    turn = _rotary(target, name, space, facts)
-    return turn if turn is not None and not turn.founds else table(target, name, space, facts)
+    turn = _rotary(target, name, space, says)
+    return turn if turn is not None and not turn.founds else table(target, name, space, says)
 
 
-def _case(target: Any, name: str, facts: dict[str, Any], space: dict[str, Any], called: str, built: str = "") -> Case:
+def _case(target: Any, name: str, says: Says, space: dict[str, Any], called: str, built: str = "") -> Case:
     subject = Subject(name, target, None, Sizes(), {}, "table", "torch", WIDTH, built)
-    case = Case(subject, facts, {}, space)
-    case.notes["kind"] = "positions"
-    case.notes["called"] = called
-    return case
+    return Case(subject, says, Asked(), space, kind="positions", called=called)
 
 
 # --- sinusoidal tables --------------------------------------------------------------------------------------------
 
 
-def table(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     found = _run_table(target, space)
     if found is None:
         return None
     table, learned, called, built, item_wise = found  # (B, N, C)
-    case = _case(target, name, facts, space, called, built)
+    case = _case(target, name, says, space, called, built)
     case.checked.append("table")
     if item_wise:
         case.add("R3")
@@ -81,9 +77,8 @@ def table(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) 
     right = list(sinusoids(one.shape[0], one.shape[1]))
     error = min(float(np.abs(one - r).max()) for _, r in right)
     if error < 2e-4:
-        case.notes["compared"] = error
         return case
-    if np.abs(one).max() > 1.001 or not re.search(r"sin", facts.get("segment_text", "sin")):
+    if np.abs(one).max() > 1.001 or not re.search(r"sin", (says.segment or "sin")):
         return case
     case.add("R1", change=error, why=_why(one))
     return case
@@ -230,7 +225,7 @@ def _table_of_function(function: Any) -> Array | None:
 # --- rotary -------------------------------------------------------------------------------------------------------
 
 
-def _rotary(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+def _rotary(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """A turn must keep lengths, leave position 0 as it is, and let q·k depend on the distance alone."""
     if re.fullmatch(r"_?rotate_?(half|every_two|interleaved|neg\w*)", name.lower()):
         return None
@@ -239,8 +234,8 @@ def _rotary(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]
         if isinstance(owner, nn.Module):
             owner.eval().double()
         judged = []
-        for call, layout in _turns(owner, space, facts):
-            case = _judge_turn(call, layout, _case(target, name, facts, space, "x", built.text))
+        for call, layout in _turns(owner, space, says):
+            case = _judge_turn(call, layout, _case(target, name, says, space, "x", built.text))
             if not case.founds:
                 return case  # right in one layout, with one table: that is how it is meant
             judged.append(case)
@@ -249,10 +244,10 @@ def _rotary(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]
     return None
 
 
-def _turns(owner: Any, space: dict[str, Any], facts: dict[str, Any]) -> Any:
+def _turns(owner: Any, space: dict[str, Any], says: Says) -> Any:
     """Ways to turn one vector d wide at every position: vector → (N, D), for each layout that runs."""
     heads, d = 4, 6
-    text = facts.get("segment_text", "")
+    text = says.segment
     layouts = {"bhnd": (BATCH, heads, N, d), "bnhd": (BATCH, N, heads, d), "bnd": (BATCH, N, d)}
     said = re.search(r"[\[(]\s*(?:b\w*)\s*,\s*(\w+)\s*,\s*(\w+)\s*,", text, re.IGNORECASE)
     if said and re.match(r"(s|t|l|n_?tok|seq|len|time)", said[1].lower()) and not re.match(r"n_?h", said[1].lower()):
@@ -329,7 +324,7 @@ def _judge_turn(call: Any, layout: str, case: Case) -> Case:
 # --- ALiBi --------------------------------------------------------------------------------------------------------
 
 
-def _alibi(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any]) -> Case | None:
+def _alibi(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """Slopes of head h: 2^(−8(h+1)/H); a bias −slope · distance has them between neighbours."""
     heads = 4
     function = target
@@ -349,7 +344,7 @@ def _alibi(target: Any, name: str, space: dict[str, Any], facts: dict[str, Any])
     if slopes is None:
         return None
     right = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)
-    case = _case(target, name, facts, space, ", ".join(p.name for p in parameters))
+    case = _case(target, name, says, space, ", ".join(p.name for p in parameters))
     case.checked.append("slopes")
     if not np.allclose(slopes, right, rtol=1e-4):
         case.add("R7", found=", ".join(f"{s:.4g}" for s in slopes), right=", ".join(f"{s:.4g}" for s in right))

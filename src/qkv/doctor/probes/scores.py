@@ -38,7 +38,7 @@ class _Scores:
 
 def _watched(case: Case, seed: int) -> _Scores | None:
     """The first softmax of a run over (…, N, M), and the product before it."""
-    n, m = case.notes["lengths"]
+    n, m = case.lengths
     seen = case.subject(case.subject.draw(seed, n=n, m=m), watch=True).seen
     if seen is None or not seen.softmaxes or not seen.scored:
         return None
@@ -91,7 +91,7 @@ def _scale(case: Case, one: _Scores, two: _Scores) -> None:
     if abs(slope * d**0.5 - 1) < 1e-6 or abs(slope - 1) < 1e-9 or abs(slope * d - 1) < 1e-6:
         return  # right; scaled before the product or not at all, which can't be told; 1/d, meant so
     known = {"S1": [d**0.5], "S3": [width**-0.5] if width not in (0, d) else []}
-    others = {*case.notes["lengths"], case.subject.sizes.batch, case.notes["heads"]} - {1, d, width}
+    others = {*case.lengths, case.subject.sizes.batch, case.heads} - {1, d, width}
     known["S4"] = [size**-0.5 for size in others]
     for id_, values in known.items():
         if any(abs(slope / value - 1) < 1e-6 for value in values):

@@ -2,15 +2,40 @@
 
 import inspect
 import re
+from typing import Any
 
 import numpy as np
 from torch import nn
 
-from ..case import Case, support
+from ..case import Case
 from ..mistakes.mistake import triangle
+from ..numbers.match import poked
 from ..source import conventions
 from ..subject import usage
-from ..subject.subject import UserError, last_line, line_of
+from ..subject.subject import Subject, UserError, last_line, line_of
+
+
+def support(
+    subject: Subject, inputs: dict[str, np.ndarray], given: dict[str, Any] | None = None, roles: Any = None
+) -> tuple[np.ndarray, bool]:
+    """(N, M): whether output i moves with input j; and whether another text's output moves."""
+    base = subject(inputs, given).output
+    role = (roles or list(inputs))[0]
+    axis = -1 if subject.layout == "ids" else -2
+    m = inputs[role].shape[axis]
+    rows = []
+    across = False
+    for j in range(m):
+        moved = subject(poked(subject, inputs, j, 0, roles), given).output
+        change = np.abs(np.nan_to_num(moved) - np.nan_to_num(base))
+        scale = np.abs(np.nan_to_num(base)).max() or 1.0
+        if subject.layout in ("bhnd", "bnhd") and change.ndim == 4:
+            rows.append((change[0] > 1e-12 * scale).any((0, -1)))
+        else:
+            rows.append((change[0] > 1e-12 * scale).any(-1))
+        if len(change) > 1 and (change[1:] > 1e-9 * scale).any():
+            across = True
+    return np.stack(rows, 1), across
 
 
 def lengths(case: Case) -> None:
@@ -26,11 +51,11 @@ def lengths(case: Case) -> None:
             inputs, lengths = other, (n, m)
         except UserError:
             pass
-    case.notes["inputs"], case.notes["lengths"] = inputs, lengths
+    case.inputs, case.lengths = inputs, lengths
 
 
 def who_sees_whom(case: Case) -> None:
-    subject, inputs = case.subject, case.notes["inputs"]
+    subject, inputs = case.subject, case.inputs
     roles = [r for r in subject.inputs if r in ("k", "v", "memory")] or None
     try:
         case.support, case.across = support(subject, inputs, None, roles)
@@ -39,7 +64,7 @@ def who_sees_whom(case: Case) -> None:
         return
     seen = case.support
     alone = seen is not None and seen.shape[0] == seen.shape[1] and np.array_equal(seen, np.eye(len(seen), dtype=bool))
-    case.notes["apart"] = alone and not case.across and not subject.crosses and len(seen) > 1
+    case.apart = alone and not case.across and not subject.crosses and len(seen) > 1
 
 
 def sees_only_future(case: Case) -> bool:
@@ -67,12 +92,12 @@ def layout(case: Case) -> None:
             lengths(case)
             who_sees_whom(case)
         return
-    if case.facts.get("batch_first") is not True and _says_sequence_first(case):
+    if _says_sequence_first(case):
         subject.layout = "nbc"
         lengths(case)
         who_sees_whom(case)
     else:
-        case.notes["batch_first_confusion"] = True
+        case.axes_confused = True
         subject.layout = "nbc"  # its numbers can be compared all the same
         lengths(case)
         who_sees_whom(case)
@@ -85,12 +110,12 @@ def _says_sequence_first(case: Case) -> bool:
     owner = case.subject.owner
     if type(owner).__module__.startswith("torch.nn"):
         return True
-    text, whole = case.facts.get("segment_text", ""), case.facts.get("text", "")
+    text, whole = case.says.segment, case.says.text
     if re.search(r"batch_first\s*=\s*True", text):
         return False
     if isinstance(owner, nn.Module) and "batch_first" in inspect.signature(type(owner)).parameters:
         return True  # a switch, as torch's own have it: both orders are meant
-    said = {place for words in conventions._spoken(text) for place in batch_axes(words)}
+    said = {place for words in conventions.spoken(text) for place in batch_axes(words)}
     if said == {0}:
         return False
     first = r"(t|l|s|n|seq\w*|tgt_len|src_len|length|time\w*|q_len|q_seq\w*|nq|T|L|S|tgt|n_?tokens?|n_?tgt|n_?src|sl|tlen|qlen|len_?q)"
@@ -138,14 +163,14 @@ def _takes_many(case: Case, text: str) -> bool:
     """Whether its words speak of many texts at once, or its own file hands it some."""
     if re.search(r"\bbatch|\(B,|\[B,", text):
         return True
-    calls = usage.examples(case.notes.get("source"), case.subject.name)
+    calls = usage.examples(case.source, case.subject.name)
     return any(getattr(given, "ndim", 0) == 3 for call in calls for given in call.given.values())
 
 
 def left_out(case: Case) -> None:
     """What ran only after something was left out: batches, shared key heads."""
     subject = case.subject
-    text = case.facts.get("segment_text", "")
+    text = case.says.segment
     alone = re.search(r"(no|without|un)[- ]?batch|(one|single) (sentence|sequence|text|example)", text, re.IGNORECASE)
     if subject.layout == "nc" and subject.failures and not alone and _takes_many(case, text):
         shaped = [

@@ -6,8 +6,6 @@ import re
 from typing import Any
 
 from ..case import Case
-from ..source import conventions
-from ..source.hints import facts_of
 from ..subject.building import re_module
 from ..subject.subject import CannotRun
 
@@ -63,49 +61,6 @@ def _handed_over(source: Any) -> list[str]:
         for n, d in source.definitions.items()
         if isinstance(d, ast.ClassDef) and wanted and re.search(parts, n.lower())
     ]
-
-
-def facts(source: Any, name: str) -> dict[str, Any]:
-    """What the source says before anything runs; {} where there is none."""
-    if source is None:
-        return {}
-    facts = {**facts_of(source, name), "text": source.text, "segment_text": source.text}
-    node = source.tree
-    try:
-        node = source.node(name)
-        first, last = source.segment(name)
-        facts["segment_text"] = "\n".join(source.text.split("\n")[first - 1 : last])
-    except Exception:
-        pass  # an object of another name than its class: the whole file then
-    segment = facts["segment_text"]
-    facts["fill_value"] = conventions.fill(node, source.tree)
-    if facts["fill_value"] is None:  # a helper's, beside it
-        facts["fill_value"] = conventions.fill(source.tree, source.tree)
-    said = [node, *(m for m in getattr(node, "body", ()) if getattr(m, "name", "") in ("forward", "__call__"))]
-    facts["docstring"] = " ".join(
-        ast.get_docstring(one) or "" for one in said if isinstance(one, ast.ClassDef | ast.FunctionDef)
-    )
-    facts["library"] = "site-packages" in str(getattr(source, "path", ""))
-    facts["mask_words"] = conventions.sayings(segment, "mask")
-    ranks = {}
-    for word in dict.fromkeys(re.findall(r"\b\w*mask\w*\b|\b\w*pad\w*\b", segment)):
-        if found := conventions.rank(segment, word):
-            ranks[word] = found
-    facts["mask_rank"] = ranks
-    facts["mask_suspect"] = _suspect(segment, facts["fill_value"])
-    return facts
-
-
-def _suspect(text: str, filled: float | None) -> str | None:
-    """What a mask that hides nothing is most likely done with: multiplied in, added as it is, or filled with next to nothing."""
-    scores = r"(score|attn|att|energy|dots|sim|logit|wei|qk)\w*"
-    if filled is not None and abs(filled) < 1e-3:
-        return "M9" if filled else "M8"
-    if re.search(rf"{scores}\s*(\*=|=\s*{scores}\s*\*)\s*\w*mask", text):
-        return "M8"
-    if re.search(rf"{scores}\s*(\+=|=\s*{scores}\s*\+)\s*\w*mask", text):
-        return "M7"
-    return None
 
 
 def pad_ids(case: Case, source: Any) -> None:

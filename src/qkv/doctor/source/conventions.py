@@ -25,7 +25,7 @@ NIL = r"(?:\b0s?\b|\bfalse\b|\bzeros?\b)"
 def sayings(text: str, parameter: str, only: bool = False) -> str | None:
     """ "keep", "block" or "additive" where docstrings and comments speak of the mask (`only`: of this very one)."""
     votes = {"keep": 0, "block": 0, "additive": 0}
-    for words in _spoken(text):
+    for words in spoken(text):
         low = words.lower()
         if parameter.lower() not in low and "mask" not in low and "pad" not in low:
             continue
@@ -65,7 +65,7 @@ def sayings(text: str, parameter: str, only: bool = False) -> str | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _spoken(text: str, aside: bool = True) -> list[str]:
+def spoken(text: str, aside: bool = True) -> list[str]:
     """Docstrings and comments; with `aside`, also those at the end of a line of code, which may speak of its result."""
     found = []
     try:
@@ -91,7 +91,7 @@ def rank(text: str, parameter: str) -> int | None:
     3
     >>> rank("# x and a mask, True = may attend → (B, N, C)", "mask")  # the output's
     """
-    for words in _spoken(text, aside=False):
+    for words in spoken(text, aside=False):
         for match in re.finditer(
             rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n→>=]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
         ):

@@ -24,7 +24,7 @@ from .trees import (
     path,
 )
 
-Found = Iterator[tuple[int, Any, str]]  # (rank, the node or line, patch): see lines.py
+Found = Iterator[tuple[int, Any, str]]  # (rank, the node or line, patch): see places.py
 Facts = Mapping[str, Any]
 ROOTS = (0.5, -0.5, 0.25, -0.25)  # fourth roots scale q and k each
 LOWEST = 'float("-inf")'

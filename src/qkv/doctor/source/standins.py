@@ -44,6 +44,9 @@ def is_loading() -> bool:
 class Standin:
     """Something of a package that is absent, or that is imported only when it is used."""
 
+    _path: str
+    _why: str
+
     def __init__(self, path: str, why: str = "") -> None:
         self.__dict__.update(_path=path, _why=why, __name__=path.split(".")[-1], __doc__=None)
 

@@ -11,7 +11,7 @@ import difflib
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -165,6 +165,10 @@ class Patch(str):
 
 class Code:
     """A parsed file with its parents, its assignments and its text by position."""
+
+    # What running it showed, for the rules that read it.
+    unused: Sequence[str] = ()  # weights without a gradient
+    mask_words: str | None = None  # "keep", "block" or "additive": what its masks are said to be
 
     def __init__(self, text: str, tree: ast.Module, lines: list[str]) -> None:
         self.text, self.tree, self.lines = text, tree, lines

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .guess import Answers, Sizes, meaning, value
+from .guess import Answers, Sizes, asked_of, meaning, value
 from .subject import Spent, endless, parameters_of, settings
 
 _seed = torch.default_generator.manual_seed  # subject.py says why
@@ -32,13 +32,18 @@ class Built:
     make: Callable[[], Any] | None = None
 
 
-def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[str, Any]) -> Iterator[Built]:
-    """Every way to construct it that works, likeliest first."""
-    failures: list[BaseException] = []
+def builds(
+    target: type,
+    sizes: Sizes,
+    args: dict[str, Any] | None,
+    space: dict[str, Any],
+    failures: list[BaseException] | None = None,
+) -> Iterator[Built]:
+    """Every way to construct it that works, likeliest first; `failures` gets what stopped the others."""
     seen: set[str] = set()
     for overridden, arguments, chosen in _attempts(target, sizes, args, space):
         text = f"{target.__name__}({', '.join(f'{k}={_shown(v)}' for k, v in arguments.items())})"
-        kinds = [(type(v).__name__, isinstance(v, Answers) and v._lenient) for v in arguments.values()]
+        kinds = [(type(v).__name__, isinstance(v, Answers) and vars(v)["_lenient"]) for v in arguments.values()]
         if (key := f"{text} {overridden} {kinds}") in seen:
             continue
         seen.add(key)
@@ -49,7 +54,8 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
         except (KeyboardInterrupt, Spent):
             raise
         except BaseException as error:
-            failures.append(error)
+            if failures is not None:
+                failures.append(error)
             if endless(error):
                 break
             continue
@@ -60,13 +66,15 @@ def builds(target: type, sizes: Sizes, args: dict[str, Any] | None, space: dict[
             sizes,
             partial(target, **arguments),
         )
-    if failures:
-        builds.failure = failures[0]  # type: ignore[attr-defined]
 
 
 def _shown(given: Any) -> str:
     if isinstance(given, Answers):
-        return "{" + ", ".join(f"{k}: {v}" for k, v in given._asked.items()) + "}" if given._asked else "configuration"
+        return (
+            "{" + ", ".join(f"{k}: {v}" for k, v in asked_of(given).items()) + "}"
+            if asked_of(given)
+            else "configuration"
+        )
     if isinstance(given, nn.Module):
         return type(given).__name__ + "(…)"
     if callable(given):
@@ -347,7 +355,7 @@ def declared(owner: Any) -> dict[str, int]:
         inner = getattr(owner, config, None)
         if inner is not None and not isinstance(inner, nn.Module):
             pairs = (
-                inner._asked.items()
+                asked_of(inner).items()
                 if isinstance(inner, Answers)
                 else list(vars(inner).items())
                 if hasattr(inner, "__dict__")

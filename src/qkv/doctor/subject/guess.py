@@ -163,6 +163,11 @@ class Weights(dict):
 class Answers:
     """A configuration that answers by the meaning of what it is asked, whatever its fields are called."""
 
+    _sizes: Sizes
+    _real: Any
+    _lenient: bool
+    _asked: dict[str, Any]
+
     def __init__(self, sizes: Sizes, real: Any = None, lenient: bool = False) -> None:
         self.__dict__.update(_sizes=sizes, _real=real, _lenient=lenient, _asked={})
 
@@ -214,3 +219,8 @@ class Answers:
             return self._answer(name)
         except AttributeError:
             return default
+
+
+def asked_of(answers: Answers) -> dict[str, Any]:
+    """What a configuration was asked for, and what it answered; it has no method for that, as a name may be a field's."""
+    return dict(vars(answers)["_asked"])

@@ -214,8 +214,8 @@ class Subject:
         given = {**self._fitted(inputs), **(given or {})}
         if self.layout == "bc":
             return self._query_by_query(inputs, given, watch=watch, quiet=quiet, grad=grad, seed=seed)
-        arguments = {p: self._encode(inputs[r], r) for p, r in self.roles.items() if r in inputs}
-        return self._run(
+        arguments = {p: self.encode(inputs[r], r) for p, r in self.roles.items() if r in inputs}
+        return self.run(
             arguments,
             given,
             inputs.get("x", inputs.get("q", next(iter(inputs.values())))).shape,
@@ -229,11 +229,11 @@ class Subject:
         results = []
         size = len(next(iter(inputs.values())))
         for item in range(size):
-            arguments = {p: self._encode(inputs[r][item], r) for p, r in self.roles.items() if r in inputs}
+            arguments = {p: self.encode(inputs[r][item], r) for p, r in self.roles.items() if r in inputs}
             fitted = self._fitted({r: a[item : item + 1] for r, a in inputs.items()})
             one = fitted | {p: g[item] if isinstance(g, PerItem) else g for p, g in (given or {}).items()}
             asking = inputs.get("x", inputs.get("q", inputs[self.inputs[0]]))
-            results.append(self._run(arguments, one, asking[item].shape, **how))
+            results.append(self.run(arguments, one, asking[item].shape, **how))
         each = [r.weights for r in results if r.weights is not None]
         weights = np.stack(each) if len(each) == size else None
         return Result(np.stack([r.output for r in results]), [r.raw for r in results], results[0].seen, weights)
@@ -244,11 +244,11 @@ class Subject:
         results = []
         for place in range(inputs[asks].shape[1]):
             arguments = {
-                p: self._encode(inputs[r][:, place] if r == asks else inputs[r], r)
+                p: self.encode(inputs[r][:, place] if r == asks else inputs[r], r)
                 for p, r in self.roles.items()
                 if r in inputs
             }
-            results.append(self._run(arguments, given, inputs[asks][:, place : place + 1].shape, **how))
+            results.append(self.run(arguments, given, inputs[asks][:, place : place + 1].shape, **how))
         each = [r.weights for r in results if r.weights is not None]
         weights = np.concatenate(each, 1) if len(each) == len(results) else None
         output = np.concatenate([r.output for r in results], 1)
@@ -277,7 +277,8 @@ class Subject:
             return value.to(getattr(torch, self.dtype))
         return value.astype(self.dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
-    def _encode(self, array: np.ndarray, role: str = "") -> Any:
+    def encode(self, array: np.ndarray, role: str = "") -> Any:
+        """A canonical array in this code's own layout, framework and precision."""
         if self.layout == "nbc":
             array = array.swapaxes(0, 1)
         elif self.layout == "bn":
@@ -300,9 +301,10 @@ class Subject:
             np.ascontiguousarray(array), dtype=getattr(torch, self.dtype) if array.dtype.kind == "f" else torch.long
         )
 
-    def _run(
+    def run(
         self, arguments: dict[str, Any], given: Any, shape: Any, watch: bool, quiet: bool, grad: bool, seed: int | None
     ) -> Result:
+        """One call with arguments as they are."""
         if self.budget is not None:  # each weight meets each token once, and a gradient costs twice as much again
             self.budget.pay(CALL + 2 * self._weights_count * int(np.prod(shape[:-1])) * (3 if grad else 1))
         plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}

@@ -1,0 +1,73 @@
+"""From a case to a report: the verdict, and for each mistake its evidence, its line and its patch."""
+
+from typing import Any
+
+from ..words import Message, _
+from . import replay
+from .case import Case, Found
+from .places import locate
+from .report import Finding, Remark, Report
+from .source.file import Source
+from .subject.subject import CannotRun
+
+CANNOT = {
+    "build": _('could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"'),
+    "call": _(
+        'could not call {name}: {reason} (line {line}). It was given {given}. Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
+    ),
+    "endless": _("could not call {name}: line {line} calls itself without end"),
+    "forward": _("{name} has no forward method: there is nothing to call"),
+    "names": _("--call names an argument that {name} does not have; it has: {reason}"),
+}
+
+
+def concluded(case: Case, source: Any, name: str, label: str) -> Report:
+    """What a person reads about a case; what is certain first."""
+    founds = sorted(case.founds, key=lambda found: not found.certain)
+    findings = [finding(found, source, name, case) for found in founds] + case.inner
+    unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
+    verdict = "wrong" if findings else "partly" if unseen else "right"
+    return Report(label, verdict, findings, case.remarks, adapted(case), unseen=unseen)
+
+
+def finding(found: Found, source: Any, name: str, case: Case | None = None) -> Finding:
+    """A mistake with its place: as a traceback or the numbers have it, as the code reads, as running it again proves."""
+    place = None
+    if source is not None:
+        place = locate(found.id, source, name, *((case.unused, case.says.mask_words) if case is not None else ()))
+    line = found.line or (place.line if place else None)
+    if case is not None and isinstance(source, Source) and found.line is None and not (place and place.diff):
+        line = replay.line_of(case, found.id, str(source.path)) or line
+    diff: Any = place.diff if place and place.line == line else ""
+    cell, shown, code = None, line, ""
+    if line is not None and hasattr(source, "place"):
+        cell, shown = source.place(line)
+        code = source.line(line).strip()
+    evidence = Message(found.sentence, **found.values)
+    return Finding(found.id, evidence, shown, cell, diff, found.certain, code, getattr(diff, "edits", ()))
+
+
+def adapted(case: Case) -> dict[str, Any]:
+    """How it was built and called, for the last line of a report and for --json."""
+    subject, match = case.subject, case.match
+    called = [p for p, r in subject.roles.items() if r in ("x", "q", "k", "v", "memory") or p in subject.fixed]
+    adapted = {
+        "kind": case.kind,
+        "called": f"{subject.name}({case.called or ', '.join(called)})",
+        "built": subject.built,
+        "heads": match.at.heads if match else None,
+        "compared": f"{match.error:.1e}" if match else None,
+        "mask": case.mask_format,
+        "layout": subject.layout,
+        "precision": subject.dtype,
+        "checked": list(dict.fromkeys(case.checked)),
+        "skipped": case.skipped,
+    }
+    return {key: value for key, value in adapted.items() if value not in (None, "")}
+
+
+def cannot(problem: CannotRun, name: str, label: str) -> Report:
+    """It could not be run: why, and what to pass."""
+    values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?", "given": problem.given or "?"}
+    text = Message(CANNOT[problem.stage], **values)
+    return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})
