@@ -140,87 +140,88 @@ class _Chunks(torch.autograd.Function):
         resets: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         groups, shape = q.shape[1], v.shape
-        q, k = (q * scale)[:, :, None], k[:, :, None]  # (B, G, 1, T, C, D)
-        v, decay, state = (t.unflatten(1, (groups, -1)) for t in (v, decay, state))  # (B, G, R, …)
+        q, k = (q * scale).contiguous(), k.contiguous()  # (B, G, T, C, D)
+        v, decay, state = (t.unflatten(1, (groups, -1)) for t in (v.contiguous(), decay, state))  # (B, G, R, …)
         left = decays(decay, None if resets is None else resets[:, None, None])
-        scores = q @ k.mT  # (B, G, 1, T, C, C)
+        scores = (q @ k.mT)[:, :, None]  # (B, G, 1, T, C, C)
         weights = left.pairs * scores
-        through, starts = left.through, v.new_empty(*v.shape[:4], k.shape[-1], v.shape[-1])
+        starts = v.new_empty(*q.shape[:3], k.shape[-1], v.shape[2] * v.shape[-1])  # (B, G, T, D, R·P)
         if write is None:
             beta = solved = held = None
             x = u = v
-            added = k.mT @ (v * left.exit)  # (B, G, R, T, D, P)
-            for t in range(v.shape[3]):
-                starts[:, :, :, t] = state
-                state = torch.addcmul(added[:, :, :, t], through[:, :, :, t], state)
+            added, through = k.mT @ _wide(v * left.exit), _wide(left.through.expand(*v.shape[:4], 1, v.shape[-1]))
+            state = _wide(state[:, :, :, None])[:, :, 0]
+            for t in range(q.shape[2]):
+                starts[:, :, t] = state
+                state = torch.addcmul(added[:, :, t], through[:, :, t], state)
+            state = _narrow(state[:, :, None], v)[:, :, :, 0].contiguous()
         else:
-            beta = write.unflatten(1, (groups, -1))[..., None]  # (B, G, R, T, C, 1)
-            held = (left.pairs * (k @ k.mT)).tril_(-1)  # M
+            beta, key = write.unflatten(1, (groups, -1))[..., None], k[:, :, None]  # (B, G, R, T, C, 1)
+            held = (left.pairs * (key @ key.mT)).tril_(-1)  # M
             solved = inverse(held * beta.mT)  # (I + M·β)⁻¹
-            x, seen = solved @ v, solved @ (k * left.entry)
-            written = k * (left.exit * beta)
-            for t in range(v.shape[3]):
-                starts[:, :, :, t] = state
+            x, seen, written = solved @ v, solved @ (key * left.entry), key * (left.exit * beta)
+            for t in range(q.shape[2]):
+                _narrow(starts[:, :, t, None], v)[:, :, :, 0] = state
                 x[:, :, :, t] -= seen[:, :, :, t] @ state
-                state = through[:, :, :, t] * state + written[:, :, :, t].mT @ x[:, :, :, t]
+                state = (written[:, :, :, t].mT @ x[:, :, :, t]).addcmul_(left.through[:, :, :, t], state)
             u = x * beta
         y = weights @ u
-        y.addcmul_(q @ starts, left.entry)
-        y = y.view(shape)
+        y.addcmul_(_narrow(q @ starts, v), left.entry)
         ctx.save_for_backward(q, k, v, beta, x, u, y, state, starts, scores, solved, held, *left)
         ctx.scale = scale
-        return y, state.flatten(1, 2)
+        return y.view(shape), state.flatten(1, 2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor, dstate: Tensor) -> Any:
         q, k, v, beta, x, u, y, state, starts, scores, solved, held, *rest = ctx.saved_tensors
         left = Decays(*rest)
-        groups = q.shape[1]
-        dy, y, end = (t.unflatten(1, (groups, -1)) for t in (dy, y, dstate))
-        weights = left.pairs * scores
-        read = dy * left.entry
-        before = q.mT @ read  # (B, G, R, T, D, P): what the state before a chunk gets from its reads
-        du = weights.mT @ dy  # (B, G, R, T, C, P)
+        dy, end = (t.unflatten(1, (q.shape[1], -1)) for t in (dy.contiguous(), dstate))
+        read = _wide(dy * left.entry)
+        before = q.mT @ read  # (B, G, T, D, R·P): what the state before a chunk gets from its reads
+        du = (left.pairs * scores).mT @ dy  # (B, G, R, T, C, P)
         ends = torch.empty_like(starts)  # gradients of the states after each chunk
         if beta is None:
-            for t in reversed(range(v.shape[3])):
-                ends[:, :, :, t] = end
-                end = torch.addcmul(before[:, :, :, t], left.through[:, :, :, t], end)
-            du.addcmul_(k @ ends, left.exit)
-            dx = du
+            through, end = _wide(left.through.expand(*v.shape[:4], 1, v.shape[-1])), _wide(end[:, :, :, None])[:, :, 0]
+            for t in reversed(range(q.shape[2])):
+                ends[:, :, t] = end
+                end = torch.addcmul(before[:, :, t], through[:, :, t], end)
+            end = _narrow(end[:, :, None], v)[:, :, :, 0]
+            dx = du.addcmul_(_narrow(k @ ends, v), left.exit)
         else:
-            dx, written = solved.mT @ du.mul(beta), solved.mT @ (k * (left.exit * beta))
-            seen = k * left.entry
-            for t in reversed(range(v.shape[3])):
-                ends[:, :, :, t] = end
-                dx[:, :, :, t] += written[:, :, :, t] @ end
-                end = before[:, :, :, t] + left.through[:, :, :, t] * end - seen[:, :, :, t].mT @ dx[:, :, :, t]
-            du.addcmul_(k @ ends, left.exit)
-        pairs = (dy @ u.mT).mul_(left.pairs).sum(2, keepdim=True)  # (B, G, 1, T, C, C)
-        dq = pairs @ k + (read @ starts.mT).sum(2, keepdim=True)
-        dk = pairs.mT @ q + ((u * left.exit) @ ends.mT).sum(2, keepdim=True)
+            dx, key = torch.empty_like(du), k[:, :, None]
+            seen, before = key * left.entry, _narrow(before, v)
+            for t in reversed(range(q.shape[2])):
+                _narrow(ends[:, :, t, None], v)[:, :, :, 0] = end
+                part = du[:, :, :, t].addcmul_(key[:, :, :, t] @ end, left.exit[:, :, :, t])
+                dx[:, :, :, t] = solved[:, :, :, t].mT @ (part * beta[:, :, :, t])
+                end = torch.addcmul(before[:, :, :, t], left.through[:, :, :, t], end)
+                end -= seen[:, :, :, t].mT @ dx[:, :, :, t]
+        pairs = (dy @ u.mT).mul_(left.pairs).sum(2)  # (B, G, T, C, C)
+        dq = (pairs @ k).add_(read @ starts.mT).mul_(ctx.scale)
+        dk = (pairs.mT @ q).add_(_wide(u * left.exit) @ ends.mT)
         dwrite = None
         if beta is not None:
             du -= held.mT @ dx
-            dwrite = (x * du).sum(-1).flatten(1, 2)
-            pairs = (dx @ u.mT).mul_(left.pairs).tril_(-1).sum(2, keepdim=True)
-            dk -= (pairs + pairs.mT) @ k + ((dx * left.entry) @ starts.mT).sum(2, keepdim=True)
+            dwrite = torch.linalg.vecdot(x, du).flatten(1, 2)
+            pairs = (dx @ u.mT).mul_(left.pairs).tril_(-1).sum(2)
+            dk -= ((pairs + pairs.mT) @ k).add_(_wide(dx * left.entry) @ starts.mT)
         # A decay scales every read at or after it of what was written before it: q·dq − k·dk, which is y·dy − v·dv.
-        after = torch.cat([starts[:, :, :, 1:], state[:, :, :, None]], 3)
-        kept = (after * ends).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
-        ddecay = (y * dy).sum(-1) - (v * dx).sum(-1)  # (B, G, R, T, C)
-        ddecay = ddecay.flip(-1).cumsum(-1).flip(-1) + kept
-        return (
-            dq[:, :, 0] * ctx.scale,
-            dk[:, :, 0],
-            dx.flatten(1, 2),
-            ddecay.flatten(1, 2),
-            dwrite,
-            end.flatten(1, 2),
-            None,
-            None,
-        )
+        after = torch.cat([starts[:, :, 1:], _wide(state[:, :, :, None])], 2).mul_(ends)
+        kept = _narrow(after, v).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
+        ddecay = torch.linalg.vecdot(y, dy).sub_(torch.linalg.vecdot(v, dx))  # (B, G, R, T, C)
+        ddecay = ddecay.flip(-1).cumsum(-1).flip(-1).add_(kept)
+        return dq, dk, dx.flatten(1, 2), ddecay.flatten(1, 2), dwrite, end.flatten(1, 2), None, None
+
+
+def _wide(table: Tensor) -> Tensor:
+    """(B, G, R, T, ·, P) → (B, G, T, ·, R·P): the heads of a group side by side, for one product with its q or k."""
+    return table.permute(0, 1, 3, 4, 2, 5).flatten(4)
+
+
+def _narrow(table: Tensor, like: Tensor) -> Tensor:
+    """The other way, without moving anything."""
+    return table.unflatten(4, (like.shape[2], -1)).permute(0, 1, 4, 2, 3, 5)
 
 
 def inverse(system: Tensor) -> Tensor:
