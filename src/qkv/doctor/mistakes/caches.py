@@ -55,8 +55,6 @@ class PositionsFromZero(Mistake):
         for node in code.walk(root):
             if called(node) == "arange" and isinstance(node, ast.Call):
                 yield (0 if len(node.args) == 1 else 1), node, ""
-            elif isinstance(node, ast.Assign | ast.AugAssign) and re.search("offset|start_pos|seen", ast.dump(node)):
-                yield 1, node, ""
 
 
 class UpperLeft(Mistake):
@@ -89,9 +87,6 @@ class UpperLeft(Mistake):
                 )
         for call, axis, _unused in triangles(code, root):
             yield (0 if axis is None else 1), call, ""
-        for node in code.walk(root):
-            if isinstance(node, ast.Subscript) and masky(node.value) and isinstance(node.slice, ast.Tuple):
-                yield 1, node, ""
 
 
 class NoTriangleInPieces(Mistake):
@@ -113,21 +108,10 @@ class NoTriangleInPieces(Mistake):
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
-            if (
-                isinstance(node, ast.If | ast.IfExp)
-                and any(CACHE.search(n) for n in names(node.test))
-                and ("causal" in ast.dump(node) or masky(node))
-            ):
-                yield 0, node, ""
-            elif isinstance(node, ast.keyword) and node.arg == "is_causal" and not isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.keyword) and node.arg == "is_causal" and not isinstance(node.value, ast.Constant):
                 yield 0, node.value, ""
             elif isinstance(node, ast.If | ast.IfExp) and (masky(node) or "causal" in ast.dump(node)):
                 yield 1, node, ""
-        for site in code.softmaxes(root):
-            yield 2, site.call, ""
-        for call in code.walk(root):
-            if called(call) in FUSED:
-                yield 2, call, ""
 
 
 class RingOverwritten(Mistake):
@@ -196,8 +180,6 @@ class OffByOne(Mistake):
                 and any(c for c in rotary_calls(code, node))
             ):
                 yield 0, node, ""
-            elif called(node) in ("cat", "concatenate") and any(CACHE.search(n) for n in names(node)):
-                yield 1, node, ""
 
 
 def always_from_zero(code: Code, node: ast.Assign) -> str:

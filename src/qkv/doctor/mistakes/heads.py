@@ -1,7 +1,6 @@
 """Splitting, sharing and merging heads."""
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,9 +89,6 @@ class SplitWithoutTranspose(Mistake):
                 places.append((2, call))
         for rank, call in places:
             yield rank, call, code.diff(*edits.get(code.function(call), [])) if rank == 0 else ""
-        for call in code.walk(root):
-            if called(call) == "rearrange":
-                yield 2, call, ""
 
 
 class MergedWithoutTranspose(Mistake):
@@ -149,11 +145,6 @@ class MergedWithoutTranspose(Mistake):
                 at = code.span(call.func)[1]
                 changes.append((at - 4, at, "reshape"))
             yield 0, call, code.diff(*changes)
-        for node in code.walk(root):
-            if called(node) in ("flatten", "rearrange", "concatenate", "cat") and comes_from_attention(
-                code, code.receiver(node)
-            ):
-                yield 1, node, ""
         for call, sizes, _unused in reshapes(code, root):
             if len(sizes) <= 3:
                 yield 2, call, ""
@@ -188,9 +179,7 @@ class BatchAndHeadsMixed(Mistake):
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
         for call, sizes, _unused in reshapes(code, root):
-            if sizes and heads_like(code, sizes[0]):
-                yield 0, call, ""
-            elif sizes and any(heads_like(code, n) for n in ast.walk(sizes[0]) if isinstance(n, ast.expr)):
+            if sizes and any(heads_like(code, n) for n in ast.walk(sizes[0]) if isinstance(n, ast.expr)):
                 yield 1, call, ""
             elif any(heads_like(code, s) for s in sizes):
                 yield 2, call, ""
@@ -264,8 +253,6 @@ class SharedProjection(Mistake):
                 small = [HEAD_WIDTH.match(last(x)) or isinstance(code.resolve(x, 1), ast.BinOp) for x in (a, b)]
                 if all(small) and same(a, b):
                     yield 0, call, ""  # what is projected must change too: no small patch
-            elif called(call) == "Linear" and call.keywords:
-                yield 2, call, ""
 
 
 class Miscut(Mistake):
@@ -346,9 +333,6 @@ class TiledGroups(Mistake):
             ) and not masky(node)
 
         yield from tiled(code, root, shared, 0)
-        for node in code.walk(root):
-            if called(node) == "repeat_interleave":
-                yield 1, node, ""
 
 
 class AcrossTheBatch(Mistake):
@@ -380,8 +364,6 @@ class AcrossTheBatch(Mistake):
                 elif isinstance(told, ast.Constant) and told.value is False:
                     yield 0, told, code.diff(code.put(told, "True"))
             elif called(node) in ("transpose", "swapaxes") and [number(a) for a in node.args[-2:]] in ([0, 1], [1, 0]):
-                yield 1, node, ""
-            elif called(node) == "permute" and [number(a) for a in node.args[:2]] == [1, 0]:
                 yield 1, node, ""
         for rank, node, _unused in NeverSplit.places(code, root):
             yield rank + 2, node, ""
@@ -451,21 +433,10 @@ class AveragedHeads(Mistake):
             if whole is None:
                 continue
             stacked = code.resolve(whole)
-            axis = argument(node, 1 if is_library(node.func) else 0, "dim", "axis")
             if called(stacked) == "stack" and isinstance(stacked, ast.Call) and stacked.args:
                 word = "np.concatenate({}, axis=-1)" if code.numpy(node) else "torch.cat({}, dim=-1)"
                 new = word.format(code.text_of(stacked.args[0]))
                 yield 0, node, code.diff(code.put(node, new)) if whole is stacked else ""
-            elif comes_from_attention(code, whole) and number(axis) in (0, 1, -2, 2, -3):
-                yield 0, node, ""
-            elif path(whole) and re.search("head|out", path(whole)) and isinstance(node.func, ast.Name):
-                word = "np.concatenate({}, axis=-1)" if code.numpy(node) else "torch.cat({}, dim=-1)"
-                outer = code.parent.get(node)
-                at = outer if isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Div) else node
-                yield 0, node, code.diff(code.put(at, word.format(path(whole))))
-        for node in code.walk(root):
-            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and code.around(node, ast.For):
-                yield 1, node, ""
 
 
 def shape_arguments(code: Code, call: ast.Call) -> list[ast.expr]:

@@ -161,19 +161,10 @@ class NeverArrives(Mistake):
                 statement = code.statement(fill.node)
                 if isinstance(statement, ast.Assign) and path(statement.targets[0]) and fill.scores is not None:
                     name, old = path(statement.targets[0]), path(fill.scores)
-                    after = [n for n in code.walk(function) if n.lineno > statement.lineno]
-                    if (
-                        name != old
-                        and old
-                        and not [n for n in after if path(n) == name and isinstance(n.ctx, ast.Load)]
-                    ):
-                        used = first_of(s.scores for s in code.softmaxes(function) if path(s.scores) == old)
-                        yield 0, used or statement, code.diff(code.put(used, name)) if used else ""
-                    elif name != old and old:
+                    if name != old and old:
                         used = first_of(s.scores for s in code.softmaxes(function) if path(s.scores) == old)
                         if used is not None and used.lineno > statement.lineno:
                             yield 1, used, code.diff(code.put(used, name))
-        yield from ThrownAway.places(code, root)
         for site in code.softmaxes(root):
             yield 2, site.call, ""
 
@@ -281,9 +272,6 @@ class CausalLost(Mistake):
                         if code.text[begin : begin + 4] == "elif":
                             diff = code.diff((begin, begin + 4, "if"))
                     yield 0, node.orelse[0] if diff else node, diff
-            if isinstance(node, ast.IfExp) and masky(node.test) and (masky(node.body) or masky(node.orelse)):
-                yield 1, node, ""
-        yield from OnlyOneMask.places(code, root)
 
 
 class Added(Mistake):
@@ -318,9 +306,6 @@ class Added(Mistake):
     def places(code: Code, root: ast.AST) -> Places:
         for node, scores, mask in mask_operation(code, root, ast.Add):
             yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask)
-        for fill in fills(code, root):
-            if fill.kind == "add" and fill.number is not None and abs(fill.number) <= 1:
-                yield 0, fill.node, ""
         yield from mask_uses(code, root, 2)
 
 
@@ -388,8 +373,6 @@ class WrongFill(Mistake):
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
         yield from refill(code, root, lambda n: 0 < abs(n) < 1 or n > 100)
-        for fill in fills(code, root):
-            yield 2, fill.node, ""
 
 
 class WeakFill(Mistake):
@@ -409,8 +392,6 @@ class WeakFill(Mistake):
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
         yield from refill(code, root, lambda n: -1e6 < n <= -1)
-        for fill in fills(code, root):
-            yield 2, fill.node, ""
 
 
 class EmptyRow(Mistake):
@@ -432,7 +413,6 @@ class EmptyRow(Mistake):
     def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             yield (0 if fill.number is not None and fill.number < -1e3 else 1), fill.node, ""
-        yield from mask_uses(code, root, 2)
 
 
 class TooLargeForHalf(Mistake):
@@ -519,8 +499,3 @@ def refill(code: Code, root: ast.AST, is_wrong: Any) -> Places:
             if found is not None and number(found[1]) is not None:
                 at = found[1]
             yield 0, at, code.diff(code.put(at, best))
-    for node in code.walk(root):  # a mask made with the number, and added later
-        if isinstance(node, ast.Call) and called(node) in ("full", "full_like", "fill_diagonal", "fill_") and node.args:
-            value = number(node.args[-1])
-            if value is not None and is_wrong(value):
-                yield 1, node, code.diff(code.put(node.args[-1], LOWEST))

@@ -49,9 +49,6 @@ class WrongFrequencies(Mistake):
                 yield 0, statement, code.diff(*edits)
             else:
                 yield 1, statement, ""
-        for node in code.walk(root):
-            if called(node) in ("sin", "cos"):
-                yield 2, node, ""
 
 
 class AlongTheBatch(Mistake):
@@ -272,9 +269,6 @@ class SlopesOff(Mistake):
                 node,
                 code.diff(code.put(counter, f"({code.text_of(counter)} + 1)")) if counter else "",
             )
-        for node in code.walk(root):
-            if isinstance(node, ast.Assign) and "slope" in path(node.targets[0]).lower():
-                yield 2, node, ""
 
 
 def frequency(code: Code, root: ast.AST) -> Iterator[ast.Constant]:

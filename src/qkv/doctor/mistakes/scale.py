@@ -19,7 +19,7 @@ from ..source.readings import (
     unused_scale,
     weights_site,
 )
-from ..source.trees import FUSED, Code, argument, called, is_library, last, masky, names, number, path, same
+from ..source.trees import FUSED, Code, argument, called, is_library, masky, names, number, path, same
 from .mistake import SCALINGS, At, Mistake, Places, Wrong, rescaled
 
 
@@ -355,11 +355,6 @@ class ScaleOfTheFirstCall(Mistake):
                     if isinstance(statement, ast.Assign) and root_of(code, statement.value):
                         kept = isinstance(statement.targets[0], ast.Attribute | ast.Subscript)
                         yield (0 if kept or isinstance(code.parent.get(node), ast.Module) else 1), node, ""
-            elif isinstance(node, ast.Global) or (
-                isinstance(node, ast.FunctionDef)
-                and any("cache" in last(getattr(d, "func", d)) for d in node.decorator_list)
-            ):
-                yield 1, node, ""
 
 
 def wrong_size(code: Code, root: ast.AST, wanted: dict[str, int]) -> Places:

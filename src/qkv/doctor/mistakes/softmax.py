@@ -204,8 +204,6 @@ class NoSoftmax(Mistake):
                     if scored and path(n) == scored and scored != name
                 ]
                 yield 0, again[0], code.diff(*(code.put(n, name) for n in raw))
-            elif not read and not again:
-                yield 1, statement, ""
 
 
 class MaskedAfter(Mistake):
@@ -333,9 +331,7 @@ def axis_places(code: Code, root: ast.AST, wanted: set[float | None]) -> Places:
         inner = code.definitions().get(called(site.call)) if isinstance(site.call.func, ast.Name) else None
         if isinstance(inner, ast.FunctionDef) and inner is not root and site.axis is None:
             continue  # a softmax of their own: its own lines are looked at
-        if site.axis is not None and at is None:
-            yield 1, site.axis, code.diff(code.put(site.axis, right))
-        elif site.axis is None:
+        if site.axis is None:
             end = code.span(site.owner)[1]
             more = ", " if site.owner.args else ""
             yield (0 if None in wanted else 1), site.owner, code.diff((end - 1, end - 1, f"{more}{site.word}={right}"))
@@ -351,17 +347,13 @@ def axis_places(code: Code, root: ast.AST, wanted: set[float | None]) -> Places:
                 continue
             axis = along(node)
             at = number(code.resolve(axis)) if axis is not None else None
-            if axis is None:
-                yield 1, node, ""
-            elif at is not None and at != -1:
+            if axis is not None and at is not None and at != -1:
                 written = default_of(code, function, axis) or axis
                 alike = [n for n in tops if (other := along(n)) is not None and number(code.resolve(other)) == at]
                 yield 0, written, code.diff(*dict.fromkeys(e for n in (node, *alike) for e in _along_keys(code, n)))
             elif isinstance(axis, ast.Name) and (default := default_of(code, function, axis)) is not None:
                 at = number(default)
                 yield (0 if at != -1 else 2), default, code.diff(code.put(default, "-1")) if at != -1 else ""
-            else:
-                yield 2, node, ""
 
 
 def along(node: Any) -> ast.expr | None:

@@ -70,37 +70,6 @@ class ChangesItsInput(Mistake):
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
-        for function in code.walk(root):
-            if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
-                continue
-            given = set(code.parameters(function))
-            for node in code.walk(function):
-                if isinstance(node, ast.AugAssign):
-                    inner = node.target.value if isinstance(node.target, ast.Subscript) else node.target
-                    new = any(
-                        s.lineno < node.lineno and not isinstance(s, ast.AugAssign) and code.function(s) is function
-                        for s, _unused in code.assignments.get(path(inner), [])
-                    )
-                    if path(inner) in given:
-                        yield (1 if new else 0), node, augmented(code, node)
-                elif (
-                    called(node).endswith("_")
-                    and isinstance(node.func, ast.Attribute)
-                    and not called(node).startswith("_")
-                ):
-                    *_, start = code.chain(node.func.value)
-                    if path(start) in given:
-                        end, word = code.span(node.func)[1], called(node)
-                        edits = [(end - len(word), end, word.rstrip("_"))]
-                        if isinstance(code.statement(node), ast.Expr) and path(node.func.value):
-                            edits.append((code.span(node)[0],) * 2 + (f"{path(node.func.value)} = ",))
-                        yield 0, node, code.diff(*edits)
-                elif (
-                    isinstance(node, ast.Assign)
-                    and isinstance(node.targets[0], ast.Subscript)
-                    and path(node.targets[0].value) in given
-                ):
-                    yield 0, node, ""
         yield from ((rank + 1, node, diff) for rank, node, diff in EditedInPlace.places(code, root))
 
 
@@ -207,16 +176,12 @@ class AwakeInEval(Mistake):
                 p = argument(node, 4, "dropout_p")
                 if p is not None and number(p) != 0 and not isinstance(p, ast.IfExp):
                     yield 0, p, code.diff(code.put(p, f"{code.text_of(p)} if self.training else 0.0")) if inside else ""
-            elif called(node) == "Dropout" and not node.args and not node.keywords:
-                yield 1, node, ""
             elif (
                 called(node) == "Dropout"
                 and (function := code.function(node)) is not None
                 and function.name != "__init__"
             ):
                 yield 0, node, ""
-            elif called(node) in ("bernoulli", "rand_like", "binomial", "rand"):
-                yield 1, node, ""
 
 
 class ResidualOfTheNormed(Mistake):
@@ -256,13 +221,6 @@ class ResidualOfTheNormed(Mistake):
         for node, edits in places:
             mates = [edit for n, more in places if code.function(n) is code.function(node) for edit in more]
             yield (0 if edits else 1), node, code.diff(*mates) if edits else ""
-        for node in code.walk(root):
-            if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Add)
-                and any("norm" in n.lower() for n in names(node.left))
-            ):
-                yield 0, node, ""
 
 
 class Miswired(Mistake):

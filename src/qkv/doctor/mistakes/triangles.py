@@ -13,7 +13,6 @@ from ..source.readings import LOWEST, fills, mask_uses, tiled, triangles
 from ..source.trees import (
     FUSED,
     LENGTH,
-    MASKY,
     MOVES,
     Code,
     argument,
@@ -74,8 +73,6 @@ class OnQueryRows(Mistake):
                 at = number(axis)
                 if axis is not None and at in (3, -1):
                     yield 0, node, code.diff(code.put(axis, "2" if at == 3 else "-2"))
-                elif axis is not None and at == 2 and "unsqueeze" not in names(code.receiver(node) or node):
-                    yield 1, node, code.diff(code.put(axis, "1"))
             if isinstance(node, ast.Subscript) and masky(node.value) and isinstance(node.slice, ast.Tuple):
                 parts = [code.text_of(e) for e in node.slice.elts]
                 if len(parts) > 1 and parts[-1] in ("None", "np.newaxis", "newaxis"):
@@ -122,7 +119,7 @@ class WrongTriangle(Mistake):
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
-        for call, axis, at in triangles(code, root):
+        for call, axis, _at in triangles(code, root):
             upper = called(call).startswith("triu")
             hides = hidden_where(code, call)
             end = code.span(call)[1]
@@ -135,8 +132,6 @@ class WrongTriangle(Mistake):
                 elif not upper:
                     edits.append((end - 1, end - 1, (", " if call.args else "") + word))
                 yield 0, call, code.diff(*edits) if called(call) != "tri" else ""
-            elif at == (1 if upper else 0):
-                yield 2, call, ""
             elif axis is not None:
                 yield 0, call, code.diff(code.put(axis, "1" if upper else "0"))
             else:
@@ -202,8 +197,6 @@ class NoTriangle(Mistake):
                 before = code.text[begin : begin + statement.col_offset]
                 diff = code.diff((begin, begin, f"{before}{hide}\n")) if not before.strip() else ""
             yield 1, site.call, diff
-        for exp in code.exponentials(root):
-            yield 1, exp, ""
 
 
 class TiledMask(Mistake):
@@ -264,11 +257,6 @@ class WrongAxes(Mistake):
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
-        for fill in fills(code, root):
-            shaped = {"unsqueeze", "expand", "view", "reshape", "None"} & (
-                names(fill.mask) | {"None" if "None" in ast.dump(fill.mask) else ""}
-            )
-            yield (1 if shaped else 0), fill.node, ""
         yield from mask_uses(code, root, 2)
 
 
@@ -305,21 +293,6 @@ class BrokenBranch(Mistake):
                     yield 0, tests, code.diff(code.put(tests, f"{path(tests.left)} is {'not ' if yes else ''}None"))
             elif path(tests) and masky(tests):
                 yield 0, tests, code.diff(code.put(tests, f"{path(tests)} is not None"))
-            elif called(tests) in ("any", "all") and masky(tests):
-                yield 1, tests, ""
-        for function in code.walk(root):
-            if isinstance(function, ast.FunctionDef):
-                given = {p for p in code.parameters(function) if MASKY.search(p)}
-                checks = [
-                    n.lineno for n in ast.walk(function) if isinstance(n, ast.If | ast.IfExp) and names(n.test) & given
-                ]
-                for node in code.walk(function):
-                    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in given:
-                        guarded = any(
-                            isinstance(u, ast.If | ast.IfExp) and names(u.test) & given for u in code.up(node)
-                        )
-                        if not guarded:
-                            yield (0 if checks and node.lineno < min(checks) else 1), node, ""
         yield from mask_uses(code, root, 2)
 
 
@@ -352,15 +325,6 @@ class OneLength(Mistake):
                 for one in node.args:
                     if (number(one) or 0) > 1 or (LENGTH.match(last(one)) and path(one).startswith("self.")):
                         yield 1, node, ""
-            if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Add)
-                and path(node.right).startswith("self.")
-                and masky(node.right)
-            ):
-                yield 0, node, ""
-        for call, _unused, _also in triangles(code, root):
-            yield 2, call, ""
 
 
 class WindowOff(Mistake):
@@ -397,8 +361,6 @@ class WindowOff(Mistake):
                 yield 0, node, ""
             elif isinstance(node, ast.Assign | ast.AugAssign) and windowed(node.value):
                 yield 1, node, ""
-        for call, _unused, _also in triangles(code, root):
-            yield 2, call, ""
 
 
 def moved(code: Code, node: ast.expr) -> bool:

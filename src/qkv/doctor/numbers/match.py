@@ -60,9 +60,7 @@ class Watched:
     output: Array
     result: Result
     after: list[str] = field(default_factory=list)  # names of the weights that came after the mixing
-    first_after: tuple[int, ...] = ()
     place: int = -1  # of the product that took the context
-    plain: list[tuple[int, ...]] = field(default_factory=list)  # shapes of weights that the module doesn't own
 
     @functools.cached_property
     def turned(self) -> bool:
@@ -93,7 +91,6 @@ class Match:
     error: float
     at: At
     context: int = 0
-    weights: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -130,7 +127,6 @@ def watch(subject: Subject, inputs: dict[str, Array], given: dict[str, Any] | No
     projected: list[Projected] = []
     contexts: list[Array] = []
     after: list[str] = []
-    shape_after: tuple[int, ...] = ()
     place = -1
     for index, (one, two) in enumerate(zip(first.seen.products, second.seen.products, strict=False)):
         found = None
@@ -153,12 +149,12 @@ def watch(subject: Subject, inputs: dict[str, Array], given: dict[str, Any] | No
                 taken = as_tokens(one.taken, batch, lengths[0])
                 if taken is not None:
                     contexts.append(taken)
-                    shape_after, place = tuple(one.weight.shape), index
+                    place = index
             after.append(weight)
     output = first.output if subject.layout != "nc" else first.output[:1]
     if not contexts:
         contexts = _last(subject, first, inputs)
-    return Watched(projected, contexts, output, first, after, shape_after, place)
+    return Watched(projected, contexts, output, first, after, place)
 
 
 def _last(subject: Subject, result: Result, inputs: dict[str, Array]) -> list[Array]:

@@ -1,7 +1,7 @@
 """What attention's code does, read from its tree: how scores are scaled, what hides them, where weights come from."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .trees import (
@@ -25,7 +25,6 @@ from .trees import (
 )
 
 Found = Iterator[tuple[int, Any, str]]  # (rank, the node or line, patch): see places.py
-Facts = Mapping[str, Any]
 ROOTS = (0.5, -0.5, 0.25, -0.25)  # fourth roots scale q and k each
 LOWEST = 'float("-inf")'
 
