@@ -12,7 +12,7 @@ from torch import nn
 from qkv.doctor import assert_correct, check, doctor
 from qkv.doctor.process import sandbox
 from qkv.doctor.source import file as source
-from qkv.doctor.subject.subject import line_of
+from qkv.doctor.subject.errors import line_of
 from qkv.lessons import exercises
 from tests.doctor import modules_right
 from tests.doctor.case import Case, a_tenth, one_of_each

@@ -13,7 +13,7 @@ from qkv.doctor import assert_correct, check
 from qkv.doctor.case import PROBES as SAID
 from qkv.doctor.probes.run import PROBES
 from qkv.doctor.process import sandbox
-from qkv.doctor.subject.subject import CALL
+from qkv.doctor.subject.errors import CALL
 from qkv.words import Notice
 
 CLOCKS = {"time", "datetime", "timeit", "sched"}

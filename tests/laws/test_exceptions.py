@@ -55,7 +55,7 @@ def test_all_are_found():
         "qkv.words.Problem",
         "qkv.words.Notice",
         "qkv.lessons.grade.Told",
-        "qkv.doctor.subject.subject.UserError",
+        "qkv.doctor.subject.errors.UserError",
     } <= {*KINDS}
 
 

@@ -18,10 +18,5 @@ if TYPE_CHECKING:
     from .report import Report as Report
 
 __getattr__, __dir__, __all__ = lazy(
-    __name__,
-    check="doctor",
-    assert_correct="plugin",
-    Report="report",
-    Finding="report",
-    Remark="report",
+    __name__, check="doctor", assert_correct="plugin", Report="report", Finding="report", Remark="report"
 )

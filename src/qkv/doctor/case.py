@@ -8,16 +8,19 @@ import numpy as np
 
 from ..words import Message, _, quoted
 from .mistakes import CATALOGUE
-from .numbers.match import Guess, Match, Watched
+from .numbers.guesses import Guess
+from .numbers.match import Match
+from .numbers.watching import Watched
 from .report import Finding, Remark
 from .source.says import Says
+from .subject.errors import UserError, last_line
 from .subject.formats import Format
-from .subject.makers import Made
-from .subject.subject import Subject, UserError, last_line
+from .subject.made import Made
+from .subject.subject import Subject
 
 if TYPE_CHECKING:
     from .probes.block import Parts
-    from .probes.masking import View
+    from .probes.trials import View
 
 # What each probe looks at, for the report.
 PROBES = {

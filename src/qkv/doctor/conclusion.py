@@ -8,7 +8,7 @@ from .case import Case, Found
 from .places import locate
 from .report import Finding, Remark, Report
 from .source.file import Source
-from .subject.subject import CannotRun
+from .subject.errors import CannotRun
 
 CANNOT = {
     "build": _('could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"'),

@@ -25,8 +25,8 @@ from .report import Report
 from .source.file import Source
 from .source.says import says
 from .subject import makers
+from .subject.errors import OPERATIONS, Budget, CannotRun, Spent
 from .subject.search import find_subject, fresh, handed_over, sizes_for
-from .subject.subject import OPERATIONS, Budget, CannotRun, Spent
 
 # What is looked at in turn, for what the budget leaves out.
 LOOKS = {

@@ -16,9 +16,10 @@ from torch.overrides import TorchFunctionMode
 from .case import Case
 from .mistakes import CATALOGUE
 from .mistakes.mistake import PRODUCTS, At
-from .numbers.match import Matcher, contexts_of
+from .numbers.match import Matcher
 from .numbers.oracle import Form
-from .subject.subject import UserError
+from .numbers.watching import contexts_of
+from .subject.errors import UserError
 
 MOST = 60  # expressions that are tried
 

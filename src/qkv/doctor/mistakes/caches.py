@@ -4,8 +4,9 @@ import ast
 import re
 
 from ...words import _
+from ..source.nodes import FUSED, argument, called, first_of, last, masky, names, number, path
 from ..source.readings import triangles
-from ..source.trees import FUSED, Code, argument, called, first_of, last, masky, names, number, path
+from ..source.trees import Code
 from .mistake import Mistake, Places
 from .positions import rotary_calls
 
@@ -25,7 +26,7 @@ class PositionsFromZero(Mistake):
     evidence = {
         "": _(
             "token by token through the cache differs from all at once by {change:.1%}, from token {place} on: the position of later tokens is wrong"
-        ),
+        )
     }
 
     @staticmethod
@@ -70,7 +71,7 @@ class UpperLeft(Mistake):
     evidence = {
         "": _(
             "after a prefix in the cache, several tokens at once differ from the whole by {change:.1%}: they see only the first keys, the triangle stands at the upper left"
-        ),
+        )
     }
 
     @staticmethod
@@ -102,7 +103,7 @@ class NoTriangleInPieces(Mistake):
     evidence = {
         "": _(
             "several tokens at once with a cache differ from the whole by {change:.1%}: within the piece, tokens see what comes after them"
-        ),
+        )
     }
 
     @staticmethod
@@ -127,7 +128,7 @@ class RingOverwritten(Mistake):
     evidence = {
         "": _(
             "beyond the window, token by token differs from the whole by {change:.1%}: slots are overwritten before they are used"
-        ),
+        )
     }
 
     @staticmethod
@@ -161,9 +162,7 @@ class OffByOne(Mistake):
         "Keep exactly the last W: `k = torch.cat([cache, k], dim=2)[:, :, -W:]`, and let one token take the same path as many"
     )
     shows = _("One-token steps differ from the whole text, chunks may agree.")
-    evidence = {
-        "": _("one token at a time through the cache differs from all at once by {change:.1%}"),
-    }
+    evidence = {"": _("one token at a time through the cache differs from all at once by {change:.1%}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from ...words import _
+from ..source.nodes import HEAD_WIDTH, first_of, last, masky, names, number, path, role
 from ..source.says import unused_arguments
-from ..source.trees import HEAD_WIDTH, Code, first_of, last, masky, names, number, path, role
+from ..source.trees import Code
 from .heads import heads_like, reshapes
 from .mistake import Mistake, Places
 from .projections import projections
@@ -29,9 +30,7 @@ class DeafToMemory(Mistake):
         "Queries from the decoder, keys and values from the encoder: `self.cross_attn(x, memory, memory, memory_mask)`"
     )
     shows = _("Changing the encoder's output changes nothing.")
-    evidence = {
-        "": _("changing `{parameter}` changes nothing in the output: the encoder is never looked at"),
-    }
+    evidence = {"": _("changing `{parameter}` changes nothing in the output: the encoder is never looked at")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -79,7 +78,7 @@ class TargetsMask(Mistake):
     evidence = {
         "": _(
             "`{parameter}` does nothing; `{other}`, the target's own mask, hides the memory in its place, so padded memory changes the output (by {change:.1%})"
-        ),
+        )
     }
 
     @staticmethod
@@ -100,9 +99,7 @@ class QueriesLength(Mistake):
     )
     fix = _("Take each length from its own tensor: `k = k.view(B, k.size(1), H, d)`, or let −1 find it")
     shows = _("Called with 5 queries and 7 keys it raises; with equal lengths it doesn't.")
-    evidence = {
-        "": _("{n} queries with {n} keys run, {n} queries with {m} keys don't: {error}"),
-    }
+    evidence = {"": _("{n} queries with {n} keys run, {n} queries with {m} keys don't: {error}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -146,9 +143,7 @@ class SourcesPadding(Mistake):
     )
     fix = _("Each its own: `trg_mask = (trg != self.trg_pad_idx)`")
     shows = _("A whole model with two different padding ids: tokens of the target that are padding change the output.")
-    evidence = {
-        "": _("the target's mask compares with the source's padding id"),
-    }
+    evidence = {"": _("the target's mask compares with the source's padding id")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -181,9 +176,7 @@ class RolesSwapped(Mistake):
     shows = _(
         "With 5 target and 7 source tokens the output has 7 rows; or output i depends on all target tokens and on one source token only."
     )
-    evidence = {
-        "": _("the output follows the memory's length ({m}), not the query's ({n}): the roles are swapped"),
-    }
+    evidence = {"": _("the output follows the memory's length ({m}), not the query's ({n}): the roles are swapped")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

@@ -6,12 +6,10 @@ from typing import Any
 
 from ...words import Message, _
 from ..numbers.oracle import Form, changed
-from ..source.readings import score_expressions, size_kind, tiled, weights_site
-from ..source.trees import (
+from ..source.nodes import (
     FUSED,
     HEAD_WIDTH,
     HEADS,
-    Code,
     argument,
     called,
     is_library,
@@ -23,6 +21,8 @@ from ..source.trees import (
     role,
     same,
 )
+from ..source.readings import score_expressions, size_kind, tiled, weights_site
+from ..source.trees import Code
 from .mistake import At, Mistake, Places, Wrong
 from .triangles import moved
 
@@ -44,7 +44,7 @@ class SplitWithoutTranspose(Mistake):
     evidence = {
         "": _(
             "heads are cut by view/reshape alone, so a head holds parts of several tokens: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
     explains = 0
 
@@ -106,7 +106,7 @@ class MergedWithoutTranspose(Mistake):
     evidence = {
         "": _(
             "heads are put together without transposing first, so a token's output holds parts of other tokens: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
     explains = 1
 
@@ -163,7 +163,7 @@ class BatchAndHeadsMixed(Mistake):
     evidence = {
         "": _(
             "batch and heads are mixed up: your numbers equal attention computed so to {error:.0e}; a text's output depends on the texts beside it"
-        ),
+        )
     }
     explains = 2
 
@@ -207,7 +207,7 @@ class NeverSplit(Mistake):
     evidence = {
         "": _(
             "asked for {heads} heads, computed as one head of width {width}: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
     explains = 3
 
@@ -241,9 +241,7 @@ class SharedProjection(Mistake):
     shows = _(
         "The projections have the shape d_k × d_k, and the output equals attention with one such matrix for every head."
     )
-    evidence = {
-        "": _("all {heads} heads share one {head}×{head} matrix: {shared} weights where {right} belong"),
-    }
+    evidence = {"": _("all {heads} heads share one {head}×{head} matrix: {shared} weights where {right} belong")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -306,7 +304,7 @@ class TiledGroups(Mistake):
     evidence = {
         "": _(
             "query heads look at the wrong shared key heads (tiled 0,1,0,1 instead of 0,0,1,1): your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
 
     @staticmethod
@@ -350,7 +348,7 @@ class AcrossTheBatch(Mistake):
     evidence = {
         "": _(
             "a token sees the same place of other texts and nothing of its own: attention runs over the first axis, the batch"
-        ),
+        )
     }
 
     @staticmethod
@@ -379,9 +377,7 @@ class OneLayerManyTimes(Mistake):
     )
     fix = _("Make each anew: `nn.ModuleList([Layer(d) for _ in range(N)])`, or `copy.deepcopy(layer)` for each")
     shows = _("Counting parameters: entries of the list are one and the same object.")
-    evidence = {
-        "": _("`{name}` holds one and the same layer {times} times: all of them share their weights"),
-    }
+    evidence = {"": _("`{name}` holds one and the same layer {times} times: all of them share their weights")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -415,7 +411,7 @@ class AveragedHeads(Mistake):
     evidence = {
         "": _(
             "the heads are combined by their {how} instead of side by side: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
 
     @staticmethod

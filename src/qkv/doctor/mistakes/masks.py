@@ -6,8 +6,9 @@ from typing import Any
 
 from ...words import _
 from ..numbers.oracle import Form, changed
+from ..source.nodes import FUSED, MASKY, argument, called, first_of, masky, names, number, path
 from ..source.readings import LOWEST, Fill, fill_of, fills, mask_uses, masked, weights_site
-from ..source.trees import FUSED, MASKY, Code, argument, called, first_of, masky, names, number, path
+from ..source.trees import Code
 from .mistake import At, Mistake, Places, Wrong, masked_wrongly
 from .scale import opposite
 
@@ -123,7 +124,7 @@ class NeverArrives(Mistake):
     evidence = {
         "": _(
             "`{parameter}` changes nothing, in any of {tried} shapes and types that were tried: it never reaches the softmax"
-        ),
+        )
     }
 
     @staticmethod
@@ -341,11 +342,7 @@ class ZeroFill(Mistake):
     def places(code: Code, root: ast.AST) -> Places:
         for fill in fills(code, root):
             if fill.number == 0 and weights_site(code, fill.scores) is None:
-                yield (
-                    0,
-                    fill.node,
-                    code.diff(code.put(fill.value, "-np.inf" if code.numpy(fill.node) else LOWEST)),
-                )
+                yield (0, fill.node, code.diff(code.put(fill.value, "-np.inf" if code.numpy(fill.node) else LOWEST)))
         for node, scores, mask in mask_operation(code, root, ast.Mult):
             yield (0 if code.score_product(scores) else 1), node, with_mask(code, node, scores, mask)
         yield from mask_uses(code, root, 2)
@@ -386,7 +383,7 @@ class WeakFill(Mistake):
     fix = _("`float('-inf')` or `torch.finfo(scores.dtype).min`")
     shows = _("Right for ordinary inputs; with inputs many times larger, changing hidden keys changes the output.")
     evidence = {
-        "": _("with large scores, masked keys change the output by {change:.1%}: the fill value isn't low enough"),
+        "": _("with large scores, masked keys change the output by {change:.1%}: the fill value isn't low enough")
     }
 
     @staticmethod
@@ -425,9 +422,7 @@ class TooLargeForHalf(Mistake):
     )
     fix = _("`float('-inf')` or `torch.finfo(scores.dtype).min`")
     shows = _("Called in float16 with a mask: it raises, without one it doesn't.")
-    evidence = {
-        "": _("in half precision it stops: {error}"),
-    }
+    evidence = {"": _("in half precision it stops: {error}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...words import Message, _
 from ..numbers.oracle import Form, changed
-from ..source.trees import Code, argument, called, first_of, last, names, number, path, same
+from ..source.nodes import argument, called, first_of, last, names, number, path, same
+from ..source.trees import Code
 from .heads import reshapes
 from .mistake import At, Mistake, Places, Wrong
 
@@ -33,9 +34,7 @@ class WrongFrequencies(Mistake):
         "Channels 2i and 2i+1 share one frequency: `freq = 10000 ** (-torch.arange(0, d_model, 2) / d_model)`; `pe[:, 0::2] = torch.sin(pos * freq)`; `pe[:, 1::2] = torch.cos(pos * freq)`"
     )
     shows = _("The table is compared with the formula, and in each pair sin² + cos² must be 1.")
-    evidence = {
-        "": _("the table differs from sin and cos of position / 10000^(2i/d) by up to {change:.2g}; {why}"),
-    }
+    evidence = {"": _("the table differs from sin and cos of position / 10000^(2i/d) by up to {change:.2g}; {why}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -213,7 +212,7 @@ class RotatedBeforeSplit(Mistake):
     evidence = {
         "": _(
             "q and k are turned over the whole width, before the heads are cut: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
 
     @staticmethod

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...words import _
+from ..source.nodes import FUSED, called, first_of, last, number, path, role
 from ..source.says import never_read
-from ..source.trees import FUSED, Code, called, first_of, last, number, path, role
+from ..source.trees import Code
 from .heads import NeverSplit
 from .mistake import Mistake, Places
 
@@ -21,9 +22,7 @@ class OneDoesTwoJobs(Mistake):
     shows = _(
         "After a backward pass a projection has no gradient, and the output equals attention with another in its place."
     )
-    evidence = {
-        "": _("`{unused}` gets no gradient: it is never used; the projections that ran are {used}"),
-    }
+    evidence = {"": _("`{unused}` gets no gradient: it is never used; the projections that ran are {used}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -100,9 +99,7 @@ class NoProjections(Mistake):
     )
     fix = _("`self.w_q = nn.Linear(d_model, d_model)` and the same for k and v; `q = self.w_q(x)`")
     shows = _("The module has no such weights, and its output equals attention with q = k = v = x.")
-    evidence = {
-        "": _("{missing} missing: the inputs themselves take their place, number for number"),
-    }
+    evidence = {"": _("{missing} missing: the inputs themselves take their place, number for number")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -119,9 +116,7 @@ class NoOutputProjection(Mistake):
     )
     fix = _("`self.w_o = nn.Linear(H * d, d_model)` and `return self.w_o(out)`")
     shows = _("There are several heads and no weight after them, or one that gets no gradient.")
-    evidence = {
-        "": _("the {heads} heads' outputs are put side by side and handed back: no weight comes after them"),
-    }
+    evidence = {"": _("the {heads} heads' outputs are put side by side and handed back: no weight comes after them")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...words import Message, _
 from ..numbers.oracle import Form, changed
+from ..source.nodes import FUSED, argument, called, is_library, masky, names, number, path, same
 from ..source.readings import (
     feeds_softmax,
     first_width,
@@ -19,7 +20,7 @@ from ..source.readings import (
     unused_scale,
     weights_site,
 )
-from ..source.trees import FUSED, Code, argument, called, is_library, masky, names, number, path, same
+from ..source.trees import Code
 from .mistake import SCALINGS, At, Mistake, Places, Wrong, rescaled
 
 
@@ -40,7 +41,7 @@ class ScaledUp(Mistake):
     evidence = {
         "": _(
             "your scores are multiplied by {used} = {value} instead of divided by √{head} = {root}: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
 
     @staticmethod
@@ -94,7 +95,7 @@ class Unscaled(Mistake):
     evidence = {
         "": _(
             "your scores are not scaled: your numbers equal attention computed so to {error:.0e}; d_k is {head}, so they should be divided by √{head} = {root}"
-        ),
+        )
     }
 
     @staticmethod
@@ -161,7 +162,7 @@ class ByModelWidth(Mistake):
     evidence = {
         "": _(
             "you divide by √{width} = {wide}: your numbers equal attention computed so to {error:.0e}; d_k is {head}, so it should be √{head} = {root}"
-        ),
+        )
     }
 
     @staticmethod
@@ -246,7 +247,7 @@ class ScaledAfter(Mistake):
     evidence = {
         "": _(
             "the softmax comes first and its result is divided by {used} = {value}: your numbers equal attention computed so to {error:.0e}; the weights of a row sum to {sum}, not 1"
-        ),
+        )
     }
 
     @staticmethod
@@ -312,9 +313,7 @@ class AllAxesReversed(Mistake):
     shows = _(
         "Called with batch, length and width all different, it crashes or gives another shape; the same samples one by one work."
     )
-    evidence = {
-        "": _("a single text of shape (n, d) runs, a batch (B, n, d) does not: {error}"),
-    }
+    evidence = {"": _("a single text of shape (n, d) runs, a batch (B, n, d) does not: {error}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -342,7 +341,7 @@ class ScaleOfTheFirstCall(Mistake):
     evidence = {
         "": _(
             "called with width {first}, then with {second}, it gives other numbers (by {change:.1%}) than when called with {second} at once: the scale of the first call is kept"
-        ),
+        )
     }
 
     @staticmethod

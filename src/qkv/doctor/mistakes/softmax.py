@@ -6,8 +6,9 @@ from typing import Any
 
 from ...words import Message, _
 from ..numbers.oracle import Form, changed
+from ..source.nodes import argument, called, is_library, masky, number, path, same
 from ..source.readings import default_of, fill_of, masked, removed, weights_site
-from ..source.trees import Code, argument, called, is_library, masky, number, path, same
+from ..source.trees import Code
 from .mistake import At, Mistake, Places, Wrong, masked_wrongly
 
 
@@ -26,7 +27,7 @@ class OverQueries(Mistake):
     evidence = {
         "": _(
             "the softmax runs over the queries: your numbers equal attention computed so to {error:.0e}; each column of your weights sums to 1, the rows don't"
-        ),
+        )
     }
     explains = 4
 
@@ -57,7 +58,7 @@ class OverBatch(Mistake):
     evidence = {
         "": _(
             "the softmax runs over the batch: your numbers equal attention computed so to {error:.0e}; one text's weights depend on the texts beside it"
-        ),
+        )
     }
     explains = 5
 
@@ -89,9 +90,7 @@ class OverHeads(Mistake):
     shows = _(
         "With all value rows equal, the output is not that row; it equals attention with softmax over the heads (or heads and keys together) to rounding."
     )
-    evidence = {
-        "": _("the softmax runs over {axis}: your numbers equal attention computed so to {error:.0e}"),
-    }
+    evidence = {"": _("the softmax runs over {axis}: your numbers equal attention computed so to {error:.0e}")}
     explains = 6
 
     @staticmethod
@@ -125,7 +124,7 @@ class NoMaximum(Mistake):
     evidence = {
         "": _(
             "with inputs 300 times as large, {bad:.0f} % of the output is NaN or infinite: e to a large number overflows"
-        ),
+        )
     }
 
     @staticmethod

@@ -4,9 +4,10 @@ import ast
 import re
 
 from ...words import _
+from ..source.nodes import FUSED, argument, called, first_of, is_library, last, masky, names, number, path, same
 from ..source.readings import removed
 from ..source.says import built_in_forward, head_loop, never_read
-from ..source.trees import FUSED, Code, argument, called, first_of, is_library, last, masky, names, number, path, same
+from ..source.trees import Code
 from .mistake import Mistake, Places
 
 CACHE = re.compile(r"cache|past|kv_|_kv|history|prev_", re.I)
@@ -25,9 +26,7 @@ class EditedInPlace(Mistake):
         "Make a new tensor: `scores = scores.masked_fill(mask == 0, float('-inf'))` instead of `masked_fill_` or `scores[...] = `"
     )
     shows = _("A backward pass raises autograd's in-place error.")
-    evidence = {
-        "": _("with gradients on it stops: {error}"),
-    }
+    evidence = {"": _("with gradients on it stops: {error}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -64,9 +63,7 @@ class ChangesItsInput(Mistake):
     )
     fix = _("Write `x = x + y` instead of `x += y`, and methods without the underscore: `masked_fill`, `mul`, `add`")
     shows = _("The inputs, compared before and after the call, differ.")
-    evidence = {
-        "": _("`{parameter}` is another tensor after the call than before: it is changed in place"),
-    }
+    evidence = {"": _("`{parameter}` is another tensor after the call than before: it is changed in place")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -197,7 +194,7 @@ class ResidualOfTheNormed(Mistake):
         "Adding a constant to all channels of a token must add it to a pre-norm block's output; here it vanishes."
     )
     evidence = {
-        "": _("the residual adds the normed input instead of the input: the output is norm(x) + …, number for number"),
+        "": _("the residual adds the normed input instead of the input: the output is norm(x) + …, number for number")
     }
 
     @staticmethod
@@ -332,9 +329,7 @@ class OnlyQueriesNormed(Mistake):
     does = _("Keys and values come from the raw residual stream, which grows from layer to layer: scores grow with it.")
     fix = _("Normalise once, use it three times: `h = self.norm(x)`; `x = x + self.attn(h, h, h)`")
     shows = _("The block's output equals one whose q alone comes from the normalised x, to rounding.")
-    evidence = {
-        "": _("attention gets norm(x) as its query but x itself as key and value"),
-    }
+    evidence = {"": _("attention gets norm(x) as its query but x itself as key and value")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -383,9 +378,7 @@ class Crashes(Mistake):
         'See the last line of the traceback; if your class needs other arguments, pass them: `qkv check file.py:Name --args "dim=64"`'
     )
     shows = _("The call raised; the error's own words are quoted.")
-    evidence = {
-        "": _("it stops: {error}"),
-    }
+    evidence = {"": _("it stops: {error}")}
 
 
 def filled(code: Code, node: ast.Assign) -> str:

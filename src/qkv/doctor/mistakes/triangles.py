@@ -9,21 +9,9 @@ import numpy as np
 
 from ...words import _
 from ..numbers.oracle import Form, changed
+from ..source.nodes import FUSED, LENGTH, MOVES, argument, called, is_library, last, masky, names, number, path
 from ..source.readings import LOWEST, fills, mask_uses, tiled, triangles
-from ..source.trees import (
-    FUSED,
-    LENGTH,
-    MOVES,
-    Code,
-    argument,
-    called,
-    is_library,
-    last,
-    masky,
-    names,
-    number,
-    path,
-)
+from ..source.trees import Code
 from .mistake import At, Mistake, Places, Wrong, triangle
 
 
@@ -162,9 +150,7 @@ class NoTriangle(Mistake):
         "Hide what comes after: `scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float('-inf'))`, or `is_causal=True` in scaled_dot_product_attention"
     )
     shows = _("It is meant to be causal, and early outputs have a gradient from later inputs.")
-    evidence = {
-        "": _("every token sees all tokens after itself: there is no causal mask"),
-    }
+    evidence = {"": _("every token sees all tokens after itself: there is no causal mask")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -216,7 +202,7 @@ class TiledMask(Mistake):
     evidence = {
         "": _(
             "`{parameter}` is repeated over the heads in the wrong order, so texts get each other's masks: your numbers equal attention computed so to {error:.0e}"
-        ),
+        )
     }
     explains = 13
 
@@ -306,9 +292,7 @@ class OneLength(Mistake):
     )
     fix = _("Cut the mask to the scores, `mask[:n, :n]`, and take lengths from the tensors: `n = x.size(1)`")
     shows = _("Called with lengths 1, 3 and 7: some raise.")
-    evidence = {
-        "": _("{worked} tokens run, {n} don't: {error}"),
-    }
+    evidence = {"": _("{worked} tokens run, {n} don't: {error}")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -337,9 +321,7 @@ class WindowOff(Mistake):
     )
     fix = _("A window of W tokens, itself included: `keep = (i - j >= 0) & (i - j < W)` with i the query, j the key")
     shows = _("How many keys each output has a gradient from, and on which side, against the width that was asked for.")
-    evidence = {
-        "": _("asked for a window of {asked}, a token sees {seen} tokens"),
-    }
+    evidence = {"": _("asked for a window of {asked}, a token sees {seen} tokens")}
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

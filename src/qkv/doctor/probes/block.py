@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..case import Case
 from ..subject.capture import as_tokens
-from ..subject.subject import UserError
+from ..subject.errors import UserError
 
 Array = np.ndarray
 

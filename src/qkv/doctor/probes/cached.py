@@ -19,11 +19,14 @@ from ...words import _
 from ..case import Case
 from ..subject.adapt import frequencies
 from ..subject.building import builds
+from ..subject.errors import UserError
 from ..subject.guess import meaning, role
-from ..subject.subject import Subject, UserError, copied, parameters_of, settings, signature
+from ..subject.subject import Subject
+from ..subject.values import copied, parameters_of, settings, signature
 from .probe import size_of
 
 Array = np.ndarray
+NO_WAY = _("its cache: no way was found to hand it from one call to the next")
 BATCH = 3  # a buffer made for a few texts has room for so many
 
 
@@ -58,7 +61,7 @@ def examine(case: Case) -> None:
         return
     case.cache = way.parameter
     if subject.inputs != ["x"]:
-        case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
+        case.miss("cache", NO_WAY)
         return
     window = subject.declared.get("window") or 0
     n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
@@ -73,7 +76,7 @@ def examine(case: Case) -> None:
     ring = bool(window) and bool(re.search(RING, case.says.segment))
     reference = _whole(case, inputs, causal or ring, n)
     if reference is None:
-        case.miss("cache", _("its cache: no way was found to hand it from one call to the next"))
+        case.miss("cache", NO_WAY)
         return
     refused: Exception | None = None
     ones = None
@@ -89,9 +92,7 @@ def examine(case: Case) -> None:
         except (UserError, Refused) as error:
             refused = error
     if ones is None:
-        case.stopped("cache", refused) if refused else case.miss(
-            "cache", _("its cache: no way was found to hand it from one call to the next")
-        )
+        case.stopped("cache", refused) if refused else case.miss("cache", NO_WAY)
         return
     case.checked.append("cache")
     change = _difference(ones, reference)

@@ -13,10 +13,12 @@ from ...words import _
 from ..case import Case
 from ..mistakes.mistake import triangle
 from ..mistakes.triangles import WrongTriangle
-from ..numbers.match import poked
+from ..numbers.watching import poked
 from ..subject.capture import named
+from ..subject.errors import UserError, line_of
 from ..subject.guess import meaning
-from ..subject.subject import Fitted, UserError, line_of, signature, to_numpy
+from ..subject.subject import Fitted
+from ..subject.values import signature, to_numpy
 from .probe import probe, size_of, skip
 from .structure import sees_only_future, support
 

@@ -12,10 +12,12 @@ from torch import nn
 from ...words import _
 from ..case import Case
 from ..mistakes.mistake import At
-from ..numbers.match import Match, Matcher, bases, guesses, head_counts, laid, miscut, mixed_of, watch
+from ..numbers.guesses import guesses, head_counts, laid, miscut
+from ..numbers.match import Match, Matcher, bases
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, causal
-from ..subject.subject import UserError
+from ..numbers.watching import mixed_of, watch
+from ..subject.errors import UserError
 from . import block
 from .structure import lengths, sees_only_future, support
 

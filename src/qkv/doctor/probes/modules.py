@@ -10,8 +10,10 @@ from torch import nn
 from ...words import _
 from ..case import Case
 from ..source.file import Source
+from ..subject.errors import UserError
 from ..subject.guess import role
-from ..subject.subject import Subject, UserError, copied, signature
+from ..subject.subject import Subject
+from ..subject.values import copied, signature
 from .probe import probe, size_of, skip
 
 

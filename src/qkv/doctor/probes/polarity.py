@@ -11,7 +11,7 @@ from ...words import Message, _
 from ..case import Case
 from ..source.conventions import sayings
 from ..subject.formats import Format
-from ..subject.makers import Made
+from ..subject.made import Made
 
 WORDS = {"keep": Message("may attend"), "block": Message("hidden")}
 # Arguments whose masks are of different kinds, by their names.

@@ -15,8 +15,10 @@ from ..case import Asked, Case
 from ..source.says import Says
 from ..subject.adapt import frequencies, made_table, own_tables
 from ..subject.building import Built, builds
+from ..subject.errors import Spent
 from ..subject.guess import Sizes, meaning, role
-from ..subject.subject import Spent, Subject, settings, signature, to_numpy
+from ..subject.subject import Subject
+from ..subject.values import settings, signature, to_numpy
 
 Array = np.ndarray
 N, WIDTH, BATCH = 7, 24, 5
@@ -106,10 +108,7 @@ def _why(table: Array) -> Any:
     for base in (1000.0, 100.0, 100000.0, 1e6):
         if any(np.allclose(table, t, atol=1e-4) for _, t in sinusoids(n, width, base)):
             return Message("its base is {base:g}", base=base)
-    slips = {
-        _("the exponent is doubled (4i/d)"): 4 * i / width,
-        _("the exponent is halved (i/d)"): i / width,
-    }
+    slips = {_("the exponent is doubled (4i/d)"): 4 * i / width, _("the exponent is halved (i/d)"): i / width}
     for words, exponents in slips.items():
         angles = place * 10000.0**-exponents
         for sin, cos in ((np.sin(angles), np.cos(angles)),):

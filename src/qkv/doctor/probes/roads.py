@@ -16,8 +16,9 @@ from ..case import Case
 from ..report import Report
 from ..source.file import Source
 from ..subject.adapt import input_widths
+from ..subject.errors import CannotRun, UserError
 from ..subject.search import find_subject
-from ..subject.subject import CannotRun, UserError, parameters_of
+from ..subject.values import parameters_of
 
 Look = Callable[[Case], Case]
 

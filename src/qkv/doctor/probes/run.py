@@ -1,7 +1,7 @@
 """All probes in turn: what explains other symptoms comes first."""
 
 from ..case import Case
-from ..subject.subject import UserError
+from ..subject.errors import UserError
 from . import changes, modules, weights
 from .probe import Probe
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from ...words import Message, _
 from ..case import Case
-from ..subject.subject import UserError, to_numpy
+from ..subject.errors import UserError
+from ..subject.values import to_numpy
 
 Array = np.ndarray
 

@@ -9,10 +9,11 @@ from torch import nn
 
 from ..case import Case
 from ..mistakes.mistake import triangle
-from ..numbers.match import poked
+from ..numbers.watching import poked
 from ..source import conventions
 from ..subject import usage
-from ..subject.subject import Subject, UserError, last_line, line_of
+from ..subject.errors import UserError, last_line, line_of
+from ..subject.subject import Subject
 
 
 def support(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..case import Case
 from ..subject.building import re_module
-from ..subject.subject import CannotRun
+from ..subject.errors import CannotRun
 
 
 def source_of(target: Any) -> Any:

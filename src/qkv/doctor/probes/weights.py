@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from ..case import Case
 from ..mistakes.projections import FromTheKey
-from ..numbers.match import letter_of
+from ..numbers.guesses import letter_of
 from ..subject.capture import Capture, named
-from ..subject.subject import UserError, arrays, line_of, settings, to_numpy
+from ..subject.errors import UserError, line_of
+from ..subject.values import arrays, settings, to_numpy
 from .probe import probe, size_of, skip
 
 
@@ -117,10 +118,7 @@ def registered(case: Case) -> None:
             plain.append(_kept_on(owner, weight))
     if plain and not case.has("T1"):
         case.add(
-            "T2",
-            "tensor",
-            names=", ".join(dict.fromkeys(plain)),
-            known=sum(p.numel() for p in owner.parameters()),
+            "T2", "tensor", names=", ".join(dict.fromkeys(plain)), known=sum(p.numel() for p in owner.parameters())
         )
     return None
 

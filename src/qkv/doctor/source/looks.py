@@ -38,7 +38,7 @@ NEVER = re.compile(
 )
 NEVER_CLASS = re.compile(
     r".*(Dataset|DataLoader|Loader|Trainer|Config|Args|Arguments|Tokenizer|Vocab|Vocabulary|Sampler|Callback|Error|"
-    r"Exception|Optimizer|Scheduler|Loss|Test|Tests|TestCase|Metric|Output|PreTrainedModel|For[A-Z]\w*)",
+    r"Exception|Optimizer|Scheduler|Loss|Test|Tests|TestCase|Metric|Output|PreTrainedModel|For[A-Z]\w*)"
 )
 TOKENS = {"Embedding"}
 

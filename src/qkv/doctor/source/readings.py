@@ -4,15 +4,13 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .trees import (
+from .nodes import (
     FUSED,
     HEAD_WIDTH,
     HEADS,
     LENGTH,
     MASKY,
     WIDTH,
-    Code,
-    Softmax,
     argument,
     called,
     first_of,
@@ -23,6 +21,7 @@ from .trees import (
     number,
     path,
 )
+from .trees import Code, Softmax
 
 Found = Iterator[tuple[int, Any, str]]  # (rank, the node or line, patch): see places.py
 ROOTS = (0.5, -0.5, 0.25, -0.25)  # fourth roots scale q and k each

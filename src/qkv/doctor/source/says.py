@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import conventions
-from .trees import HEADS, Code, called, names, open_code, path
+from .nodes import HEADS, called, names, path
+from .trees import Code, open_code
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from torch.nn.parameter import UninitializedParameter
 
 from .building import Built, declared
 from .capture import no_fast_path
+from .errors import CannotRun
 from .guess import Layer, Sizes, Weights, meaning, role, value
-from .subject import CannotRun, Subject, cast, parameters_of, settings
+from .subject import Subject
+from .values import cast, parameters_of, settings
 
 _tensor = torch.tensor
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .errors import Spent, endless
 from .guess import Answers, Sizes, asked_of, meaning, value
-from .subject import Spent, endless, parameters_of, settings
+from .values import parameters_of, settings
 
 _seed = torch.default_generator.manual_seed  # subject.py says why
 

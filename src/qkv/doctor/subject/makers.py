@@ -21,84 +21,13 @@ import torch
 
 from ..source.file import Definition, Source
 from ..source.statements import OUTSIDE
-from .subject import Spent, settings
+from .errors import Spent
+from .made import Made
+from .scenes import MASKY, NOT_MASKS, SCENES, Scene, speaks_of_masks
+from .values import settings
 
-MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|triu)(_|$)|掩码", re.IGNORECASE)
-NOT_MASKS = re.compile(
-    r"masked_|unmask|loss|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
-)
-LENGTHS = (5, 3, 2)  # of three texts; all sizes differ
-N = max(LENGTHS)
 MOST = 40  # makers of one file that are run
 LINES = 50_000  # that each may run: a loop over a text's words is short, one without end is cut
-
-
-@dataclass(frozen=True)
-class Made:
-    """One mask that the file makes: what it is called, where, and its numbers."""
-
-    name: str
-    line: int
-    values: np.ndarray
-    given: str = ""  # the argument that it is handed over as, where that is named
-
-    @property
-    def kind(self) -> str:
-        """ "bool", "int" (0 and 1), "float" (0 and 1) or "additive" (0 and very low)."""
-        if self.values.dtype.kind == "f":
-            return "additive" if (self.values < -100).any() else "float"
-        return "bool" if self.values.dtype == bool else "int"
-
-    def lets(self, means: str) -> bool | None:
-        """Whether attention that takes it so sees the past and the words; False: the future and the padding; None: neither.
-
-        >>> Made("m", 1, np.tril(np.ones((5, 5)))).lets("keep"), Made("m", 1, np.tril(np.ones((5, 5)))).lets("block")
-        (True, False)
-        """
-        keep = {"keep": self.values != 0, "block": self.values == 0, "additive": self.values > -100}[means]
-        found = _triangle(keep)
-        return _padding(keep) if found is None else found
-
-    def shown(self) -> str:
-        """A corner of it, as a person reads it: [[1, 0, 0], [1, 1, 0], [1, 1, 1]]."""
-        flat = self.values.reshape(-1, *self.values.shape[-2:])[0] if self.values.ndim > 1 else self.values[None]
-        rows = flat[:3, :3] if flat.shape[0] == flat.shape[1] else flat[:1]
-        return "[" + ", ".join("[" + ", ".join(f"{x:g}" for x in row.astype(float)) + "]" for row in rows) + "]"
-
-    def words(self) -> np.ndarray | None:
-        """(B, N): which tokens are words, where it marks padding at the end of texts; None where it marks anything else.
-
-        >>> Made("pad", 1, np.array([[0, 0, 1], [0, 0, 0]])).words().astype(int).tolist()
-        [[1, 1, 0], [1, 1, 1]]
-        """
-        sides = [s for s in self.values.shape if s > 1]
-        if len(sides) != 2 or self.values.shape[0] != sides[0]:
-            return None
-        marks = self.values.reshape(sides)
-        marks = marks < -100 if self.kind == "additive" else marks != 0
-        words = marks == marks[:, :1]
-        ends = (marks[:, :1] == marks[:1, :1]).all() and (words[:, 1:] <= words[:, :-1]).all()
-        if len(words) == words.shape[1] and (np.diff(words.sum(1)) == 1).all():
-            return None  # a triangle
-        return words if ends and not words.all() else None
-
-
-def _triangle(keep: np.ndarray) -> bool | None:
-    if keep.ndim < 2 or keep.shape[-1] != keep.shape[-2] or keep.shape[-1] < 2:
-        return None
-    n = keep.shape[-1]
-    past, future = (keep[..., np.tril(np.ones((n, n), bool), -1)], keep[..., np.triu(np.ones((n, n), bool), 1)])
-    if past.any() and not future.any():
-        return True
-    return False if future.all() and not past.all() else None
-
-
-def _padding(keep: np.ndarray) -> bool | None:
-    if keep.ndim < 2 or keep.shape[0] != len(LENGTHS) or keep.shape[-1] != N:
-        return None
-    first = keep.reshape(len(LENGTHS), -1, N)[:, 0]  # as the first word of each text has it
-    words = np.arange(N) < np.array(LENGTHS)[:, None]
-    return True if (first == words).all() else False if (first != words).all() else None
 
 
 def masks(source: Source, target: str) -> list[Made]:
@@ -241,7 +170,7 @@ class _Scope:
         node = self.node
         if (
             isinstance(node, ast.FunctionDef)
-            and _masky(node.name)
+            and speaks_of_masks(node.name)
             and id(node) not in self.inside
             and self.harmless(node)
         ):
@@ -249,21 +178,25 @@ class _Scope:
         last: dict[str, _Maker] = {}
         for line in self.lines:
             for name, value in _bindings(line):
-                if _masky(name) and isinstance(value, ast.Lambda) and node is self.source.tree:
+                if speaks_of_masks(name) and isinstance(value, ast.Lambda) and node is self.source.tree:
                     if not self.harmless(value):
                         continue
                     yield _Maker(_Scope(self.file, value, None, self.inside), name, line.lineno)
-                elif _masky(name) and self.harmless(value) and not isinstance(value, ast.Name | ast.Constant):
+                elif speaks_of_masks(name) and self.harmless(value) and not isinstance(value, ast.Name | ast.Constant):
                     last[name] = _Maker(self, name, line.lineno, value, handed=self.handed(name))
         # What is kept on an object or handed to somebody counts; a mask that only thins out a loss does not.
         yield from (maker for maker in last.values() if maker.handed)
         for call in (n for n in self.lines if isinstance(n, ast.Call) and self.consumer(n)):
             for given, value in [*((k.arg or "", k.value) for k in call.keywords), *(("", a) for a in call.args)]:
                 inner = next(
-                    (_path(n) for n in ast.walk(value) if isinstance(n, ast.Name | ast.Attribute) and _masky(_path(n))),
+                    (
+                        _path(n)
+                        for n in ast.walk(value)
+                        if isinstance(n, ast.Name | ast.Attribute) and speaks_of_masks(_path(n))
+                    ),
                     "",
                 )
-                named = inner or (given if _masky(given) else "")
+                named = inner or (given if speaks_of_masks(given) else "")
                 if (
                     named
                     and not isinstance(value, ast.Name | ast.Attribute | ast.Constant | ast.Starred)
@@ -301,7 +234,7 @@ class _Scope:
     def consumer(self, call: ast.Call) -> bool:
         """Whether a call may be one of somebody's attention: not torch's own, not a loss, not a tensor's method."""
         name, root = _path(call.func), _path(call.func).split(".")[0]
-        if not name or _masky(name) or NOT_MASKS.search(name) or root in LIBRARIES or hasattr(builtins, name):
+        if not name or speaks_of_masks(name) or NOT_MASKS.search(name) or root in LIBRARIES or hasattr(builtins, name):
             return False
         made = self.file.objects.get(name, "")
         return made.split(".")[0] not in LIBRARIES and (bool(made) or root == "self" or "." not in name)
@@ -323,7 +256,7 @@ class _Scope:
         if name in COUNTS or (root in LIBRARIES and root not in self.source.definitions):
             return True
         own = self.file.functions.get(last, [])
-        if own and (_masky(last) or self.loose):
+        if own and (speaks_of_masks(last) or self.loose):
             return last in within or all(self.harmless(n, (*within, last)) for n in own)
         # A method of whatever stands there: one that tensors have, of nothing that was imported.
         tensors = hasattr(torch.Tensor, last) or hasattr(np.ndarray, last) or last in ("append", "items", "keys", "get")
@@ -342,14 +275,14 @@ class _Scope:
                 needed |= {_path(n) for n in ast.walk(line) if isinstance(n, ast.Name | ast.Attribute)}
         return found[::-1]
 
-    def value(self, expression: ast.expr, scene: "_Scene") -> Any:
+    def value(self, expression: ast.expr, scene: "Scene") -> Any:
         space = _Space(self, scene)
         lines = [*self.before(expression), ast.Assign([ast.Name("_mask_", ast.Store())], expression)]
         module = ast.fix_missing_locations(ast.Module([_plain(line) for line in lines], []))
         exec(compile(module, str(self.source.path), "exec"), {}, space)
         return space["_mask_"]
 
-    def call(self, scene: "_Scene") -> Any:
+    def call(self, scene: "Scene") -> Any:
         """The function itself, each argument by its name."""
         if isinstance(self.node, ast.Lambda):
             name = next(n for line in self.source.tree.body for n, v in _bindings(line) if v is self.node)
@@ -379,43 +312,10 @@ class _Scope:
         return []
 
 
-class _Scene:
-    """What a maker is given where nothing says what it wants: texts as ids or as vectors, or their length."""
-
-    def __init__(self, vague: str, pad: int = 0) -> None:
-        self.vague, self.pad = vague, pad
-        ids = torch.arange(10, 10 + len(LENGTHS) * N).reshape(len(LENGTHS), N)
-        self.ids = torch.where(torch.arange(N) < torch.tensor(LENGTHS)[:, None], ids, pad)
-
-    def guess(self, name: str) -> Any:
-        low = name.split(".")[-1].lower()
-        if re.search(r"pad", low) and not _masky(low):
-            return self.pad
-        if re.search(r"device", low):
-            return torch.device("cpu")
-        if re.search(r"dtype", low):
-            return torch.float32
-        if re.search(r"lens$|lengths$|valid_len", low):
-            return torch.tensor(LENGTHS)
-        if re.search(r"^(b|bs|bsz|batch_?size|n_?batch|nbatch)$", low):
-            return len(LENGTHS)
-        if re.search(r"head|^h$|^nh$", low):
-            return 4
-        if re.search(r"size|len|^(n|t|l|s|m|sz|dim|length)$|ctx|block|max|steps?$|num", low):
-            return N
-        if self.vague == "number":
-            return N
-        return self.ids.clone() if self.vague == "ids" else torch.ones(len(LENGTHS), N, 8)
-
-
-# Padding is most often 0; where a constant of the file says otherwise, one of the others shows it.
-SCENES = [_Scene("ids"), _Scene("vectors"), _Scene("number"), *(_Scene("ids", pad) for pad in (1, 2, 3))]
-
-
 class _Space(dict):
     """The names that a line reads: those set before it, the file's own, else a guess."""
 
-    def __init__(self, scope: _Scope, scene: _Scene) -> None:
+    def __init__(self, scope: _Scope, scene: Scene) -> None:
         super().__init__()
         self.scope, self.scene = scope, scene
 
@@ -441,7 +341,7 @@ class _Space(dict):
 class _Self:
     """An object of the scope's class that was never built: its own methods, and guesses for what it would hold."""
 
-    def __init__(self, scope: _Scope, scene: _Scene) -> None:
+    def __init__(self, scope: _Scope, scene: Scene) -> None:
         self.__dict__.update(_scope=scope, _scene=scene)
 
     def __getattr__(self, name: str) -> Any:
@@ -456,7 +356,7 @@ class _Self:
                 return getattr(kind, name)
             for line in (n for method in owner.body for n in _own(method)):  # a buffer, made in __init__
                 for bound, value in _bindings(line):
-                    if bound == f"self.{name}" and _masky(name):
+                    if bound == f"self.{name}" and speaks_of_masks(name):
                         builder = next(m for m in owner.body if any(n is line for n in _own(m)))
                         return _Scope(self._scope.file, builder, owner, set()).value(value, self._scene)
         return self._scene.guess(name)
@@ -471,7 +371,7 @@ COUNTS = frozenset(
 )
 
 
-OURS = {__file__, ast.__file__, contextlib.__file__}
+OURS = {__file__, inspect.getfile(Scene), ast.__file__, contextlib.__file__}
 
 
 @contextlib.contextmanager
@@ -545,10 +445,6 @@ def _bindings(line: ast.AST) -> Iterable[tuple[str, ast.expr]]:
 def _plain(line: ast.stmt) -> ast.stmt:
     """`self.x = …` and `x: T = …` as they can be run without the object."""
     return ast.Assign([line.target], line.value) if isinstance(line, ast.AnnAssign) and line.value is not None else line
-
-
-def _masky(name: str) -> bool:
-    return bool(MASKY.search(name)) and not NOT_MASKS.search(name)
 
 
 def _path(node: ast.AST | None) -> str:

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from .building import Built, declared
+from .errors import Spent, UserError
 from .guess import Sizes, meaning, role
-from .subject import Fitted, Spent, Subject, UserError, cast, parameters_of, settings
+from .subject import Fitted, Subject
 from .usage import Example
+from .values import cast, parameters_of, settings
 
 _seed, _tensor = torch.manual_seed, torch.tensor
 FREE = (5, 7, 9, 3, 11, 13, 2, 15, 17)  # numbers of texts and tokens, of which those are taken that no size equals

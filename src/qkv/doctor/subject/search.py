@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..numbers.match import poked, watch
+from ..numbers.watching import poked, watch
 from . import rehearsal, usage
 from .adapt import subjects
 from .building import Built, builds, declared
+from .errors import CannotRun, UserError, endless, last_line, line_of, lines_of
 from .guess import Sizes, meaning
-from .subject import CannotRun, Subject, UserError, copied, describe, endless, last_line, line_of, lines_of, settings
+from .subject import Subject
+from .values import copied, describe, settings
 
 TRIES = 400  # ways to build and to call it that are tried before it is said to be none of those we know
 

@@ -4,16 +4,9 @@ Canonical inputs are NumPy, float64: q (B, N, C), k and v (B, M, C).
 """
 
 import contextlib
-import copy
 import functools
-import inspect
-import re
-import sysconfig
-import traceback
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,53 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from .capture import Capture, NumpyCapture
+from .errors import CALL, Budget, Spent, UserError
 from .guess import Sizes
+from .values import arrays, cast, describe, settings, signature, to_numpy
 
 # Bound before any file of a user's has run.
 # torch.manual_seed also writes down the stack for every kind of card that is absent, which takes longer than a call.
 _seed, _tensor = torch.default_generator.manual_seed, torch.tensor
-_set_default, _get_default = torch.set_default_dtype, torch.get_default_dtype
 
 # What a sandbox does after every call of the user's code: put back what it replaced.
 between_calls: list[Callable[[], None]] = []
-
-
-class CannotRun(Exception):
-    """No way was found to build or to call it; `reason` is the traceback's last line of the likeliest attempt."""
-
-    def __init__(
-        self,
-        stage: str,
-        reason: str,
-        tried: list[str],
-        line: int | None = None,
-        error: BaseException | None = None,
-        given: str = "",
-    ) -> None:
-        super().__init__(stage, reason, tried, line, error, given)
-        self.stage, self.reason, self.tried, self.line, self.error, self.given = (
-            stage,
-            reason,
-            tried,
-            line,
-            error,
-            given,
-        )
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-class UserError(Exception):
-    """The user's code raised while it was called."""
-
-    def __init__(self, error: BaseException, line: int | None = None) -> None:
-        self.error, self.line = error, line_of(error) if line is None else line
-        self.reason = last_line(error)  # now, since it is the user's code that says it
-        super().__init__(error, self.line)
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 @dataclass
@@ -79,37 +35,6 @@ class Result:
     seen: Any = None
     weights: np.ndarray | None = None
     graph: Any = None
-
-
-class Spent(BaseException):
-    """The operations for this check are used up: what was not looked at by now is not looked at any more."""
-
-
-# A call of a small module takes Python as long as so many operations take the processor.
-CALL = 2e7
-OPERATIONS = 5e11
-
-
-@dataclass
-class Budget:
-    """How much of the user's code may be run. Counted, never timed: a busy machine must give the same verdict.
-
-    >>> budget = Budget(5e7)
-    >>> budget.pay(CALL), budget.pay(CALL)
-    (None, None)
-    >>> budget.pay(CALL)
-    Traceback (most recent call last):
-    qkv.doctor.subject.subject.Spent: 6e+07 operations of 5e+07
-    """
-
-    operations: float = OPERATIONS
-    spent: float = 0.0
-
-    def pay(self, operations: float) -> None:
-        """Counts a call before it is made."""
-        self.spent += operations
-        if self.spent > self.operations:
-            raise Spent(f"{self.spent:.0e} operations of {self.operations:.0e}")
 
 
 @dataclass
@@ -460,156 +385,5 @@ def _grid(n: int, axes: int) -> tuple[int, ...]:
     return (side, *_grid(n // side, axes - 1))
 
 
-def cast(module: nn.Module, dtype: torch.dtype) -> None:
-    """Also the tensors and layers that the module doesn't know it has."""
-    module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)  # .to would make complex numbers real
-    for part in list(module.modules()):
-        for name, given in list(vars(part).items()):
-            if isinstance(given, Tensor) and given.is_floating_point():
-                object.__setattr__(part, name, given.to(dtype))
-            elif isinstance(given, (list, tuple)):
-                for item in given:
-                    if isinstance(item, nn.Module):
-                        item.eval().to(dtype)
-                if any(isinstance(item, Tensor) and item.is_floating_point() for item in given):
-                    object.__setattr__(
-                        part,
-                        name,
-                        type(given)(
-                            i.to(dtype) if isinstance(i, Tensor) and i.is_floating_point() else i for i in given
-                        ),
-                    )
-            elif isinstance(given, dict):
-                for item in given.values():
-                    if isinstance(item, nn.Module):
-                        item.eval().to(dtype)
-
-
 class PerItem(list):
     """A value for each item of a batch, for code that takes one text at a time."""
-
-
-def copied(owner: Any) -> Any:
-    """A copy whose weights and buffers are its own; a buffer that carries a history is copied without it."""
-    memo = {
-        id(value): value.detach().clone()
-        for part in (owner.modules() if isinstance(owner, nn.Module) else ())
-        for value in (*vars(part).values(), *part._buffers.values())
-        if isinstance(value, Tensor) and not value.is_leaf
-    }
-    return copy.deepcopy(owner, memo)
-
-
-@contextlib.contextmanager
-def settings(dtype: str) -> Iterator[None]:
-    """What is built or drawn inside is of that precision, and nothing is printed as a warning."""
-    before = _get_default()
-    _set_default(getattr(torch, dtype) if dtype in ("float64", "float32") else torch.float32)
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        _set_default(before)
-
-
-def arrays(value: Any, depth: int = 3) -> Iterator[Any]:
-    """Every float tensor or array in what came back: tuples, dicts and objects are looked into."""
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, np.ndarray):
-        if value.dtype.kind == "f":
-            yield value
-    elif depth:
-        if isinstance(value, dict):
-            inner: Any = value.values()
-        elif isinstance(value, (tuple, list)):
-            inner = value
-        else:
-            inner = vars(value).values() if hasattr(value, "__dict__") and not callable(value) else ()
-        for item in inner:
-            yield from arrays(item, depth - 1)
-
-
-def to_numpy(array: Any) -> np.ndarray:
-    """float64, whatever it was."""
-    return array.detach().double().numpy().copy() if isinstance(array, Tensor) else np.array(array, dtype=np.float64)
-
-
-def describe(raw: Any) -> str:
-    """What came back, in short.
-
-    >>> describe((torch.zeros(2, 3), None))
-    'Tensor(2, 3), NoneType'
-    """
-    if isinstance(raw, (tuple, list)):
-        return ", ".join(describe(item) for item in raw[:4])
-    shape = f"({', '.join(map(str, raw.shape))})" if hasattr(raw, "shape") else ""
-    return type(raw).__name__ + shape
-
-
-def last_line(error: BaseException) -> str:
-    """As a traceback ends; of a message of many lines, its first."""
-    return "".join(traceback.format_exception_only(error)).strip().split("\n")[0][:300]
-
-
-# Where code lies that is not the user's: this package and Python's own. By folder, since a user's may be called qkv too.
-NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"))
-
-
-def line_of(error: BaseException) -> int | None:
-    """The innermost line of the user's own file in a traceback."""
-    lines = lines_of(error)
-    return lines[-1] if lines else None
-
-
-def lines_of(error: BaseException) -> tuple[int, ...]:
-    """The user's own lines in a traceback, outermost first: files under site-packages and qkv are not theirs."""
-    theirs = []
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if "site-packages" not in path.parts and not frame.filename.startswith("<frozen"):
-            if not any(path.is_relative_to(folder) for folder in NOT_THEIRS):
-                theirs.append(frame.lineno or 0)
-    return tuple(theirs)
-
-
-def endless(error: BaseException | None) -> bool:
-    """Whether the user's code calls itself without end: no other way to call it would help, and each takes seconds."""
-    return isinstance(error, RecursionError) and len(lines_of(error)) > 100
-
-
-def signature(function: Any) -> inspect.Signature:
-    """Of a module: its forward's."""
-    if isinstance(function, nn.Module):
-        function = function.forward
-    elif not inspect.isroutine(function) and not inspect.isclass(function) and hasattr(function, "__call__"):  # noqa: B004
-        function = function.__call__
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return _documented(function)
-
-
-def _documented(function: Any) -> inspect.Signature:
-    """The signature that a builtin's docstring begins with.
-
-    >>> str(_documented(torch.nn.functional.scaled_dot_product_attention))[:26]
-    '(query, key, value, attn_m'
-    """
-    text = (getattr(function, "__doc__", "") or "").strip()[:600]
-    match = re.match(r"[\w.]+\((.*?)\)", text, re.DOTALL)
-    found = []
-    for word in match[1].split(",") if match else []:
-        name, _, default = word.strip().partition("=")
-        if name.strip().isidentifier():
-            given: Any = {"None": None, "False": False, "True": True, "": inspect.Parameter.empty}.get(
-                default.strip(), 0.0
-            )
-            found.append(inspect.Parameter(name.strip(), inspect.Parameter.POSITIONAL_OR_KEYWORD, default=given))
-    return inspect.Signature(found)
-
-
-def parameters_of(function: Any) -> list[inspect.Parameter]:
-    return [p for p in signature(function).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]

@@ -22,8 +22,9 @@ import torch
 from ..source.file import Source
 from ..source.loading import Loader
 from ..source.statements import Statement, reaches_out
+from .errors import Spent
 from .makers import counted
-from .subject import Spent, settings
+from .values import settings
 
 LINES = 50_000  # that a demo may run before its call is reached
 MOST = 6  # places of a file that are tried
