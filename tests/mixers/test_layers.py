@@ -194,6 +194,23 @@ def test_padding_changes_nothing(kind, side):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
+def test_a_mask_over_the_whole_text_is_read_where_the_new_tokens_stand(kind):
+    """With a cache as with a KVCache: the mask speaks of all keys, read before or now."""
+    layer, given = made(kind), x(batch=1)
+    keep = torch.tensor([[True] * 7 + [False] * 2])
+    for rule, first in ((masks.padding([7]), masks.padding([7])), (masks.padding(keep), masks.padding(keep[:, :4]))):
+        cache = layer.new_cache(1, dtype=torch.float64)
+        parts = [layer(given[:, :4], first, cache=cache), layer(given[:, 4:], masks.causal() & rule, cache=cache)]
+        close(torch.cat(parts, 1)[:, :7], layer(given[:, :7]))
+        alone = layer.new_cache(1, dtype=torch.float64)
+        layer(given[:, :7], cache=alone)
+        close(cache.state, alone.state)
+        close(cache.tail, alone.tail)
+    with pytest.raises(Problem, match="several documents are read in one pass"):
+        layer(given[:, :1], masks.documents([[0] * 10]), cache=cache)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
 def test_documents_know_nothing_of_each_other(kind):
     layer, given = made(kind), x(batch=1)
     rule = masks.causal() & masks.documents([[0] * 4 + [1] * 2 + [2] * 3])

@@ -113,21 +113,32 @@ def tokens(
     ([[True, True, False]], None)
     """
     batch, n = x.shape[:2]
+    before = 0 if cache is None else cache.longest
+    place = torch.arange(n, device=x.device).expand(batch, n) + (
+        0 if cache is None else cache.lengths[:, None]
+    )  # (B, N)
     keep, ids = None if cache is None else cache.real(n), None
     rule = masks.padding(mask) if isinstance(mask, Tensor) else masks.full() if mask is None else mask
-    rule.check(batch, 1, n, n)
+    rule.check(batch, 1, n, before + n)
     for term in rule.terms():
         if isinstance(term, Full) or (isinstance(term, Band) and (term.left, term.right) == (None, 0)):
             continue
-        if isinstance(term, Padding):
-            cols = term.tensor(n, n, batch=batch, heads=1, rows=slice(0, 1), device=x.device)[:, 0, 0].expand(batch, n)
-            keep = cols if keep is None else keep & cols
-        elif isinstance(term, Documents):
+        if isinstance(term, Padding) and term.lengths is not None:
+            said = place < torch.as_tensor(term.lengths, device=x.device)[:, None]
+        elif isinstance(term, Padding):
+            said = torch.as_tensor(term.real, device=x.device).expand(batch, -1).gather(1, place)
+        elif isinstance(term, Documents) and before == 0:
             ids = torch.as_tensor(term.ids, device=x.device)[:, :n].expand(batch, n)
+            continue
+        elif isinstance(term, Documents):
+            raise Problem(
+                "several documents are read in one pass: with a cache that has read something, give one text alone"
+            )
         else:
             raise Problem(
                 "a state passes from each token to the next, so it can obey causal, padding and documents, but not {mask}: "
                 "use an attention layer for that",
                 mask=repr(term),
             )
+        keep = said if keep is None else keep & said
     return keep, ids

@@ -127,7 +127,7 @@ class Head:
         """Rectangles that cover all weights that are not 0."""
         if self.call.write is not None:
             for rows in self._bands(cell, ROWS):
-                for cols, table in self._leftwards(torch.arange(rows.start, rows.stop)):
+                for cols, table in self._leftwards(_all(rows)):
                     yield rows, cols, table
             return
         for rows in self._bands(cell, TILE[0]):
@@ -136,7 +136,22 @@ class Head:
                 cols = slice(left, min(left + TILE[1], rows.stop))
                 if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
                     continue  # what these tokens wrote has decayed before the first of these rows
-                yield rows, cols, self._linear(torch.arange(*rows.indices(self.n)), torch.arange(*cols.indices(self.n)))
+                yield (
+                    rows,
+                    cols,
+                    self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols)),
+                )
+
+    def _earlier(self, rows: slice, cols: slice) -> Tensor:
+        """Columns that all stand before these rows: e^(cᵢ − cⱼ) is e^(cᵢ − c)·e^(c − cⱼ) with c of the first row, both at
+        most 1, so that one product does it."""
+        call, edge = self.call, self._total[rows.start]
+        q, k = call.q[0, 0, rows] * call.scale, call.k[0, 0, cols]
+        after, since = (self._total[rows] - edge).exp_().to(q.dtype), (edge - self._total[cols]).exp_().to(q.dtype)
+        if self._document is not None:  # rows of a later document see none of these columns
+            after.mul_(self._document[rows] == self._document[rows.start])
+            since.mul_(self._document[cols] == self._document[rows.start])
+        return (q * after[:, None]) @ (k * since[:, None]).T
 
     # The delta rule: from chunk to chunk.
 
@@ -229,6 +244,10 @@ def _chunked(call: Mixing, size: int = forms.CHUNK) -> _Chunks:
     through = (leaves @ seen).neg_()
     through.diagonal(dim1=-2, dim2=-1).add_(left.through[..., 0])
     return _Chunks(inside, reads, leaves, through)
+
+
+def _all(span: slice) -> Tensor:
+    return torch.arange(span.start, span.stop)
 
 
 def head_of(call: Mixing, item: int, head: int) -> Head:
