@@ -13,6 +13,7 @@ from transformers.models.mamba2.modeling_mamba2 import Mamba2Config, Mamba2Mixer
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from qkv import masks, record
+from qkv.attention import KVCache
 from qkv.mixers import CausalConvolution, GatedDelta, Mamba2, Retention, mix, reference
 from qkv.words import Problem
 
@@ -255,6 +256,19 @@ def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
 def test_sizes_that_do_not_fit_are_told(bad):
     with pytest.raises(Problem, match="divide"):
         bad()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_caches_that_do_not_fit_are_told(kind):
+    layer = made(kind)
+    with pytest.raises(Problem, match="made for 3 texts at once, and 2 came"):
+        layer(x(), cache=layer.new_cache(3))
+    with pytest.raises(Problem, match=r"this layer keeps a state: make its cache with new_cache.*, not KVCache"):
+        layer(x(), cache=KVCache(2, 1, 9, 4))
+    cache = layer.new_cache(2)
+    cache.expect([10, 1])
+    with pytest.raises(Problem, match="told to expect"):
+        layer(x(), cache=cache)
 
 
 def test_the_convolution_is_torch_s_own():

@@ -108,6 +108,8 @@ BAD = {
         dict(form="chunked"),
         "form 'chunked' is not one of auto, parallel, chunkwise, recurrent; did you mean 'chunkwise'?",
     ),
+    "no width": (dict(q=ONE[..., :0], k=ONE[..., :0]), "q and k are 0 wide"),
+    "scale": (dict(scale=torch.ones(1, requires_grad=True)), "scale is a number, so it would not be learned"),
     "chunk": (dict(chunk=0), "chunk is 0: give a whole number of tokens, 1 or more"),
     "infinite": (dict(k=ONE * float("inf")), "k holds inf at (0, 0, 0, 0) of (1, 1, 3, 2)"),
 }
@@ -139,3 +141,13 @@ def test_padding_joins_no_documents():
     """A text that ends in padding and goes on after it is one text, whatever number the padding has."""
     keep, ids = torch.tensor([[True, False, True]]), torch.tensor([[4, 0, 4]])
     close(mix(ONE, ONE, ONE, NONE, keep=keep, documents=ids)[0], mix(ONE, ONE, ONE, NONE, keep=keep)[0])
+
+
+def test_lists_and_other_precisions_are_taken_where_they_mean_something():
+    """Who is real as a list, decays in float64 beside float32: the numbers are those of q, k and v."""
+    plain = mix(
+        ONE, ONE, ONE, NONE - 0.5, keep=torch.tensor([[True, False, True]]), documents=torch.tensor([[0, 0, 1]])
+    )
+    taken = mix(ONE, ONE, ONE, NONE.double() - 0.5, keep=[[True, False, True]], documents=[[0, 0, 1]])
+    for one, other in zip(taken, plain, strict=True):
+        assert one.dtype == torch.float32 and torch.equal(one, other)

@@ -72,6 +72,23 @@ class StateCache:
             return None
         return torch.arange(n, device=self.lengths.device) < self._expected[:, None]
 
+    def check_counts(self, n: int) -> None:
+        """Refuse an expectation that n new tokens can't meet.
+
+        >>> cache = StateCache(batch=1, n_head=1, key_width=2, value_width=3)
+        >>> cache.expect([4])
+        >>> cache.check_counts(3)
+        Traceback (most recent call last):
+        qkv.words.Problem: the cache was told to expect [4] tokens, but 3 came: give 0 … 3 per item
+        """
+        counts = self._expected
+        if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
+            raise Problem(
+                "the cache was told to expect {counts} tokens, but {n} came: give 0 … {n} per item",
+                counts=counts.tolist(),
+                n=n,
+            )
+
     def advance(self, state: Tensor, inputs: Tensor, keep: Tensor | None = None) -> None:
         """The state after new tokens, and what the convolution got, (B, K − 1 + N, C), with what stood before in front.
 
@@ -113,10 +130,11 @@ def tokens(
     ([[True, True, False]], None)
     """
     batch, n = x.shape[:2]
+    _check(cache, batch, n)
     before = 0 if cache is None else cache.longest
-    place = torch.arange(n, device=x.device).expand(batch, n) + (
-        0 if cache is None else cache.lengths[:, None]
-    )  # (B, N)
+    place = torch.arange(n, device=x.device).expand(batch, n)  # where the new tokens stand
+    if cache is not None:
+        place = place + cache.lengths[:, None]
     keep, ids = None if cache is None else cache.real(n), None
     rule = masks.padding(mask) if isinstance(mask, Tensor) else masks.full() if mask is None else mask
     rule.check(batch, 1, n, before + n)
@@ -142,3 +160,19 @@ def tokens(
             )
         keep = said if keep is None else keep & said
     return keep, ids
+
+
+def _check(cache: Any, batch: int, n: int) -> None:
+    if cache is None:
+        return
+    if not isinstance(cache, StateCache):
+        raise Problem(
+            "this layer keeps a state: make its cache with new_cache(), not {kind}", kind=type(cache).__name__
+        )
+    if len(cache.lengths) != batch:
+        raise Problem(
+            "the cache was made for {cached} texts at once, and {batch} came: make it with new_cache(batch={batch})",
+            cached=len(cache.lengths),
+            batch=batch,
+        )
+    cache.check_counts(n)

@@ -58,8 +58,9 @@ class Mixing:
         >>> Mixing(one, one, one, torch.zeros(1, 1, 2), scale=1.0).run("recurrent", 0)[0].flatten().tolist()
         [1.0, 2.0]
         """
-        q, k, v, decay, write = (None if t is None else _exact(t) for t in self._tensors)
-        assert q is not None and k is not None and v is not None and decay is not None
+        exact = self.v.dtype if self.v.dtype.itemsize > 2 else torch.float32  # in half precision a sum stops growing
+        q, k, v, decay = (t.to(exact) for t in (self.q, self.k, self.v, self.decay))
+        write = None if self.write is None else self.write.to(exact)
         state = v.new_zeros(*v.shape[:2], k.shape[3], v.shape[3]) if self.state is None else self.state.to(v.dtype)
         with uncast(v):
             if form == "recurrent":
@@ -152,8 +153,3 @@ class Mixing:
         name = f"{self.name}: " if self.name else ""
         kind = "linear" if self.write is None else "delta"
         return f"<Mixing {name}q {tuple(self.q.shape)}, v {tuple(self.v.shape)}, {kind}>"
-
-
-def _exact(table: Tensor) -> Tensor:
-    """A state is a sum over all that was written: in half precision it would stop growing."""
-    return table if table.dtype.itemsize > 2 else table.float()

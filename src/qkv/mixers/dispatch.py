@@ -127,7 +127,7 @@ def _call(
     state: Tensor | None,
     keep: Tensor | None,
     documents: Tensor | None,
-    scale: float | None,
+    scale: Any,
     name: str | None,
 ) -> Mixing:
     for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):
@@ -141,6 +141,10 @@ def _call(
                 name=what,
                 shape=tuple(tensor.shape),
             )
+    if k.shape[3] == 0:
+        raise Problem("q and k are 0 wide: a dot product needs at least one number")
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise Problem("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
     batch, heads, n, width = v.shape
     if q.shape != k.shape or q.shape[0] != batch or q.shape[2] != n or q.shape[1] < 1 or heads % q.shape[1]:
         raise Problem(
@@ -161,6 +165,7 @@ def _call(
             shape=tuple(state.shape),
             expected=(batch, heads, k.shape[3], width),
         )
+    keep, documents = (None if t is None else torch.as_tensor(t, device=v.device) for t in (keep, documents))
     for what, tensor in (("keep", keep), ("documents", documents)):
         if tensor is not None and tuple(tensor.shape) != (batch, n):
             raise Problem(
