@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.models.bamba.modeling_bamba import BambaConfig, BambaMixer
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Config, Mamba2Mixer
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
@@ -61,6 +62,19 @@ def their_mamba2(groups=2, bias=False, limit=(0.0, float("inf"))):
     return Mamba2Mixer(config, 0), Mamba2
 
 
+def their_bamba():
+    config = BambaConfig(
+        hidden_size=WIDTH,
+        mamba_n_heads=6,
+        mamba_d_head=4,
+        mamba_d_state=5,
+        mamba_n_groups=2,
+        mamba_d_conv=3,
+        mamba_chunk_size=4,
+    )
+    return BambaMixer(config, 0), Mamba2
+
+
 def their_delta():
     config = qwen.Qwen3NextConfig(
         hidden_size=WIDTH,
@@ -78,6 +92,7 @@ THEIRS = {
     "mamba2, one group": lambda: their_mamba2(groups=1),
     "mamba2, biased": lambda: their_mamba2(bias=True),
     "mamba2, limited steps": lambda: their_mamba2(limit=(0.01, 0.05)),
+    "bamba": their_bamba,
     "delta": their_delta,
 }
 

@@ -136,7 +136,7 @@ class Mamba2(nn.Module):
 
     @classmethod
     def from_transformers(cls, module: Any) -> Mamba2:
-        """The same layer with the same weights, from transformers' Mamba2Mixer.
+        """The same layer with the same weights, from transformers' Mamba2Mixer or BambaMixer.
 
         >>> from transformers.models.mamba2.modeling_mamba2 import Mamba2Config, Mamba2Mixer
         >>> config = Mamba2Config(hidden_size=8, num_heads=4, head_dim=4, state_size=3, n_groups=2)
