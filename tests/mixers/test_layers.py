@@ -253,6 +253,20 @@ def test_it_is_heard_by_its_name_and_learns_every_weight(kind):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
+def test_what_was_recorded_stays_when_the_cache_starts_again(kind):
+    """The state a call got, and what backward needs."""
+    layer, cache = made(kind), made(kind).new_cache(2, dtype=torch.float64)
+    layer(x(), cache=cache)
+    with record() as calls:
+        output = layer(x(seed=2), cache=cache)
+    before = calls[0].state.clone()
+    cache.reset()
+    assert before.any() and torch.equal(calls[0].state, before)
+    output.sum().backward()
+    assert layer.out.weight.grad.any()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("rule", [masks.window(3), masks.causal() & masks.prefix(2), masks.window(None, 1)])
 def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
     with pytest.raises(Problem, match="can obey causal, padding and documents, but not"):

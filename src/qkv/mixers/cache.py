@@ -112,9 +112,8 @@ class StateCache:
         self.state, self.tail, self.lengths = self.state[index], self.tail[index], self.lengths[index]
 
     def reset(self) -> None:
-        """Empty it; the room is kept."""
-        for kept in (self.state, self.tail, self.lengths):
-            kept.zero_()
+        """Empty it. What was handed out before stays as it was: a recorded call goes on knowing the state it got."""
+        self.state, self.tail, self.lengths = (torch.zeros_like(t) for t in (self.state, self.tail, self.lengths))
         self.longest, self.uniform, self._expected = 0, True, None
 
 
