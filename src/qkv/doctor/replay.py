@@ -7,7 +7,7 @@ numbers right is the place. Names, and how the code is written, are not looked a
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -15,29 +15,14 @@ from torch.overrides import TorchFunctionMode
 
 from .case import Case
 from .mistakes import CATALOGUE
-from .mistakes.mistake import PRODUCTS, At
+from .mistakes.mistake import PRODUCTS, At, Op
 from .numbers.match import Matcher
 from .numbers.oracle import Form
 from .numbers.watching import contexts_of
 from .subject.errors import UserError
 
+Repair = Callable[[Op, At, Form], Iterator[Any]]
 MOST = 60  # expressions that are tried
-
-
-@dataclass(frozen=True)
-class Op:
-    """One operation as it ran: what was asked, what came, and by which expression of the file (line, column)."""
-
-    name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    result: Any
-    span: tuple[int, int]
-
-    @property
-    def key(self) -> tuple[str, tuple[int, int]]:
-        """The same for all rounds of a loop."""
-        return self.name, self.span
 
 
 class Replay(TorchFunctionMode):
@@ -91,7 +76,7 @@ def line_of(case: Case, id_: str, file: str) -> int | None:
 
     with Replay(file) as plain:
         subject(inputs)
-    ops: dict[Any, Op] = {}
+    ops: dict[tuple[str, tuple[int, int]], Op] = {}
     products = [op for op in plain.ops if op.name in PRODUCTS]  # the last first: that of q and k comes after theirs
     for op in [*(op for op in plain.ops if op.name not in PRODUCTS), *reversed(products)]:
         ops.setdefault(op.key, op)
@@ -106,14 +91,16 @@ def line_of(case: Case, id_: str, file: str) -> int | None:
     return None
 
 
-def _ways(repair: Any, op: Op, at: At, form: Form) -> int:
+def _ways(repair: Repair, op: Op, at: At, form: Form) -> int:
     try:
         return len(list(repair(op, at, form)))
     except (RuntimeError, ValueError, IndexError, AttributeError, TypeError):
         return 0
 
 
-def _one(repair: Any, at: At, form: Form, keys: set[Any], way: int) -> Callable[[Op], Tensor | None]:
+def _one(
+    repair: Repair, at: At, form: Form, keys: set[tuple[str, tuple[int, int]]], way: int
+) -> Callable[[Op], Tensor | None]:
     def change(op: Op) -> Tensor | None:
         return next(itertools.islice(repair(op, at, form), way, None), None) if op.key in keys else None
 

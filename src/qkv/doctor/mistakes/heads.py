@@ -23,7 +23,7 @@ from ..source.nodes import (
 )
 from ..source.readings import score_expressions, size_kind, tiled, weights_site
 from ..source.trees import Code
-from .mistake import At, Mistake, Places, Wrong
+from .mistake import At, Mistake, Op, Places, Wrong
 from .triangles import moved
 
 RESHAPES = {"view", "reshape", "flatten", "contiguous", "unflatten"}
@@ -57,7 +57,7 @@ class SplitWithoutTranspose(Mistake):
             yield changed(form, split="view, keys turned", merge="view"), {}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if op.name in RESHAPES and op.args[0].dim() == 3 and op.result.dim() in (3, 4):
             batch, length, _width = op.args[0].shape
             yield op.args[0].reshape(batch, length, -1, op.result.shape[-1]).transpose(1, 2).reshape(op.result.shape)
@@ -117,7 +117,7 @@ class MergedWithoutTranspose(Mistake):
             yield changed(form, merge="view, tokens first"), {}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if op.name in RESHAPES and op.args[0].dim() == 4:
             yield op.args[0].transpose(1, 2).reshape(op.result.shape)
 
@@ -313,7 +313,7 @@ class TiledGroups(Mistake):
             yield changed(form, groups="tile"), {}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         shared = op.args[0][0] if isinstance(op.args[0], (tuple, list)) else op.args[0]
         if op.name in ("repeat", "tile", "cat", "concat") and shared.dim() == op.result.dim():
             axis = next(

@@ -95,13 +95,7 @@ class ThrownAway(Mistake):
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
         for node in code.walk(root):
-            if isinstance(node, ast.Expr) and called(node.value) in (
-                "masked_fill",
-                "where",
-                "masked_scatter",
-                "add",
-                "mul",
-            ):
+            if isinstance(node, ast.Expr) and called(node.value) in "masked_fill where masked_scatter add mul".split():
                 whole = code.receiver(node.value)
                 if called(node.value) == "where" and (fill := fill_of(code, node.value)):
                     whole = fill.scores

@@ -32,6 +32,22 @@ class At:
     extra: tuple[int, ...] = ()  # other sizes around: the context length, the first call's width…
 
 
+@dataclass(frozen=True)
+class Op:
+    """One operation as it ran: what was asked, what came, and by which expression of the file (line, column)."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    span: tuple[int, int]
+
+    @property
+    def key(self) -> tuple[str, tuple[int, int]]:
+        """The same for all rounds of a loop."""
+        return self.name, self.span
+
+
 class Mistake:
     """One mistake of the catalogue. It is never made: the class is all there is to say."""
 
@@ -49,8 +65,8 @@ class Mistake:
         return iter(())
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
-        """What an operation that ran (replay.Op) should have given instead, in each way it may have been the guilty one."""
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+        """What an operation that ran should have given instead, in each way it may have been the guilty one."""
         return iter(())
 
     @staticmethod
@@ -59,7 +75,7 @@ class Mistake:
         return iter(())
 
 
-def rescaled(op: Any, at: At, form: Form) -> Iterator[Any]:
+def rescaled(op: Op, at: At, form: Form) -> Iterator[Any]:
     """Scores, or what they are made of, as large as they should be: where a number is multiplied in, else at the product."""
     used = at.head**-0.5 if form.scale is None else form.scale
     number = any(np.ndim(one) == 0 for one in op.args if not isinstance(one, (tuple, list, str)))

@@ -21,7 +21,7 @@ from ..source.readings import (
     weights_site,
 )
 from ..source.trees import Code
-from .mistake import SCALINGS, At, Mistake, Places, Wrong, rescaled
+from .mistake import SCALINGS, At, Mistake, Op, Places, Wrong, rescaled
 
 
 class ScaledUp(Mistake):
@@ -52,7 +52,7 @@ class ScaledUp(Mistake):
                 yield changed(form, scale=at.width**0.5), {"used": f"√{at.width}", "value": at.width**0.5}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -104,7 +104,7 @@ class Unscaled(Mistake):
             yield changed(form, scale=1.0), {"used": "1", "value": 1.0}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -171,7 +171,7 @@ class ByModelWidth(Mistake):
             yield changed(form, scale=at.width**-0.5), {"used": f"1/√{at.width}", "value": at.width**-0.5}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -224,7 +224,7 @@ class ByAnotherSize(Mistake):
             )
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -257,7 +257,7 @@ class ScaledAfter(Mistake):
                 yield changed(form, scale=1.0, divide=size**0.5), {"used": f"√{size}", "value": size**0.5}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if op.name in SCALINGS:
             yield op.result * form.divide
 

@@ -9,7 +9,7 @@ from ..numbers.oracle import Form, changed
 from ..source.nodes import argument, called, is_library, masky, number, path, same
 from ..source.readings import default_of, fill_of, masked, removed, weights_site
 from ..source.trees import Code
-from .mistake import At, Mistake, Places, Wrong, masked_wrongly
+from .mistake import At, Mistake, Op, Places, Wrong, masked_wrongly
 
 
 class OverQueries(Mistake):
@@ -36,7 +36,7 @@ class OverQueries(Mistake):
         yield changed(form, softmax="queries"), {}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
@@ -69,7 +69,7 @@ class OverBatch(Mistake):
             yield changed(form, softmax="batch and heads"), {"axis": Message("batch and heads together")}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
@@ -100,7 +100,7 @@ class OverHeads(Mistake):
             yield changed(form, softmax="heads and keys"), {"axis": Message("heads and keys together")}
 
     @staticmethod
-    def repair(op: Any, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 

@@ -147,29 +147,29 @@ def _per_head(parts: list[Projected]) -> list[Guess]:
     return found
 
 
-def _fused(part: Projected, heads: list[int]) -> list[Guess]:
-    features = part.features
+def _cuts(features: Array, times: int, heads: list[int]) -> Iterator[list[tuple[str, list[Array]]]]:
+    """Features in so many parts: side by side; then within each head, by parts or by channels."""
     b, n, width = features.shape
-    found = []
-    if width % 3 == 0:
-        thirds = np.split(features, 3, -1)
-        found += [Guess.of((thirds[i] for i in order), "fused qkv", (part.name,) * 3) for order in ORDERS]
-        for h in heads:
-            if h > 1 and width % (3 * h) == 0:
-                d = width // (3 * h)
-                by_head = features.reshape(b, n, h, 3, d)
-                by_channel = features.reshape(b, n, h, d, 3)
-                for order in ORDERS:
-                    found.append(
-                        Guess.of(
-                            (by_head[:, :, :, i].reshape(b, n, -1) for i in order), "fused per head", (part.name,) * 3
-                        )
-                    )
-                    found.append(
-                        Guess.of(
-                            (by_channel[..., i].reshape(b, n, -1) for i in order), "fused per channel", (part.name,) * 3
-                        )
-                    )
+    if width % times:
+        return
+    yield [("", np.split(features, times, -1))]
+    for h in heads:
+        if h > 1 and width % (times * h) == 0:
+            by_head, by_channel = features.reshape(b, n, h, times, -1), features.reshape(b, n, h, -1, times)
+            yield [
+                (" per head", [by_head[:, :, :, i].reshape(b, n, -1) for i in range(times)]),
+                (" per channel", [by_channel[..., i].reshape(b, n, -1) for i in range(times)]),
+            ]
+
+
+def _fused(part: Projected, heads: list[int]) -> list[Guess]:
+    features, width = part.features, part.features.shape[-1]
+    found = [
+        Guess.of((parts[i] for i in order), f"fused{how or ' qkv'}", (part.name,) * 3)
+        for cuts in _cuts(features, 3, heads)
+        for order in ORDERS
+        for how, parts in cuts
+    ]
     for h, g in itertools.product(heads, range(1, 9)):
         if g < h and h % g == 0 and width % (h + 2 * g) == 0:
             d = width // (h + 2 * g)
@@ -208,35 +208,12 @@ def miscut(part: Projected, heads: list[int], kv_heads: int, d: int) -> Iterator
 def _two(parts: list[Projected], heads: list[int]) -> list[Guess]:
     found = []
     for one, two in (parts, parts[::-1]):
-        width = two.features.shape[-1]
-        b, m, _ = two.features.shape
-        if width % 2 == 0:
-            halves = np.split(two.features, 2, -1)
-            found += [
-                Guess(one.features, halves[i], halves[1 - i], "q, kv", (one.name, two.name, two.name)) for i in (0, 1)
-            ]
-            for h in heads:
-                if h > 1 and width % (2 * h) == 0:
-                    by_head = two.features.reshape(b, m, h, 2, -1)
-                    by_channel = two.features.reshape(b, m, h, -1, 2)
-                    for i in (0, 1):
-                        found.append(
-                            Guess(
-                                one.features,
-                                by_head[:, :, :, i].reshape(b, m, -1),
-                                by_head[:, :, :, 1 - i].reshape(b, m, -1),
-                                "q, kv per head",
-                                (one.name, two.name, two.name),
-                            )
-                        )
-                        found.append(
-                            Guess(
-                                one.features,
-                                by_channel[..., i].reshape(b, m, -1),
-                                by_channel[..., 1 - i].reshape(b, m, -1),
-                                "q, kv per channel",
-                                (one.name, two.name, two.name),
-                            )
-                        )
-        found.append(Guess(one.features, two.features, two.features, "q, k = v", (one.name, two.name, two.name)))
+        names = (one.name, two.name, two.name)
+        found += [
+            Guess(one.features, halves[i], halves[1 - i], f"q, kv{how}", names)
+            for cuts in _cuts(two.features, 2, heads)
+            for i in (0, 1)
+            for how, halves in cuts
+        ]
+        found.append(Guess(one.features, two.features, two.features, "q, k = v", names))
     return found

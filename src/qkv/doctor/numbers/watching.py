@@ -74,8 +74,6 @@ def poked(
 def watch(subject: Subject, inputs: dict[str, Array], given: dict[str, Any] | None = None) -> Watched:
     """Run it twice, with one token changed in between: what moved with that token alone was projected from it."""
     first = subject(inputs, given, watch=True)
-    if first.seen is None:
-        return _unwatched(subject, inputs, first)
     second = subject(poked(subject, inputs), given, watch=True)
     batch = len(next(iter(inputs.values()))) if subject.layout != "nc" else 1
     lengths = _lengths(subject, inputs)
@@ -151,9 +149,3 @@ def _lengths(subject: Subject, inputs: dict[str, Array]) -> list[int]:
     axis = 2 if subject.layout in ("bhnd", "bnhd") else 1
     first = sorted(inputs, key=lambda r: r not in ("x", "q"))
     return list(dict.fromkeys(inputs[r].shape[axis] for r in first))
-
-
-def _unwatched(subject: Subject, inputs: dict[str, Array], first: Result) -> Watched:
-    """NumPy can't be watched: the object's own matrices by their names, the output without its projection."""
-    output = first.output if subject.layout != "nc" else first.output[:1]
-    return Watched([], [output], output, first)

@@ -48,7 +48,7 @@ def examine(case: Case) -> None:
         return
     case.checked.append("wiring")
     _half_normed(case, parts)
-    if len(parts.sublayers) <= parts.attention + 1 or not _has_feedforward(parts):
+    if len(parts.sublayers) <= parts.attention + 1:
         return  # attention with a norm of its own, no feed-forward: anything goes
     attention, forward = parts.sublayers[parts.attention][0], parts.sublayers[-1][0]
     target, last = _behind_norm(parts)
@@ -69,9 +69,7 @@ def _pre_norm(
     normed = [n for n in outs if summed.get(n)]
     if not summed.get("x") and len(normed) == 1 and summed.get(forward) == 1:
         first = parts.norms[0][0]
-        if normed[0] == first and summed.get(attention) == 1:
-            case.add("T5")
-        elif summed.get(attention) == 1 or normed[0] != first:
+        if summed.get(attention) == 1 or normed[0] != first:
             case.add("T5")
         return
     if summed.get("x") == 1 and normed:
@@ -124,10 +122,6 @@ def _written(summed: dict[str, int], attention: str, forward: str) -> str:
             )
             terms.append(plain if times == 1 else f"{times}·{plain}")
     return " + ".join(terms) or "0"
-
-
-def _has_feedforward(parts: Parts) -> bool:
-    return len(parts.sublayers) > parts.attention + 1
 
 
 def _half_normed(case: Case, parts: Parts) -> None:

@@ -38,7 +38,6 @@ def who_sees_whom(case: Case) -> None:
     if seen.all() and case.says.bare_fill and not case.has("M2", "M3") and not case.subject.masks:
         case.add("M2", "causal", line=case.says.bare_fill)
         return None
-    residual = case.residual
     if not np.triu(seen, 1).any():
         _other_roads(case)
     if np.array_equal(seen, lower):
@@ -58,9 +57,7 @@ def who_sees_whom(case: Case) -> None:
     elif sees_only_future(case):
         case.add("M1", "triangle")
     elif seen.all():
-        if hint and not residual and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
-            _no_triangle(case)
-        elif hint and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
+        if hint and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
             _no_triangle(case)
     return None
 
@@ -492,5 +489,5 @@ def causal_name(case: Case, name: str) -> bool:
     return (
         bool(re.search(r"def generate\(", text))
         and not case.subject.crosses
-        and not re.search(r"encoder|cross|vit|bert", name.lower() + text[:0])
+        and not re.search(r"encoder|cross|vit|bert", name.lower())
     )

@@ -228,15 +228,9 @@ def _multi(case: Case) -> bool:
         r"\b(\w*(?:[Oo]ut(?:put)?|[Pp]roj(?:ection)?|unify\w*|w_?o|W_?[oO])\w*)\s*=\s*(?:nn\.)?(?:Linear|Parameter)",
         source,
     )
-    inside = case.says.segment
     if re.search(r"Bert|Roberta|Electra", name):
         return False
-    return not (others and name in _callers(source, inside))
-
-
-def _callers(source: str, inside: str) -> str:
-    """The file without the class itself: whether another class wraps it and projects its output."""
-    return source.replace(inside, "")
+    return not (others and name in source.replace(case.says.segment, ""))  # another class wraps it and projects
 
 
 @probe("cost")

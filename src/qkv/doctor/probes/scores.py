@@ -58,23 +58,15 @@ def _axis(case: Case, weights: Array) -> None:
         return
     axis = sums.index(True)
     if axis == weights.ndim - 2:
-        case.add(
-            "X1",
-            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
-            axis=Message("the queries"),
-        )
-    elif weights.ndim == 4 and axis == 1:
-        case.add(
-            "X3",
-            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
-            axis=Message("the heads"),
-        )
+        id_, where = "X1", Message("the queries")
     elif axis == 0:
-        case.add(
-            "X2",
-            sentence=_("the shares of the softmax add up to 1 along another axis than the keys: {axis}"),
-            axis=Message("the batch"),
-        )
+        id_, where = "X2", Message("the batch")
+    elif weights.ndim == 4 and axis == 1:
+        id_, where = "X3", Message("the heads")
+    else:
+        return
+    said = _("the shares of the softmax add up to 1 along another axis than the keys: {axis}")
+    case.add(id_, sentence=said, axis=where)
 
 
 def _scale(case: Case, one: _Scores, two: _Scores) -> None:

@@ -17,6 +17,7 @@ MOVES = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", 
 FUSED = {"scaled_dot_product_attention", "flash_attn_func", "memory_efficient_attention"}
 
 
+LIBRARIES = frozenset("torch np numpy F nn functional jnp math scipy tf mx".split())
 TORCH = {"torch", "nn", "F", "masked_fill", "masked_fill_", "unsqueeze", "permute", "view", "mT", "Tensor", "bmm"}
 
 
@@ -134,19 +135,7 @@ def argument(call: ast.Call, place: int, *keywords: str) -> ast.expr | None:
 
 def is_library(node: ast.AST) -> bool:
     """Whether a dotted name begins in torch, NumPy or their usual short names."""
-    return path(node).split(".")[0] in {
-        "torch",
-        "np",
-        "numpy",
-        "F",
-        "nn",
-        "functional",
-        "jnp",
-        "math",
-        "scipy",
-        "tf",
-        "mx",
-    }
+    return path(node).split(".")[0] in LIBRARIES
 
 
 def first_of(items: Iterable[Any]) -> Any:

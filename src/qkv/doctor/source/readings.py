@@ -51,18 +51,7 @@ def root_of(code: Code, node: ast.expr, depth: int = 6) -> tuple[int, ast.expr] 
         if word in ("pow", "power") and inside is not None:
             exponent = number(node.args[-1]) if node.args else None
             return (1 if exponent > 0 else -1, unwrapped(inside)) if exponent in ROOTS and exponent else None
-        if word in (
-            "float",
-            "tensor",
-            "FloatTensor",
-            "Tensor",
-            "as_tensor",
-            "to",
-            "Parameter",
-            "float32",
-            "item",
-            "full",
-        ):
+        if word in "float tensor FloatTensor Tensor as_tensor to Parameter float32 item full".split():
             for inner in (*node.args, inside):
                 if inner is not None and (found := root_of(code, inner, depth - 1)):
                     return found
@@ -77,15 +66,9 @@ def root_of(code: Code, node: ast.expr, depth: int = 6) -> tuple[int, ast.expr] 
 
 def unwrapped(node: ast.expr) -> ast.expr:
     """d out of torch.tensor(d, dtype=...) or float(d)."""
-    while isinstance(node, ast.Call) and called(node) in (
-        "tensor",
-        "float",
-        "FloatTensor",
-        "Tensor",
-        "int",
-        "as_tensor",
-        "float32",
-        "array",
+    while (
+        isinstance(node, ast.Call)
+        and called(node) in ("tensor float FloatTensor Tensor int as_tensor float32 array").split()
     ):
         if not node.args:
             break
@@ -297,15 +280,7 @@ def fill_number(code: Code, node: ast.expr, depth: int = 5) -> float | None:
         return None if inner is None else -inner
     if isinstance(node, ast.Attribute) and called(node.value) in ("finfo", "iinfo"):
         return {"min": -3e38, "max": 3e38, "eps": 1e-7, "tiny": 1e-38, "smallest_normal": 1e-38}.get(node.attr)
-    if isinstance(node, ast.Call) and called(node) in (
-        "tensor",
-        "full_like",
-        "full",
-        "array",
-        "float32",
-        "to",
-        "as_tensor",
-    ):
+    if isinstance(node, ast.Call) and called(node) in "tensor full_like full array float32 to as_tensor".split():
         for inside in (*reversed(node.args), code.receiver(node)):
             if inside is not None and (found := fill_number(code, inside, depth - 1)) is not None:
                 return found
@@ -383,14 +358,7 @@ def tiled(code: Code, root: ast.AST, wanted: Any, rank: int) -> Found:
 def tilings(code: Code, root: ast.AST, wanted: Any) -> Iterator[tuple[ast.Call, str, str]]:
     """The calls that repeat what is wanted: how often and along what ("" where it can't be seen), and the right call."""
     for node in code.walk(root):
-        if not isinstance(node, ast.Call) or called(node) not in (
-            "repeat",
-            "tile",
-            "expand",
-            "cat",
-            "concatenate",
-            "concat",
-        ):
+        if not isinstance(node, ast.Call) or called(node) not in "repeat tile expand cat concatenate concat".split():
             continue
         whole = code.receiver(node)
         if whole is None or not wanted(whole):

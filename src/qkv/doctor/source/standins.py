@@ -174,14 +174,7 @@ def _nothing() -> Callable[..., None]:
 
 def forget_the_card() -> None:
     """For the rest of this process: what synchronises, empties or asks the graphics card does nothing."""
-    for name in (
-        "synchronize",
-        "empty_cache",
-        "manual_seed",
-        "manual_seed_all",
-        "set_device",
-        "reset_peak_memory_stats",
-    ):
+    for name in "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats".split():
         setattr(torch.cuda, name, _nothing())
     for place in (torch.cuda, torch.backends.mps):
         setattr(place, "is_available", lambda: False)  # noqa: B010  (a plain assignment would not type-check)

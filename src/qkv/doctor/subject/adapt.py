@@ -103,18 +103,7 @@ def _functions(target: Any) -> Iterator[tuple[Any, str]]:
         for dtype in ("float64", "float32"):
             yield target, dtype
         return
-    for method in (
-        "forward",
-        "__call__",
-        "call",
-        "attention",
-        "attend",
-        "compute",
-        "run",
-        "apply",
-        "self_attention",
-        "compute_attention",
-    ):
+    for method in "forward __call__ call attention attend compute run apply self_attention compute_attention".split():
         bound = getattr(target, method, None)
         if bound is not None and inspect.ismethod(bound):
             for dtype in ("float64", "float32"):
@@ -164,8 +153,6 @@ def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> 
     have = [roles[p] for p in vectors]
     if "x" in have and "k" in have and "q" not in have:
         roles[vectors[have.index("x")]] = "q"
-    if "k" in have and "v" not in have and "memory" in have:
-        pass
     for p in vectors:  # optional ones are left alone, except memory and k, v beside q
         default = next(q.default for q in parameters if q.name == p)
         if default is None and roles[p] == "memory":

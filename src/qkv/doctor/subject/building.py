@@ -1,6 +1,5 @@
 """How to construct someone's class: what its parameters mean by name, and where names lie, what runs."""
 
-import contextlib
 import copy
 import dataclasses
 import inspect
@@ -49,7 +48,8 @@ def builds(
             continue
         seen.add(key)
         try:
-            with settings("float64"), _globals(space, overridden):
+            space.update(overridden)  # and stays so, since forward reads it too
+            with settings("float64"):
                 _seed(0)
                 made = target(**arguments)
         except (KeyboardInterrupt, Spent):
@@ -210,21 +210,12 @@ def _is_config(annotation: Any) -> bool:
 
 def re_module(name: str) -> bool:
     """Whether a parameter of a layer is itself a layer: EncoderLayer(size, self_attn, feed_forward, dropout)."""
-    return re.sub(r"_?(block|layer|module)$", "", name.lower().strip("_")) in (
-        "feed_forward",
-        "ff",
-        "ffn",
-        "mlp",
-        "feedforward",
-        "self_attn",
-        "src_attn",
-        "attn",
-        "attention",
-        "cross_attn",
-        "self_attention",
-        "cross_attention",
-        "mha",
-        "sublayer",
+    return (
+        re.sub(r"_?(block|layer|module)$", "", name.lower().strip("_"))
+        in (
+            "feed_forward ff ffn mlp feedforward self_attn src_attn "
+            "attn attention cross_attn self_attention cross_attention mha sublayer"
+        ).split()
     )
 
 
@@ -313,28 +304,15 @@ def _sized_globals(space: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
         if isinstance(given, bool) or not isinstance(given, (int, float)) or name.startswith("_"):
             continue
         word = meaning(name)
-        if isinstance(given, int) and word in (
-            "width",
-            "heads",
-            "kv_heads",
-            "head",
-            "context",
-            "vocabulary",
-            "layers",
-            "feedforward",
+        if (
+            isinstance(given, int)
+            and word in ("width heads kv_heads head context vocabulary layers feedforward").split()
         ):
             if len(name) > 1:
                 found[name] = value(word, sizes, name)
         elif word == "dropout":
             found[name] = 0.5
     return found
-
-
-@contextlib.contextmanager
-def _globals(space: dict[str, Any], overridden: dict[str, Any]) -> Iterator[None]:
-    """While building; what is overridden stays, since forward reads it too: `restore` puts it back."""
-    space.update(overridden)
-    yield
 
 
 def declared(owner: Any) -> dict[str, int]:
