@@ -52,8 +52,8 @@ def test_from_the_list_to_the_next(learn, tmp_path):
     code, out, _ = learn("check")
     assert code == 1 and "the hole is still there" in out and "qkv learn hint" in out
     code, out, _ = learn("hint")
-    assert code == 0 and out.startswith("Hint 1 of 4")
-    assert learn("hint")[1].startswith("Hint 2 of 4")
+    assert code == 0 and out.startswith("Hint 1 of 5")
+    assert learn("hint")[1].startswith("Hint 2 of 5")
     solve(tmp_path / "learn", "by_hand")
     code, out, _ = learn("check")
     assert code == 0 and "✓ 1 attention by hand: right" in out and "Next: exercise 2" in out
@@ -72,13 +72,25 @@ def test_the_same_in_chinese(learn, tmp_path):
     (tmp_path / "learn" / "01_by_hand.py").write_text(text.replace("scaled = [..., ..., ...]", "scaled = [1, 0.5, 0]"))
     code, out, _ = learn("check", "--lang", "zh")
     assert code == 1 and "是分数除以 d = 4" in out and "还不对（5 个问题对了 1 个）" in out
-    assert "练习 1 提示 1/4" in learn("hint", "--lang", "zh")[1]
+    assert "练习 1 提示 1/5" in learn("hint", "--lang", "zh")[1]
     for line in out.splitlines():
         assert HAN.search(line), line
 
 
+def test_a_hint_is_about_the_step_that_was_wrong(learn, tmp_path):
+    learn("3")
+    file = tmp_path / "learn" / "03_scaling.py"
+    assert "last size of q" in learn("hint", 3)[1]
+    solved = lesson.write("scaling", "en", solved=True)
+    file.write_text(solved.replace("scaled.max(-1)", "scaled.max(0)"))
+    assert learn("check", 3)[0] == 1
+    assert "largest_weights:" in learn("hint", 3)[1]  # the first step was right
+    assert learn("reset", 3, "--yes")[0] == 0
+    assert "last size of q" in learn("hint", 3)[1]
+
+
 def test_hints_end_with_the_way_to_the_solution(learn):
-    for _ in lesson.load("scores").hints:
+    for _ in lesson.load("scores").hints_for():
         assert "Hint" in learn("hint", "scores")[1]
     for _ in range(2):
         assert "qkv learn solution 2" in learn("hint", 2)[1]

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from qkv.doctor import check
+from qkv.doctor.mistakes import CATALOGUE
 from qkv.lessons import lesson
 from qkv.lessons.grade import _questions, ask, close, grade, numbers
 from qkv.lessons.lesson import COURSE, NAMES, load, solution, write
@@ -101,6 +103,43 @@ def test_a_wrong_answer_gets_its_own_hint(name, id):
     assert (made.verdict, made.wrong) == ("wrong", id), made.says
     english, chinese = (made.says[-1].say(lang) for lang in ("en", "zh"))
     assert "{" not in english and "{" not in chinese
+    assert made.step in wrong.code
+    if wrong.mistake:  # in the catalogue's words
+        words = CATALOGUE[wrong.mistake]
+        for lang, told in (("en", english), ("zh", chinese)):
+            assert wrong.mistake in told
+            assert all(translated(part, lang) in told for part in (words.name, words.does, words.fix))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hints_follow_the_step_that_is_wrong(name):
+    kept = load(name)
+    steps = list(dict.fromkeys(question.function for question in kept.questions))
+    given = {"train"}  # written already
+    assert list(kept.hints) == [step for step in steps if step not in given]
+    for step in kept.hints:
+        hints = kept.hints_for(step)
+        assert hints[: len(kept.hints[step])] == list(kept.hints[step]) and sorted(map(str, hints)) == sorted(
+            map(str, kept.hints_for())
+        )
+
+
+# Modules that the doctor can look at by themselves. It reads another fill in the file beside the zero of this one.
+WHOLE = {"MultiHeadAttention", "GroupedQueryAttention", "CachedAttention", "EncoderLayer"}
+MARKED = [
+    (name, wrong.id)
+    for name in NAMES
+    for wrong in load(name).wrongs
+    if WHOLE & set(wrong.code) and wrong.mistake and wrong.id != "mask zero"
+]
+
+
+@pytest.mark.parametrize(("name", "id"), MARKED, ids=lambda part: part.replace(" ", "-"))
+def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, id):
+    wrong = next(w for w in load(name).wrongs if w.id == id)
+    [target] = WHOLE & set(wrong.code)
+    report = check(wrong.code[target], name=target)
+    assert report.verdict != "wrong" or wrong.mistake in [one.id for one in report.findings], report
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,8 +166,13 @@ def blanks(sentence):
 @pytest.mark.parametrize("name", NAMES)
 def test_words_exist_in_both_languages(name):
     kept = load(name)
-    assert 3 <= len(kept.hints) <= 5 and len(kept.wrongs) >= 5
-    pairs = [kept.after, *kept.hints, *(wrong.hint for wrong in kept.wrongs), COURSE[lesson.number(name) - 1].title]
+    assert 3 <= len(kept.hints_for()) <= 5 and len(kept.wrongs) >= 5
+    pairs = [
+        kept.after,
+        *kept.hints_for(),
+        *(wrong.hint for wrong in kept.wrongs),
+        COURSE[lesson.number(name) - 1].title,
+    ]
     for message in pairs:
         english, chinese = message.sentence, translated(message.sentence, "zh")
         assert blanks(english) == blanks(chinese)

@@ -152,6 +152,8 @@ def _check(folder: Folder, place: Path, name: str) -> int:
     grade = grade_elsewhere(name, place)
     if grade.verdict == "right":
         folder.solve(name)
+    elif grade.step:
+        folder.stumble(name, grade.step)
     _tell(folder, name, grade)
     return grade.exit_code
 
@@ -224,7 +226,7 @@ def _stamp(place: Path) -> tuple[int, int] | None:
 
 
 def _hint(folder: Folder, name: str, yes: bool) -> int:
-    hints = lesson.load(name).hints
+    hints = lesson.load(name).hints_for(folder.steps.get(name, ""))
     at = folder.next_hint(name, len(hints))
     if at == len(hints):
         print(

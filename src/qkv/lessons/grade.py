@@ -33,6 +33,7 @@ class Grade:
     total: int = 0
     printed: str = ""  # by the person's code, in the question that this is about
     lines: int = 0  # how many lines of it there were; too many aren't kept
+    step: str = ""  # the function, class or number that is wrong
 
     @property
     def exit_code(self) -> int:
@@ -273,7 +274,7 @@ def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Modu
             continue
         says, wrong = _diagnose(name, lesson, answer, question, outcome, want, text, tree, file)
         verdict = "unknown" if isinstance(outcome.error, SystemExit) or _out_of_memory(outcome.error) else "wrong"
-        return _with(heard, Grade(verdict, says, wrong, passed, len(lesson.questions)))
+        return _with(heard, Grade(verdict, says, wrong, passed, len(lesson.questions), step=question.function))
     total = len(lesson.questions)
     says = [
         Message("All {n} questions; the largest difference from the reference is {worst}.", n=total, worst=worst),
@@ -322,8 +323,10 @@ def _diagnose(
                 asked,
                 stopped(got.error, text, file),
                 found.hint,
+                *catalogue(found.mistake),
             ], found.id
-        return [asked, Message(found.hint.sentence, **found.shows(got.value, want))], found.id
+        hint = Message(found.hint.sentence, **found.shows(got.value, want))
+        return [asked, hint, *catalogue(found.mistake)], found.id
     if got.error is not None:
         return [
             asked,
@@ -331,6 +334,17 @@ def _diagnose(
             *_doctor(lesson, answer),
         ], ""
     return [asked, *difference(got.value, want, question.tolerance), *_doctor(lesson, answer)], ""
+
+
+def catalogue(mistake: str) -> list[Message]:
+    """What the doctor's catalogue says of a mistake: its name, what it does, what to write instead."""
+    if not mistake:
+        return []
+    from ..doctor.mistakes import CATALOGUE
+
+    one = CATALOGUE[mistake]
+    words = {"name": Message(one.name), "does": Message(one.does), "fix": Message(one.fix)}
+    return [Message("qkv check calls this {id}, {name}. {does} Fix: {fix}", id=mistake, **words)]
 
 
 def known(name: str, lesson: Lesson, answer: Any, question: Question, got: Outcome) -> Wrong | None:
@@ -404,9 +418,13 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Message]:
         if report.verdict != "wrong":
             return []
         return [
-            Message("qkv check finds: {name}. {evidence}", name=finding.name, evidence=finding.evidence)
+            said
             for finding in report.findings[:2]
             if finding.certain
+            for said in (
+                Message("qkv check finds: {name}. {evidence}", name=finding.name, evidence=finding.evidence),
+                *catalogue(finding.id),
+            )
         ]
     except Exception:  # an opinion more, never a reason to fail
         return []

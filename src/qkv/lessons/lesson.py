@@ -11,7 +11,7 @@ import importlib
 import io
 import re
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -149,6 +149,7 @@ class Wrong:
     code: dict[str, Any]
     hint: Message
     shows: Callable[[Any, Any], dict[str, object]] = nothing  # (theirs, the right ones) → numbers that the hint names
+    mistake: str = ""  # its id in the doctor's catalogue, where it is one of those
 
 
 @dataclass(frozen=True)
@@ -168,13 +169,17 @@ class Lesson:
 
     questions: Sequence[Question]
     wrongs: Sequence[Wrong]
-    hints: Sequence[Message]  # weakest first
+    hints: Mapping[str, Sequence[Message]]  # by what they are about, weakest first
     after: Message  # what one knows now
     doctor: Callable[[Any], tuple[Any, dict[str, Any]]] | None = (
         None  # answer → what qkv.check looks at, and its options
     )
     seconds: float = 10.0  # of computing: a guard, no budget
     given: tuple[str, ...] = field(default=())  # further names that must be there
+
+    def hints_for(self, step: str = "") -> list[Message]:
+        """All hints: first those about the step that is wrong, if one is known."""
+        return [hint for about in sorted(self.hints, key=lambda one: one != step) for hint in self.hints[about]]
 
 
 def load(name: str) -> Lesson:

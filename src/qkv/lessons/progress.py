@@ -1,6 +1,6 @@
 """The person's folder: exercises copied into it, which are solved, how many hints were asked for.
 
-`qkv-learn.json` in that folder remembers, as {"solved": {name: day}, "hints": {name: n}, "current": name}. A file that a person has
+`qkv-learn.json` in that folder remembers, as {"solved": {name: day}, "hints": {name: n}, "steps": {name: what was wrong last}, "current": name}. A file that a person has
 changed is never written over.
 """
 
@@ -24,6 +24,7 @@ class Folder:
         self.path = path
         self.solved: dict[str, str] = {}
         self.hints: dict[str, int] = {}
+        self.steps: dict[str, str] = {}  # of each lesson, what was wrong when it was last graded
         self.chosen: str | None = None
         self.damaged: Path | None = None  # where a qkv-learn.json that could not be read was put
         self._read()
@@ -72,7 +73,9 @@ class Folder:
             place.replace(kept)
         self.copy(name)
         self.solved.pop(name, None)
-        self.hints.pop(name, None)
+        for key in [key for key in self.hints if key.partition(":")[0] == name]:
+            del self.hints[key]
+        self.steps.pop(name, None)
         self.chosen = name
         self.save()
         return kept
@@ -90,17 +93,23 @@ class Folder:
         self.save()
         return new
 
+    def stumble(self, name: str, step: str) -> None:
+        """Remember what is wrong with it: hints are about that first."""
+        self.steps[name] = step
+        self.save()
+
     def next_hint(self, name: str, most: int) -> int:
-        """The number of the hint to give now, from 0; stays at `most` when all were given."""
-        at = min(self.hints.get(name, 0), most)
-        self.hints[name] = min(at + 1, most)
+        """The number of the hint to give now, from 0; stays at `most` when all were given. Each step has its own count."""
+        key = f"{name}:{self.steps[name]}" if self.steps.get(name) else name
+        at = min(self.hints.get(key, 0), most)
+        self.hints[key] = min(at + 1, most)
         self.save()
         return at
 
     def save(self) -> None:
         """Written beside and then put in place, so that a stop half way leaves the old one."""
         self.path.mkdir(parents=True, exist_ok=True)
-        plain = {"solved": self.solved, "hints": self.hints, "current": self.chosen}
+        plain = {"solved": self.solved, "hints": self.hints, "steps": self.steps, "current": self.chosen}
         beside = self.path / f".{FILE}.{os.getpid()}"
         beside.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
         beside.replace(self.path / FILE)
@@ -113,16 +122,17 @@ class Folder:
             plain = json.loads(place.read_text(encoding="utf-8"))
             self.solved = _only(plain["solved"], lambda day: isinstance(day, str))
             self.hints = _only(plain["hints"], lambda n: type(n) is int and n >= 0)
+            self.steps = _only(plain.get("steps", {}), lambda step: isinstance(step, str))
             self.chosen = plain.get("current") if plain.get("current") in lesson.NAMES else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.solved, self.hints, self.chosen = {}, {}, None
+            self.solved, self.hints, self.steps, self.chosen = {}, {}, {}, None
             self.damaged = self.path / "qkv-learn.damaged.json"
             place.replace(self.damaged)
 
 
 def _only(plain: dict[str, Any], good: Callable[[Any], bool]) -> dict[str, Any]:
     """What belongs to lessons there are; the rest is from another version, and is dropped."""
-    return {name: value for name, value in plain.items() if name in lesson.NAMES and good(value)}
+    return {name: value for name, value in plain.items() if name.partition(":")[0] in lesson.NAMES and good(value)}
 
 
 def _known(place: Path) -> bool:

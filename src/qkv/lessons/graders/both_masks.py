@@ -145,11 +145,13 @@ LESSON = Lesson(
             "only padding",
             {"both": only_padding},
             Message("only the padding mask is left: the future is visible again."),
+            mistake="M5",
         ),
         Wrong(
             "only causal",
             {"both": only_causal},
             Message("only the causal mask is left: padding is attended to."),
+            mistake="M5",
         ),
         Wrong(
             "summed",
@@ -163,6 +165,7 @@ LESSON = Lesson(
                 "a row of −inf becomes NaN, in one of two places: its maximum is −inf, and −inf − (−inf) is NaN: take "
                 "off 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there."
             ),
+            mistake="M18",
         ),
         Wrong(
             "even rows",
@@ -172,11 +175,13 @@ LESSON = Lesson(
                 "number instead of −inf does that. It must give 0."
             ),
             furthest,
+            mistake="M18",
         ),
         Wrong(
             "unstable",
             {"safe_softmax": unstable},
             Message("empty rows are right, but the maximum is no longer taken off, so 1000 overflows."),
+            mistake="X5",
         ),
         Wrong(
             "padding wins",
@@ -185,11 +190,13 @@ LESSON = Lesson(
                 "with padding given, the causal mask is dropped: the second mask replaced the first. Train like this "
                 "and the loss falls to nothing, because the answer is visible. Use both(causal, padding)."
             ),
+            mistake="M6",
         ),
         Wrong(
             "causal wins",
             {"masked_attention": causal_wins},
             Message("the padding mask isn't used: padding gets its share."),
+            mistake="M5",
         ),
         Wrong(
             "either one",
@@ -210,6 +217,7 @@ LESSON = Lesson(
             "NaN attention",
             {"masked_attention": nan_attention},
             Message("rows that see nothing are NaN: you used a softmax that doesn't know them. Use safe_softmax."),
+            mistake="M18",
         ),
         Wrong(
             "even attention",
@@ -219,17 +227,24 @@ LESSON = Lesson(
                 "Fill with −inf, and safe_softmax gives 0."
             ),
             furthest,
+            mistake="M18",
         ),
     ],
-    hints=[
-        Message("For arrays of True and False, “and” is written &."),
-        Message(
-            "safe_softmax: two places go wrong in a row of −inf, the subtraction (−inf − −inf) and the division "
-            "(0/0). np.where mends both."
-        ),
-        Message("`top = x.max(-1, keepdims=True)`, then `np.exp(x - np.where(np.isneginf(top), 0.0, top))`."),
-        Message("masked_attention: `allowed = causal if padding is None else both(causal, padding)`."),
-    ],
+    hints={
+        "both": [
+            Message("For arrays of True and False, “and” is written &."),
+        ],
+        "safe_softmax": [
+            Message(
+                "safe_softmax: two places go wrong in a row of −inf, the subtraction (−inf − −inf) and the division "
+                "(0/0). np.where mends both."
+            ),
+            Message("`top = x.max(-1, keepdims=True)`, then `np.exp(x - np.where(np.isneginf(top), 0.0, top))`."),
+        ],
+        "masked_attention": [
+            Message("masked_attention: `allowed = causal if padding is None else both(causal, padding)`."),
+        ],
+    },
     after=Message(
         "NaN from such rows is one of the oldest complaints about attention in PyTorch (issue 41508). Yours has none."
     ),

@@ -62,12 +62,14 @@ LESSON = Lesson(
             {"scaled": SCORES},
             Message("your {got} are the scores as they were. q has d = 4 numbers, so divide each by √4 = 2."),
             _theirs,
+            mistake="S2",
         ),
         Wrong(
             "times root",
             {"scaled": SCORES * 2},
             Message("your {got} are the scores times √d. Divide: the scores shall become smaller."),
             _theirs,
+            mistake="S1",
         ),
         Wrong(
             "of scores",
@@ -115,6 +117,7 @@ LESSON = Lesson(
                 "your weights {got} are the softmax of the unscaled scores: much sharper. Use the powers of step 3."
             ),
             _theirs,
+            mistake="S2",
         ),
         Wrong(
             "plain mean",
@@ -153,12 +156,23 @@ LESSON = Lesson(
             _theirs,
         ),
     ],
-    hints=[
-        Message("Step 1, first word: 2·2 + 0·1 + 1·0 + 0·3."),
-        Message("q has four numbers, so d = 4 and √d = 2. The scaled scores are 2, 1 and 0."),
-        Message("The powers are e², e¹ and e⁰ = 1; their sum is 11.107. The first weight is 7.389 / 11.107."),
-        Message("The first number of the output: 0.665·1 + 0.245·0 + 0.090·1."),
-    ],
+    hints={
+        "scores": [
+            Message("Step 1, first word: 2·2 + 0·1 + 1·0 + 0·3."),
+        ],
+        "scaled": [
+            Message("q has four numbers, so d = 4 and √d = 2. The scaled scores are 2, 1 and 0."),
+        ],
+        "powers": [
+            Message("The powers are e², e¹ and e⁰ = 1."),
+        ],
+        "weights": [
+            Message("The powers' sum is 11.107. The first weight is 7.389 / 11.107."),
+        ],
+        "output": [
+            Message("The first number of the output: 0.665·1 + 0.245·0 + 0.090·1."),
+        ],
+    },
     after=Message(
         "That is all of attention: softmax(q·Kᵀ/√d)·V. The rest of the course does this for many words, with "
         "masks and heads."

@@ -126,6 +126,7 @@ LESSON = Lesson(
                 "your mask is the right one turned into its opposite: True where it should be False. Here True means "
                 "may attend (PyTorch's nn.MultiheadAttention has it the other way)."
             ),
+            mistake="M1",
         ),
         Wrong(
             "upper",
@@ -134,6 +135,7 @@ LESSON = Lesson(
                 "your triangle points the other way: words see themselves and what comes after, never what came "
                 "before. np.tril, not np.triu."
             ),
+            mistake="M12",
         ),
         Wrong(
             "strict",
@@ -142,6 +144,7 @@ LESSON = Lesson(
                 "your diagonal is False: no word sees itself, and the first sees nothing at all (its softmax would be "
                 "NaN). Key j is allowed for j ≤ i, not j < i."
             ),
+            mistake="M12",
         ),
         Wrong(
             "one further",
@@ -150,6 +153,7 @@ LESSON = Lesson(
                 "each word also sees the one after it: exactly the word it has to guess. The diagonal is one too far "
                 "to the right."
             ),
+            mistake="M12",
         ),
         Wrong(
             "corner",
@@ -159,6 +163,7 @@ LESSON = Lesson(
                 "so the last query doesn't see the end. The queries are the last ones: shift by m − n (np.tril has "
                 "k=)."
             ),
+            mistake="K2",
         ),
         Wrong(
             "other shift",
@@ -186,6 +191,7 @@ LESSON = Lesson(
                 "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
                 "array; it has to be kept.)"
             ),
+            mistake="M3",
         ),
         *(
             Wrong(
@@ -195,6 +201,7 @@ LESSON = Lesson(
                     "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores "
                     "where mask is True. (A row whose scores are all −inf becomes NaN.)"
                 ),
+                mistake="M1",
             )
             for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
         ),
@@ -206,6 +213,7 @@ LESSON = Lesson(
                 "share ({got} instead of {want}). They must become −inf."
             ),
             furthest,
+            mistake="M8",
         ),
         Wrong(
             "added",
@@ -214,6 +222,7 @@ LESSON = Lesson(
                 "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, "
                 "−inf) hides."
             ),
+            mistake="M7",
         ),
         Wrong(
             "afterwards",
@@ -223,6 +232,7 @@ LESSON = Lesson(
                 "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax."
             ),
             furthest,
+            mistake="X7",
         ),
         Wrong(
             "inf afterwards",
@@ -231,6 +241,7 @@ LESSON = Lesson(
                 "−inf was put into the weights, after the softmax, so the sum is −inf or NaN. It belongs into the "
                 "scores, before the softmax."
             ),
+            mistake="X7",
         ),
         Wrong(
             "weak fill",
@@ -240,11 +251,13 @@ LESSON = Lesson(
                 "of {want}). Use −np.inf."
             ),
             furthest,
+            mistake="M19",
         ),
         Wrong(
             "unscaled",
             {"masked_attention": unscaled},
             Message("the mask is right; the scores aren't divided by √d."),
+            mistake="S2",
         ),
         Wrong(
             "times inf",
@@ -255,12 +268,18 @@ LESSON = Lesson(
             ),
         ),
     ],
-    hints=[
-        Message("Query i of N stands at word i + M − N. It may see key j if j ≤ that."),
-        Message("Either compare `np.arange(m)` with a column of positions, or `np.tril(np.ones((n, m), bool), k=…)`."),
-        Message("`np.where(mask, scores, -np.inf)` before the softmax."),
-        Message("causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`"),
-    ],
+    hints={
+        "causal_mask": [
+            Message("Query i of N stands at word i + M − N. It may see key j if j ≤ that."),
+            Message(
+                "Either compare `np.arange(m)` with a column of positions, or `np.tril(np.ones((n, m), bool), k=…)`."
+            ),
+            Message("causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`"),
+        ],
+        "masked_attention": [
+            Message("`np.where(mask, scores, -np.inf)` before the softmax."),
+        ],
+    },
     after=Message(
         "With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "
         "causal` draws it."

@@ -86,6 +86,7 @@ LESSON = Lesson(
                 "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
                 "values come from memory."
             ),
+            mistake="C1",
         ),
         Wrong(
             "memory only",
@@ -104,6 +105,7 @@ LESSON = Lesson(
                 "= x @ w_q."
             ),
             shapes,
+            mistake="C5",
         ),
         Wrong(
             "values from x",
@@ -125,6 +127,7 @@ LESSON = Lesson(
             "no mask",
             {"cross_attention": no_mask},
             Message("the padding of the memory is attended to: `words` isn't used."),
+            mistake="M3",
         ),
         Wrong(
             "inverted",
@@ -133,6 +136,7 @@ LESSON = Lesson(
                 "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or "
                 "“== False”) out."
             ),
+            mistake="M1",
         ),
         Wrong(
             "on rows",
@@ -140,6 +144,7 @@ LESSON = Lesson(
             Message(
                 "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :]."
             ),
+            mistake="M11",
         ),
         Wrong(
             "causal",
@@ -150,18 +155,22 @@ LESSON = Lesson(
             "matrices swapped",
             {"cross_attention": matrices_swapped},
             Message("w_q and w_k changed places."),
+            mistake="P1",
         ),
         Wrong(
             "values by w_k",
             {"cross_attention": values_by_w_k},
             Message("your values were made with w_k; they need w_v."),
+            mistake="P1",
         ),
     ],
-    hints=[
-        Message("Who asks? The text being written, x. Who answers? The memory."),
-        Message("words is (M,), a row of keys: words[None, :] is (1, M) and fits every query."),
-        Message("`attention(x @ w_q, memory @ w_k, …, words[None, :])`"),
-    ],
+    hints={
+        "cross_attention": [
+            Message("Who asks? The text being written, x. Who answers? The memory."),
+            Message("words is (M,), a row of keys: words[None, :] is (1, M) and fits every query."),
+            Message("`attention(x @ w_q, memory @ w_k, …, words[None, :])`"),
+        ],
+    },
     after=Message(
         "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator."
     ),

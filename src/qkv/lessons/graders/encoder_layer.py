@@ -185,6 +185,7 @@ LESSON = Lesson(
                 "the residual starts from the normalised x: x = norm1(x) overwrites the x that should go straight "
                 "through. Keep x, and give norm1(x) to the attention only."
             ),
+            mistake="T5",
         ),
         Wrong(
             "second from normed",
@@ -192,21 +193,22 @@ LESSON = Lesson(
             Message(
                 "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself."
             ),
+            mistake="T5",
         ),
         Wrong(
             "no residuals",
             _wired(no_residuals),
             Message("both sums are missing: x + … in each line. Without them deep stacks hardly train."),
+            mistake="T6",
         ),
         Wrong(
-            "no first residual",
-            _wired(no_first),
-            Message("the first sum is missing: x + attention(…)."),
+            "no first residual", _wired(no_first), Message("the first sum is missing: x + attention(…)."), mistake="T6"
         ),
         Wrong(
             "no second residual",
             _wired(no_second),
             Message("the second sum is missing: x + feed-forward(…)."),
+            mistake="T6",
         ),
         Wrong(
             "from input",
@@ -215,6 +217,7 @@ LESSON = Lesson(
                 "the feed-forward is added to the layer's input, so what attention found is thrown away again. Add it "
                 "to the x that the first line made."
             ),
+            mistake="T6",
         ),
         Wrong(
             "parallel",
@@ -229,16 +232,16 @@ LESSON = Lesson(
             _wired(no_norms),
             Message("neither norm is used ({got} instead of {want})."),
             furthest,
+            mistake="T6",
         ),
         Wrong(
             "norm1 twice",
             _wired(norm1_twice),
             Message("norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained."),
+            mistake="T6",
         ),
         Wrong(
-            "second unnormed",
-            _wired(second_unnormed),
-            Message("the feed-forward gets x without norm2."),
+            "second unnormed", _wired(second_unnormed), Message("the feed-forward gets x without norm2."), mistake="T6"
         ),
         Wrong(
             "no relu",
@@ -261,16 +264,19 @@ LESSON = Lesson(
             "mask lost",
             _wired(mask_lost),
             Message("right without a mask; with one, it never reaches the attention: self.attention(…, mask)."),
+            mistake="M3",
         ),
         Wrong(
             "mask inverted",
             _wired(mask_inverted),
             Message("the mask is turned round on its way: True = may attend, there as here."),
+            mistake="M1",
         ),
         Wrong(
             "only attention",
             _wired(only_attention),
             Message("the second half is missing: x + feed-forward(norm2(x))."),
+            mistake="T6",
         ),
         Wrong(
             "norm behind",
@@ -279,13 +285,16 @@ LESSON = Lesson(
                 "the norms stand on the branch but behind each part: norm1(attention(x)). They go before: "
                 "attention(norm1(x))."
             ),
+            mistake="T6",
         ),
     ],
-    hints=[
-        Message("Two lines, each of the form x = x + part(norm(x))."),
-        Message("`x = x + self.attention(self.norm1(x), mask)`"),
-        Message("The feed-forward part is `self.down(torch.relu(self.up(…)))`."),
-    ],
+    hints={
+        "EncoderLayer": [
+            Message("Two lines, each of the form x = x + part(norm(x))."),
+            Message("`x = x + self.attention(self.norm1(x), mask)`"),
+            Message("The feed-forward part is `self.down(torch.relu(self.up(…)))`."),
+        ],
+    },
     after=Message("Stack twelve of these and you have BERT. With a causal mask it is a GPT, which comes next."),
     doctor=lambda answer: (answer.EncoderLayer(24, 4, 40), {"heads": 4}),
     seconds=30.0,  # of computing, the doctor's too

@@ -111,6 +111,7 @@ LESSON = Lesson(
                 "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours "
                 "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat."
             ),
+            mistake="H8",
         ),
         Wrong(
             "first only",
@@ -144,6 +145,7 @@ LESSON = Lesson(
             "all tiled",
             _gqa(keys=tiled, values=tiled),
             Message("in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread."),
+            mistake="H8",
         ),
         Wrong(
             "values tiled",
@@ -152,6 +154,7 @@ LESSON = Lesson(
                 "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
                 "for both."
             ),
+            mistake="H8",
         ),
         Wrong(
             "all first",
@@ -163,49 +166,50 @@ LESSON = Lesson(
             _gqa(scale=lambda x, q: x.shape[-1] ** 0.5),
             Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
             furthest,
+            mistake="S3",
         ),
-        Wrong(
-            "unscaled",
-            _gqa(scale=lambda x, q: 1.0),
-            Message("the scores aren't divided by √D."),
-        ),
+        Wrong("unscaled", _gqa(scale=lambda x, q: 1.0), Message("the scores aren't divided by √D."), mistake="S2"),
         Wrong(
             "mask ignored",
             _gqa(mask="ignored"),
             Message("right without a mask; with one, nothing changes."),
+            mistake="M3",
         ),
         Wrong(
             "mask inverted",
             _gqa(mask="inverted"),
             Message("the mask is turned round: True = may attend, so fill where ~mask."),
+            mistake="M1",
         ),
         Wrong(
             "view merge",
             _gqa(merge="viewed"),
             Message("the heads were merged without transpose(1, 2): words are mixed."),
+            mistake="H2",
         ),
-        Wrong(
-            "no output matrix",
-            _gqa(out="left out"),
-            Message("self.out isn't used."),
-        ),
+        Wrong("no output matrix", _gqa(out="left out"), Message("self.out isn't used."), mistake="P4"),
         Wrong(
             "over heads",
             _gqa(dim=1),
             Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
+            mistake="X3",
         ),
     ],
-    hints=[
-        Message(
-            "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry "
-            "in place."
-        ),
-        Message("Each head is repeated `n_head // x.shape[1]` times, along dim=1."),
-        Message(
-            "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
-            "to n_head."
-        ),
-    ],
+    hints={
+        "spread": [
+            Message(
+                "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry "
+                "in place."
+            ),
+            Message("Each head is repeated `n_head // x.shape[1]` times, along dim=1."),
+        ],
+        "GroupedQueryAttention": [
+            Message(
+                "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
+                "to n_head."
+            ),
+        ],
+    },
     after=Message("With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller."),
     doctor=lambda answer: (answer.GroupedQueryAttention(24, 6, 2), {"heads": 6}),
     seconds=30.0,  # of computing, the doctor's too

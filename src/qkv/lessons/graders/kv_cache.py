@@ -101,6 +101,7 @@ LESSON = Lesson(
                 "all at once is right; in chunks, every chunk is turned as if it began at place 0. The new words "
                 "stand behind the cache: places past … past + N − 1, past = cache[0].shape[2]."
             ),
+            mistake="K1",
         ),
         Wrong(
             "unturned",
@@ -126,6 +127,7 @@ LESSON = Lesson(
                 "the cached keys are turned again at every step: you rotate old and new together, and keep the "
                 "result. Turn the new keys before they join the cache (or keep unturned keys there)."
             ),
+            mistake="K1",
         ),
         Wrong(
             "forgotten",
@@ -163,11 +165,13 @@ LESSON = Lesson(
                 "your triangle starts in the upper left corner: with 4 words kept, the next one sees only key 0. Word "
                 "past + i may see keys 0 … past + i. (PyTorch's is_causal has this trap.)"
             ),
+            mistake="K2",
         ),
         Wrong(
             "no mask",
             _variant(mask="none"),
             Message("there is no causal mask: words see the future of their own chunk."),
+            mistake="M14",
         ),
         Wrong(
             "masked at first",
@@ -176,39 +180,45 @@ LESSON = Lesson(
                 "one word at a time is right, several at once aren't: with a cache you leave the mask out, and the "
                 "new words see each other's future."
             ),
+            mistake="K3",
         ),
         Wrong(
             "inverted",
             _variant(mask="inverted"),
             Message("the mask is turned round: words see only what comes later (and the last sees nothing, NaN)."),
+            mistake="M1",
         ),
         Wrong(
             "by width",
             _variant(scale=lambda x, q: x.shape[-1] ** 0.5),
             Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
             furthest,
+            mistake="S3",
         ),
         Wrong(
             "unscaled",
             _variant(scale=lambda x, q: 1.0),
             Message("the scores aren't divided by √D ({got} instead of {want})."),
             furthest,
+            mistake="S2",
         ),
     ],
-    hints=[
-        Message(
-            "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from "
-            "this number."
-        ),
-        Message("`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask."),
-        Message(
-            "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend."
-        ),
-        Message(
-            "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; "
-            "return the joined (k, v)."
-        ),
-    ],
+    hints={
+        "CachedAttention": [
+            Message(
+                "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from "
+                "this number."
+            ),
+            Message("`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask."),
+            Message(
+                "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend."
+            ),
+            Message(
+                "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; "
+                "return the joined (k, v)."
+            ),
+        ],
+    },
     after=Message("A step now costs one word instead of all of them; that is why chatbots answer at reading speed."),
     doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),
     seconds=30.0,  # of computing, the doctor's too

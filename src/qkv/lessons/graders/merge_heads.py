@@ -122,6 +122,7 @@ LESSON = Lesson(
                 "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of "
                 "all heads of one word."
             ),
+            mistake="H2",
         ),
         Wrong(
             "strided",
@@ -136,12 +137,14 @@ LESSON = Lesson(
             {"merge": averaged},
             Message("you averaged the heads, {shape}. They are put side by side: {right}."),
             shapes,
+            mistake="H11",
         ),
         Wrong(
             "summed",
             {"merge": summed},
             Message("you added the heads up, {shape}. They are put side by side: {right}."),
             shapes,
+            mistake="H11",
         ),
         Wrong(
             "only turned",
@@ -156,6 +159,7 @@ LESSON = Lesson(
                 "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. "
                 "reshape or flatten(2) copies them where needed (so does .contiguous() before view)."
             ),
+            mistake="H2",
         ),
         Wrong(
             "no output matrix",
@@ -164,6 +168,7 @@ LESSON = Lesson(
                 "self.out isn't used: the heads stay side by side and are never mixed. The last step is "
                 "self.out(merged)."
             ),
+            mistake="P4",
         ),
         Wrong(
             "by width",
@@ -173,47 +178,56 @@ LESSON = Lesson(
                 "the width of a head."
             ),
             furthest,
+            mistake="S3",
         ),
         Wrong(
             "unscaled",
             _mha(scale=lambda x, q: 1.0),
             Message("the scores aren't divided by √D ({got} instead of {want})."),
             furthest,
+            mistake="S2",
         ),
         Wrong(
             "inverse scale",
             _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
             Message("you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5."),
+            mistake="S1",
         ),
         Wrong(
             "over queries",
             _mha(dim=-2),
             Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
+            mistake="X1",
         ),
         Wrong(
             "over heads",
             _mha(dim=1),
             Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
+            mistake="X3",
         ),
         Wrong(
             "view split",
             _mha(split=_view),
             Message("here the heads were cut by a reshape straight to (B, H, N, D). Use the given split."),
+            mistake="H1",
         ),
         Wrong(
             "view merge",
             _mha(merge=unturned),
             Message("your merge is right, but forward puts the heads together without the transpose. Use merge."),
+            mistake="H2",
         ),
         Wrong(
             "one head",
             _mha(heads=1),
             Message("your attention has one head as wide as the model: split by self.n_head."),
+            mistake="H4",
         ),
         Wrong(
             "keys for values",
             _mha(values="keys"),
             Message("the weights are multiplied with k instead of v."),
+            mistake="P2",
         ),
         Wrong(
             "mask ignored",
@@ -222,6 +236,7 @@ LESSON = Lesson(
                 "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = "
                 "scores.masked_fill(…).)"
             ),
+            mistake="M3",
         ),
         Wrong(
             "mask inverted",
@@ -230,11 +245,13 @@ LESSON = Lesson(
                 "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs "
                 "~mask (or mask == 0)."
             ),
+            mistake="M1",
         ),
         Wrong(
             "mask zero",
             _mha(mask="zero"),
             Message("hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf."),
+            mistake="M8",
         ),
         Wrong(
             "mask added",
@@ -242,6 +259,7 @@ LESSON = Lesson(
             Message(
                 "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden."
             ),
+            mistake="M7",
         ),
         Wrong(
             "residual",
@@ -249,14 +267,18 @@ LESSON = Lesson(
             Message("x is added at the end. That belongs to the layer around attention, not here."),
         ),
     ],
-    hints=[
-        Message("merge undoes split: what came last there comes first here."),
-        Message("`heads.transpose(1, 2).flatten(2)`"),
-        Message(
-            "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
-            "−inf) if there is a mask; softmax; @ v; merge; self.out."
-        ),
-    ],
+    hints={
+        "merge": [
+            Message("merge undoes split: what came last there comes first here."),
+            Message("`heads.transpose(1, 2).flatten(2)`"),
+        ],
+        "MultiHeadAttention": [
+            Message(
+                "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
+                "−inf) if there is a mask; softmax; @ v; merge; self.out."
+            ),
+        ],
+    },
     after=Message(
         "This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you meet."
     ),

@@ -113,6 +113,7 @@ LESSON = Lesson(
             "inverted",
             {"padding_mask": inverted},
             Message("your mask is True on the padding. Here True means may attend: the words."),
+            mistake="M1",
         ),
         Wrong(
             "one more",
@@ -144,6 +145,7 @@ LESSON = Lesson(
                 "and padded keys attended to. It has to be {right}."
             ),
             shapes,
+            mistake="M11",
         ),
         Wrong(
             "left",
@@ -164,6 +166,7 @@ LESSON = Lesson(
             "ignored",
             {"batched_attention": ignored},
             Message("the mask isn't used: padding gets its share."),
+            mistake="M3",
         ),
         Wrong(
             "zero keys",
@@ -173,6 +176,7 @@ LESSON = Lesson(
                 "share like any other ({got} instead of {want}). They must be −inf: np.where(mask, scores, −np.inf)."
             ),
             furthest,
+            mistake="M8",
         ),
         Wrong(
             "zero values",
@@ -191,6 +195,7 @@ LESSON = Lesson(
                     "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where "
                     "mask is True. (A row whose scores are all −inf becomes NaN.)"
                 ),
+                mistake="M1",
             )
             for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
         ),
@@ -203,6 +208,7 @@ LESSON = Lesson(
             "on queries",
             {"batched_attention": on_queries},
             Message("the mask acts on the queries (rows) instead of the keys (columns): use it as it is, (B, 1, M)."),
+            mistake="M11",
         ),
         Wrong(
             "dot T",
@@ -211,22 +217,28 @@ LESSON = Lesson(
                 "k.T turns round all three axes, the batch too: (B, M, d) becomes (d, M, B). Swap only the last two: "
                 "k.swapaxes(-1, -2)."
             ),
+            mistake="S7",
         ),
         Wrong(
             "unscaled",
             {"batched_attention": unscaled},
             Message("the mask is right; the scores aren't divided by √d."),
+            mistake="S2",
         ),
     ],
-    hints=[
-        Message(
-            "`np.arange(m)` are the places, (m,). `lengths[:, None]` is a column, (B, 1). Comparing the two gives "
-            "(B, m)."
-        ),
-        Message("`[:, None, :]` puts an axis of length 1 in the middle."),
-        Message("In a batch keys are transposed by `k.swapaxes(-1, -2)`; the rest is as in the last exercise."),
-        Message("`scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])`, then np.where, softmax, `@ v`."),
-    ],
+    hints={
+        "padding_mask": [
+            Message(
+                "`np.arange(m)` are the places, (m,). `lengths[:, None]` is a column, (B, 1). Comparing the two gives "
+                "(B, m)."
+            ),
+            Message("`[:, None, :]` puts an axis of length 1 in the middle."),
+        ],
+        "batched_attention": [
+            Message("In a batch keys are transposed by `k.swapaxes(-1, -2)`; the rest is as in the last exercise."),
+            Message("`scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])`, then np.where, softmax, `@ v`."),
+        ],
+    },
     after=Message(
         "A sentence now gives the same numbers alone and in any batch. Whoever gets this wrong trains on "
         "padding and never sees an error."

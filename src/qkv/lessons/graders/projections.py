@@ -86,16 +86,16 @@ LESSON = Lesson(
                 "your numbers are those of x attending to itself without any matrix. Make q = x @ w_q, and k and v "
                 "likewise."
             ),
+            mistake="P3",
         ),
         Wrong(
             "values raw",
             {"self_attention": values_raw},
             Message("the values are x itself: w_v isn't used."),
+            mistake="P3",
         ),
         Wrong(
-            "keys raw",
-            {"self_attention": keys_raw},
-            Message("the keys are x itself: w_k isn't used."),
+            "keys raw", {"self_attention": keys_raw}, Message("the keys are x itself: w_k isn't used."), mistake="P3"
         ),
         Wrong(
             "values by w_k",
@@ -103,6 +103,7 @@ LESSON = Lesson(
             Message(
                 "your values were made with w_k: a slip of copying that published programs have too. They need w_v."
             ),
+            mistake="P1",
         ),
         Wrong(
             "keys by w_q",
@@ -111,6 +112,7 @@ LESSON = Lesson(
                 "your keys were made with w_q. Then the scores are symmetric: whom I look for looks for me. Keys need "
                 "w_k."
             ),
+            mistake="P1",
         ),
         Wrong(
             "swapped",
@@ -150,6 +152,7 @@ LESSON = Lesson(
                 "d = w_q.shape[1]."
             ),
             furthest,
+            mistake="S4",
         ),
         Wrong(
             "unscaled",
@@ -159,6 +162,7 @@ LESSON = Lesson(
                 "`attention`, which does."
             ),
             furthest,
+            mistake="S2",
         ),
         Wrong(
             "twice scaled",
@@ -169,11 +173,13 @@ LESSON = Lesson(
             furthest,
         ),
     ],
-    hints=[
-        Message("All three come from x, each by one `@` with its own matrix."),
-        Message("`attention(q, k, v)` is given, and does the scaling too."),
-        Message("`return attention(x @ w_q, …, …)`"),
-    ],
+    hints={
+        "self_attention": [
+            Message("All three come from x, each by one `@` with its own matrix."),
+            Message("`attention(q, k, v)` is given, and does the scaling too."),
+            Message("`return attention(x @ w_q, …, …)`"),
+        ],
+    },
     after=Message(
         "What a model learns in attention is only these matrices. The formula between them has nothing to learn."
     ),

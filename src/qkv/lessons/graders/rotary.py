@@ -154,6 +154,7 @@ LESSON = Lesson(
                 "are turned. The two numbers of a pair get different angles. For halves the table is [θ₀ … , θ₀ …], "
                 "torch.cat([angles, angles], −1)."
             ),
+            mistake="R4",
         ),
         Wrong(
             "halved",
@@ -194,6 +195,7 @@ LESSON = Lesson(
                 "the angles (N, 1, D/2) are lined up with the heads, not with the words. (N, D/2) fits the last two "
                 "axes of (B, H, N, D/2) by itself."
             ),
+            mistake="R5",
         ),
         Wrong(
             "faster",
@@ -214,14 +216,16 @@ LESSON = Lesson(
             Message("b' is computed from the new a. Both need the old a and b: keep them until both are done."),
         ),
     ],
-    hints=[
-        Message("Three parts: D/2 frequencies, angles = places as a column × frequencies, then a and b turned."),
-        Message(
-            "`half = x.shape[-1] // 2`; a is `x[..., :half]`, b is `x[..., half:]`. `torch.arange(half) * 2 / "
-            "x.shape[-1]` is 2i/D."
-        ),
-        Message("`angles = places[:, None] * 10000 ** -(…)` is (N, D/2) and fits the last two axes of a and b."),
-        Message("`torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)`"),
-    ],
+    hints={
+        "rotate": [
+            Message("Three parts: D/2 frequencies, angles = places as a column × frequencies, then a and b turned."),
+            Message(
+                "`half = x.shape[-1] // 2`; a is `x[..., :half]`, b is `x[..., half:]`. `torch.arange(half) * 2 / "
+                "x.shape[-1]` is 2i/D."
+            ),
+            Message("`angles = places[:, None] * 10000 ** -(…)` is (N, D/2) and fits the last two axes of a and b."),
+            Message("`torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)`"),
+        ],
+    },
     after=Message("Move all words by 100 places: every score stays the same. Try it with your function."),
 )

@@ -98,6 +98,7 @@ LESSON = Lesson(
             {"scaled_scores": unscaled},
             Message("your scores aren't scaled: {got}, and {want} is right. Divide by √d, d = q.shape[-1]."),
             furthest,
+            mistake="S2",
         ),
         Wrong(
             "by d",
@@ -116,11 +117,13 @@ LESSON = Lesson(
                 "d**-0.5, which is the same). Divide by √d."
             ),
             furthest,
+            mistake="S1",
         ),
         Wrong(
             "by keys",
             {"scaled_scores": by_keys},
             Message("you divided by the root of the number of keys. d is how wide a query is: q.shape[-1]."),
+            mistake="S4",
         ),
         Wrong(
             "by queries",
@@ -128,6 +131,7 @@ LESSON = Lesson(
             Message(
                 "you divided by the root of the number of queries (len(q)). d is how wide a query is: q.shape[-1]."
             ),
+            mistake="S4",
         ),
         Wrong(
             "squared",
@@ -160,6 +164,7 @@ LESSON = Lesson(
                 "no longer add up to 1. Scale the scores, then take the softmax."
             ),
             furthest,
+            mistake="S6",
         ),
         Wrong(
             "overall",
@@ -206,12 +211,16 @@ LESSON = Lesson(
             ),
         ),
     ],
-    hints=[
-        Message("d is the last size of q: q.shape[-1]."),
-        Message("np.sqrt(q.shape[-1]) is the number to divide by: one number for the whole table."),
-        Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k)."),
-        Message("`return q @ k.T / np.sqrt(q.shape[-1])`"),
-    ],
+    hints={
+        "scaled_scores": [
+            Message("d is the last size of q: q.shape[-1]."),
+            Message("np.sqrt(q.shape[-1]) is the number to divide by: one number for the whole table."),
+            Message("`return q @ k.T / np.sqrt(q.shape[-1])`"),
+        ],
+        "largest_weights": [
+            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k)."),
+        ],
+    },
     after=Message(
         "Without the root the softmax nearly picks one key and its gradient vanishes. `qkv lab scaling` draws "
         "it for widths up to 1,024."

@@ -198,15 +198,20 @@ LESSON = Lesson(
             furthest,
         ),
     ],
-    hints=[
-        Message("`a @ b` makes every dot product of a row of a with a column of b."),
-        Message("The keys are the rows of k; `k.T` has them as columns. So the scores are one `@`."),
-        Message(
-            "Lengths: `np.linalg.norm(q, axis=-1)` is (N,) and the same of k is (M,). With `[:, None]` the first "
-            "becomes a column, (N, 1)."
-        ),
-        Message("scores: `q @ k.T`.  cosines: `q @ k.T / (|q| as a column × |k| as a row)`."),
-    ],
+    hints={
+        "scores": [
+            Message("`a @ b` makes every dot product of a row of a with a column of b."),
+            Message("The keys are the rows of k; `k.T` has them as columns. So the scores are one `@`."),
+            Message("`q @ k.T`"),
+        ],
+        "cosines": [
+            Message(
+                "Lengths: `np.linalg.norm(q, axis=-1)` is (N,) and the same of k is (M,). With `[:, None]` the first "
+                "becomes a column, (N, 1)."
+            ),
+            Message("cosines: `q @ k.T`, divided by |q| as a column × |k| as a row."),
+        ],
+    },
     after=Message(
         "A long key gets a high score from everyone, whatever its direction: that is why models normalise "
         "what comes in."

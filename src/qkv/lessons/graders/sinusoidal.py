@@ -116,6 +116,7 @@ LESSON = Lesson(
                 "as fast ({got} instead of {want}). Use it as it is: even / width."
             ),
             furthest,
+            mistake="R1",
         ),
         Wrong(
             "halved",
@@ -125,6 +126,7 @@ LESSON = Lesson(
                 "exponent needs 2i."
             ),
             furthest,
+            mistake="R1",
         ),
         Wrong(
             "own column",
@@ -133,16 +135,16 @@ LESSON = Lesson(
                 "your cosines have their own frequency, with 2i + 1 in the exponent. A sine and its cosine share 2i: "
                 "only so sin² + cos² = 1."
             ),
+            mistake="R1",
         ),
         Wrong(
             "next pair",
             {"sinusoid": next_pair},
             Message("your cosines have the frequency of the next pair, 2i + 2. A sine and its cosine share 2i."),
+            mistake="R1",
         ),
         Wrong(
-            "base 1000",
-            {"sinusoid": base_1000},
-            Message("the base is 1000 in yours; 10000 is right."),
+            "base 1000", {"sinusoid": base_1000}, Message("the base is 1000 in yours; 10000 is right."), mistake="R1"
         ),
         Wrong(
             "from one",
@@ -197,6 +199,7 @@ LESSON = Lesson(
                 "the table is counted along the batch: every word of a sentence gets the same row. Places run along "
                 "axis 1: x.shape[1]."
             ),
+            mistake="R3",
         ),
         Wrong(
             "multiplied",
@@ -209,16 +212,21 @@ LESSON = Lesson(
             Message("the words are gone: x + table, not the table alone."),
         ),
     ],
-    hints=[
-        Message("`torch.arange(0, width, 2)` is 0, 2, 4, …, which is 2i. One frequency per pair of columns."),
-        Message(
-            "`angles = place / 10000 ** (even / width)` is (n, ⌈width/2⌉): a column of places by a row of frequencies."
-        ),
-        Message(
-            "`table[:, 0::2]` are the even columns, `table[:, 1::2]` the odd ones: sines there, cosines here, "
-            "`[:, : width // 2]` of them."
-        ),
-    ],
+    hints={
+        "sinusoid": [
+            Message("`torch.arange(0, width, 2)` is 0, 2, 4, …, which is 2i. One frequency per pair of columns."),
+            Message(
+                "`angles = place / 10000 ** (even / width)` is (n, ⌈width/2⌉): a column of places by a row of frequencies."
+            ),
+            Message(
+                "`table[:, 0::2]` are the even columns, `table[:, 1::2]` the odd ones: sines there, cosines here, "
+                "`[:, : width // 2]` of them."
+            ),
+        ],
+        "add_positions": [
+            Message("add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each."),
+        ],
+    },
     after=Message(
         "Learned tables do as well in training, but end at the longest text seen. The next exercise turns q "
         "and k instead of adding."

@@ -122,6 +122,7 @@ LESSON = Lesson(
                 "more than a float can hold. Take the row's maximum off before np.exp."
             ),
             _bad,
+            mistake="X5",
         ),
         Wrong(
             "NaN covered",
@@ -150,6 +151,7 @@ LESSON = Lesson(
                 "axis=-1."
             ),
             sums,
+            mistake="X1",
         ),
         Wrong(
             "over all",
@@ -249,14 +251,16 @@ LESSON = Lesson(
             ),
         ),
     ],
-    hints=[
-        Message("Three lines: take off the maximum, np.exp, divide by the sum."),
-        Message(
-            "Maximum and sum are each row's own: give axis=-1, and keepdims=True, so that (3, 5) and (3, 1) fit "
-            "together."
-        ),
-        Message("`powers = np.exp(x - x.max(-1, keepdims=True))`"),
-    ],
+    hints={
+        "softmax": [
+            Message("Three lines: take off the maximum, np.exp, divide by the sum."),
+            Message(
+                "Maximum and sum are each row's own: give axis=-1, and keepdims=True, so that (3, 5) and (3, 1) fit "
+                "together."
+            ),
+            Message("`powers = np.exp(x - x.max(-1, keepdims=True))`"),
+        ],
+    },
     after=Message(
         "Every library does it this way; flash attention even keeps a running maximum, because it never sees "
         "the whole row at once."

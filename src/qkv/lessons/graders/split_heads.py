@@ -123,6 +123,7 @@ LESSON = Lesson(
                 "right shape, wrong numbers: a reshape straight to (B, H, N, D) cuts the sentence into H stretches, "
                 "and a head sees numbers of different words as one. Reshape to (B, N, H, D), then transpose(1, 2)."
             ),
+            mistake="H1",
         ),
         Wrong(
             "unturned",
@@ -178,17 +179,15 @@ LESSON = Lesson(
                 "published code. After the split, d is the head's width, q.shape[-1] of the split q."
             ),
             furthest,
+            mistake="S3",
         ),
         Wrong(
             "by heads",
             {"head_weights": by_heads},
             Message("you divide by the root of the number of heads. It is the head's width: √D."),
+            mistake="S4",
         ),
-        Wrong(
-            "unscaled",
-            {"head_weights": unscaled},
-            Message("the scores aren't scaled: divide by √D."),
-        ),
+        Wrong("unscaled", {"head_weights": unscaled}, Message("the scores aren't scaled: divide by √D."), mistake="S2"),
         Wrong(
             "over heads",
             {"head_weights": over_heads},
@@ -197,18 +196,21 @@ LESSON = Lesson(
                 "between them. dim=-1, the keys."
             ),
             sums,
+            mistake="X3",
         ),
         Wrong(
             "over queries",
             {"head_weights": over_queries},
             Message("a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys."),
             sums,
+            mistake="X1",
         ),
         Wrong(
             "no softmax",
             {"head_weights": no_softmax},
             Message("these are the scores, {got} for instance; the softmax is missing."),
             furthest,
+            mistake="X6",
         ),
         Wrong(
             "one head",
@@ -217,30 +219,37 @@ LESSON = Lesson(
                 "all heads have the same weights: they were computed from the whole width and copied. Split q and k "
                 "first."
             ),
+            mistake="H4",
         ),
         Wrong(
             "unsplit",
             {"head_weights": unsplit},
             Message("you have {shape}, one head: q and k were not split. {right} is right."),
             shapes,
+            mistake="H4",
         ),
         Wrong(
             "viewed",
             {"head_weights": viewed},
             Message("here heads were cut by a reshape straight to (B, H, N, D). Use your split."),
+            mistake="H1",
         ),
     ],
-    hints=[
-        Message("Take the shape apart: `batch, n, width = x.shape`. A head's width is `width // n_head`."),
-        Message(
-            "First `.reshape(batch, n, n_head, width // n_head)`, which leaves every word together; then "
-            "`.transpose(1, 2)`."
-        ),
-        Message(
-            "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], "
-            "softmax over dim=-1."
-        ),
-    ],
+    hints={
+        "split": [
+            Message("Take the shape apart: `batch, n, width = x.shape`. A head's width is `width // n_head`."),
+            Message(
+                "First `.reshape(batch, n, n_head, width // n_head)`, which leaves every word together; then "
+                "`.transpose(1, 2)`."
+            ),
+        ],
+        "head_weights": [
+            Message(
+                "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], "
+                "softmax over dim=-1."
+            ),
+        ],
+    },
     after=Message(
         "Each head now looks for something of its own. `qkv see` shows what the heads of a real model look for."
     ),

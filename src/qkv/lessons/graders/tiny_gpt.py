@@ -303,48 +303,49 @@ LESSON = Lesson(
                 "there is no causal mask: every place sees the character it has to guess. In training the loss would "
                 "fall to nothing, and in writing it would fail."
             ),
+            mistake="M14",
         ),
         Wrong(
             "future",
             _attention(mask="future"),
             Message("the triangle points the other way: places see only the future."),
+            mistake="M12",
         ),
         Wrong(
             "without itself",
             _attention(diagonal=-1),
             Message("the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN."),
+            mistake="M12",
         ),
         Wrong(
             "one further",
             _attention(diagonal=1),
             Message("each place also sees the next character, the one it has to guess."),
+            mistake="M12",
         ),
         Wrong(
             "mask zero",
             _attention(mask="zero"),
             Message("hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf."),
+            mistake="M8",
         ),
         Wrong(
             "by width",
             _attention(scale=lambda x, q: x.shape[-1] ** 0.5),
             Message("the scale is √C ({got} instead of {want}); a head is D wide: √D."),
             furthest,
+            mistake="S3",
         ),
         Wrong(
-            "unscaled",
-            _attention(scale=lambda x, q: 1.0),
-            Message("the scores aren't divided by √D."),
+            "unscaled", _attention(scale=lambda x, q: 1.0), Message("the scores aren't divided by √D."), mistake="S2"
         ),
-        Wrong(
-            "one head",
-            _attention(heads=1),
-            Message("there is only one head: split by self.n_head."),
-        ),
-        Wrong("no output matrix", _attention(out="none"), Message("self.out isn't used.")),
+        Wrong("one head", _attention(heads=1), Message("there is only one head: split by self.n_head."), mistake="H4"),
+        Wrong("no output matrix", _attention(out="none"), Message("self.out isn't used."), mistake="P4"),
         Wrong(
             "over queries",
             _attention(dim=-2),
             Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
+            mistake="X1",
         ),
         Wrong(
             "no places",
@@ -378,11 +379,7 @@ LESSON = Lesson(
             _forward(from_start),
             Message("every block gets the same x, and only the last one counts: keep each result, x = block(x)."),
         ),
-        Wrong(
-            "same block",
-            _forward(same_block),
-            Message("the first block is used every time."),
-        ),
+        Wrong("same block", _forward(same_block), Message("the first block is used every time."), mistake="H10"),
         Wrong(
             "unshifted",
             {"loss": unshifted},
@@ -458,20 +455,30 @@ LESSON = Lesson(
         ),
         Wrong("twice", {"train_step": twice}, Message("step() is called twice.")),
     ],
-    hints=[
-        Message(
-            "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril()."
-        ),
-        Message(
-            "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then "
-            "`self.head(self.norm(x))`."
-        ),
-        Message("loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:]."),
-        Message(
-            "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), "
-            "return value.item()."
-        ),
-    ],
+    hints={
+        "Block": [
+            Message(
+                "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril()."
+            ),
+        ],
+        "TinyGPT": [
+            Message(
+                "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then "
+                "`self.head(self.norm(x))`."
+            ),
+        ],
+        "loss": [
+            Message(
+                "loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:]."
+            ),
+        ],
+        "train_step": [
+            Message(
+                "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), "
+                "return value.item()."
+            ),
+        ],
+    },
     after=Message(
         "You have written a GPT. The big ones differ in size and data, and hardly in anything else. `qkv "
         "train lm --text mybook.txt` trains a larger one."

@@ -161,6 +161,7 @@ LESSON = Lesson(
                 "by √d before the softmax."
             ),
             furthest,
+            mistake="S2",
         ),
         Wrong(
             "by d",
@@ -181,6 +182,7 @@ LESSON = Lesson(
             Message(
                 "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1]."
             ),
+            mistake="S4",
         ),
         Wrong(
             "by queries",
@@ -189,6 +191,7 @@ LESSON = Lesson(
                 "you scale by the root of the number of queries, len(q). d is how many numbers a query has: "
                 "q.shape[-1]."
             ),
+            mistake="S4",
         ),
         Wrong(
             "no softmax",
@@ -198,6 +201,7 @@ LESSON = Lesson(
                 "{want})."
             ),
             furthest,
+            mistake="X6",
         ),
         Wrong(
             "softmax first",
@@ -215,11 +219,13 @@ LESSON = Lesson(
                 "your softmax runs over the queries: each column adds up to 1, not each row. It must run over the "
                 "keys, the last axis."
             ),
+            mistake="X1",
         ),
         Wrong(
             "keys for values",
             {"attention": keys_for_values},
             Message("the weights are multiplied with k. Keys are for finding, values for taking home: weights @ v."),
+            mistake="P1",
         ),
         Wrong(
             "only weights",
@@ -236,11 +242,15 @@ LESSON = Lesson(
             ),
         ),
     ],
-    hints=[
-        Message("Row times matrix: one query's weights (M,) times v (M, e) is (e,)."),
-        Message("weighted_sum is a single `@`."),
-        Message("attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum."),
-    ],
+    hints={
+        "weighted_sum": [
+            Message("Row times matrix: one query's weights (M,) times v (M, e) is (e,)."),
+            Message("weighted_sum is a single `@`."),
+        ],
+        "attention": [
+            Message("attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum."),
+        ],
+    },
     after=Message(
         'This is the formula of “Attention is all you need”, complete. `qkv steps "The cat sat"` prints every '
         "number of it."
