@@ -200,16 +200,17 @@ POSITIONS = [
 # From modules_right.py: no file, the name is the function that makes the object.
 # Beside a name, what can't be checked of it: caches that a whole model makes, numbers that have no formula.
 CACHE = ("cache",)
+# Masks of arguments that may be left out, and were; and the text's own, which is not used where there is another text.
+MEMORIES = ("mask mem_mask", "mask additional_key_value_mask", "memory: mask mask")
 UNSEEN = {
     "bert_self_attention": CACHE,
     "bert_attention": CACHE,
     "bert_layer": CACHE,
     "t5_attention": CACHE,
     "t5_attention_with_distances": ("cache", "numbers", "memory: numbers"),
-    "x_transformers_attention": CACHE,
-    "x_transformers_causal": ("cache", "memory: mask mask"),
-    "x_transformers_fused": CACHE,
-    "x_transformers_few_keys": CACHE,
+    "x_transformers_attention": (*CACHE, *MEMORIES),
+    "x_transformers_causal": (*CACHE, *MEMORIES),
+    "x_transformers_fused": (*CACHE, *MEMORIES),
     "qkv_cross": CACHE,
     "qkv_block": CACHE,
     "qkv_block_post_norm": CACHE,
@@ -268,7 +269,7 @@ MODULES = [
     )
 ]
 # Query heads share keys in turn (0, 1, 0, 1): a model trained so is right, weights from elsewhere wouldn't fit.
-MODULES.append(Case("", "x_transformers_few_keys", also=("H8",), unseen=CACHE))
+MODULES.append(Case("", "x_transformers_few_keys", also=("H8",), unseen=(*CACHE, *MEMORIES)))
 
 RIGHT = FUNCTIONS + ATTENTION + BLOCKS + POSITIONS + MODULES
 

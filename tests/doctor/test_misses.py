@@ -487,6 +487,52 @@ x = torch.randn(4, 4, 4)
 together(x, x, x)
 """,
     ),
+    Slip(
+        "C2", "Reads", "here_keep", "there_keep",
+        """
+class Looks(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.kv, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+    def forward(self, a, b, keep):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (self.q(a), *self.kv(b).chunk(2, -1)))
+        s = q @ k.mT / math.sqrt(q.size(-1))
+        s = s.masked_fill(~keep[:, None, None, :], torch.finfo(s.dtype).min)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+class Reads(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.one, self.two = Looks(dim, heads), Looks(dim, heads)
+
+    def forward(self, here, there, here_keep, there_keep):
+        here = here + self.one(here, here, here_keep)
+        return here + self.two(here, there, HERE)
+
+x, y = torch.randn(2, 8, 24), torch.randn(2, 8, 24)
+keep = torch.arange(8) < torch.tensor([[3], [5]])
+Reads(24, 4)(x, y, keep, keep.flip(0))
+""",
+    ),
+    Slip(
+        "M19", "Counted", "-1000", "float('-inf')",
+        """
+class Counted(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.kv, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+    def forward(self, hier, dort, wieviele=None):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (self.q(hier), *self.kv(dort).chunk(2, -1)))
+        s = q @ k.mT / math.sqrt(q.size(-1))
+        if wieviele is not None:
+            s = s.masked_fill((torch.arange(dort.size(1)) >= wieviele[:, None])[:, None, None], HERE)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+""",
+    ),
 ]  # fmt: skip
 
 

@@ -591,6 +591,29 @@ CANDIDATES = {
         "def attention_of_a_sentence():\n    return (queries @ keys.mT).softmax(-1)",
         ["attention"],
     ),
+    "whatever it is called": (
+        "def guiyihua(f):\n    z = torch.exp(f)\n    return z / z.sum(-1)\n"
+        "def zhuyili(a, b, c):\n    f = torch.bmm(a, b)\n    return torch.bmm(guiyihua(f), c)\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        f = self.a(x) @ self.b(x)\n        w = f.softmax(1)\n        return w @ x\n"
+        "def classify(x, a, b):\n    return softmax(x @ a @ b)",
+        ["Net", "zhuyili"],
+    ),
+    "a function around one": (
+        "def attention(q, k, v):\n    return (q @ k).softmax(-1) @ v\n"
+        "def self_attention(x, w):\n    return attention(*np.split(x * w, 3))\ndef other(x):\n    return attention(x, x, x)\n"
+        "class Attention(nn.Module):\n    def forward(self, q):\n        return attention(q, q, q)\n"
+        "def get_attention(n):\n    return Attention(n)",
+        ["self_attention", "Attention", "attention"],
+    ),
+    "sums over edges": (
+        "class EdgeAttention(nn.Module):\n    def forward(self, q, k, v):\n        w = torch.exp((q * k).sum(-1))\n        return w * v",
+        ["EdgeAttention"],
+    ),
+    "what can't be built": (
+        "class Attention(ABC):\n    @abstractmethod\n    def score(self, q, k): ...\n"
+        "    def forward(self, q, k, v):\n        return (self.score(q, k) @ q).softmax(-1) @ v",
+        [],
+    ),
     "data and settings": (
         "@dataclass\nclass AttentionConfig:\n    x = softmax(q @ k)\nclass HeadDataset(Dataset):\n    y = softmax(q @ k)",
         [],

@@ -1,10 +1,12 @@
 """Nothing is called right that was not looked at, and no verdict depends on how busy the machine is."""
 
 import ast
+import re
 import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 import qkv.doctor
@@ -136,6 +138,21 @@ def test_a_mask_that_is_not_understood_is_not_right():
     assert report.verdict == "partly" and "mask mask" in [one.id for one in report.unseen], report
 
 
+class Pairs(Mine):
+    """Two masks that work only together; and one for something else that may be given."""
+
+    def forward(self, x, query_mask=None, key_mask=None, notes=None, notes_mask=None):
+        both = None if query_mask is None or key_mask is None else query_mask[:, :, None] * key_mask[:, None]
+        noted = 0 if notes is None or notes_mask is None else (notes * notes_mask[..., None]).mean(1, keepdim=True)
+        return super().forward(x + noted, None if both is None else both[:, None])
+
+
+def test_every_mask_argument_is_understood_or_said_not_to_be():
+    report = check(Pairs())
+    assert [one.id for one in report.unseen] == ["mask notes_mask"], report
+    assert "which was not handed over" in str(report.unseen[0].text)
+
+
 def test_in_a_test_of_one_s_own_it_passes_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -147,6 +164,25 @@ def test_in_a_test_of_one_s_own_it_passes_with_a_warning():
 def test_every_look_has_a_name_in_both_languages():
     for name in (*PROBES, "numbers", "cache", "cache in pieces", "masks together"):
         assert name in SAID
+
+
+def test_what_was_looked_at_and_what_does_not_apply_is_told_in_both_languages():
+    class Decoder(Mine):
+        def __init__(self, width=64, heads=8, causal=False):
+            super().__init__(width, heads)
+            self.causal = causal
+
+        def forward(self, x, mask=None):
+            n = x.size(1)
+            later = torch.ones(n, n, dtype=torch.bool).tril() if self.causal else torch.ones(n, n, dtype=torch.bool)
+            return super().forward(x, later if mask is None else later & (mask != 0))
+
+    en, zh = (check(Decoder).json(lang)["adapted"] for lang in ("en", "zh"))
+    for part in ("checked", "skipped"):
+        assert en[part].keys() == zh[part].keys() and len(en[part]) > 4
+        assert all(re.search("[\u4e00-\u9fff]", text) for text in zh[part].values()), zh[part]
+        assert not any(re.search("[\u4e00-\u9fff]", text) for text in en[part].values()), en[part]
+    assert zh["checked"]["mask mask"] == "掩码 mask" and "with causal=True" in zh["checked"]
 
 
 def test_a_bare_file_says_nothing_of_what_is_no_attention(tmp_path):

@@ -47,11 +47,27 @@ PROBES = {
     "registered": _("whether all its weights are registered"),
     "repeat": _("the same call twice"),
     "rotary": _("rotary positions"),
+    "scores": _("the scores"),
     "second call": _("a second call with another width"),
+    "slopes": _("the slopes"),
+    "table": _("the table of positions"),
     "training": _("training mode"),
+    "turn": _("the turn by positions"),
     "who sees whom": _("who sees whom"),
     "window": _("the width of the window"),
+    "wiring": _("residuals and norms"),
+    "with a memory": _("attention to a memory"),
 }
+
+
+def looked_at(name: str) -> Message:
+    """What was looked at, in words: a probe, a mask argument, a flag the other way."""
+    what, _space, which = name.partition(" ")
+    if name in PROBES:
+        return Message(PROBES[name])
+    if what == "mask":
+        return Message(_("the mask {parameter}"), parameter=which)
+    return Message(_("it with {flag}"), flag=which)
 
 
 @dataclass
@@ -116,6 +132,8 @@ class Case:
     discovered: list[str] = field(default_factory=list)  # arguments that are masks by what they do, not by their names
     views: "dict[tuple[int, int], View | None]" = field(default_factory=dict)
     formats: dict[str, Format] = field(default_factory=dict)  # in which each mask argument is right
+    defaults: list[str] = field(default_factory=list)  # masks in whose place the code's own triangle stands
+    memory: str = ""  # the optional argument that was tried as one
     mask_format: str = ""
     mask_examples: list[dict[str, Any]] = field(default_factory=list)  # a padding mask for each, ready to hand over
     # The module around
@@ -128,7 +146,7 @@ class Case:
     inner: list[Finding] = field(default_factory=list)  # in the parts that it is made of
     remarks: list[Remark] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)  # what doesn't apply
+    skipped: dict[str, Message] = field(default_factory=dict)  # what doesn't apply
     unseen: dict[str, Message] = field(default_factory=dict)  # what does, and was not looked at
 
     def other(self, subject: Subject, asked: Asked | None = None) -> "Case":

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..words import Message, _
 from . import replay
-from .case import Case, Found
+from .case import Case, Found, looked_at
 from .places import locate
 from .report import Finding, Remark, Report
 from .source.file import Source
@@ -60,7 +60,7 @@ def adapted(case: Case) -> dict[str, Any]:
         "mask": case.mask_format,
         "layout": subject.layout,
         "precision": subject.dtype,
-        "checked": list(dict.fromkeys(case.checked)),
+        "checked": {name: looked_at(name) for name in case.checked},
         "skipped": case.skipped,
     }
     return {key: value for key, value in adapted.items() if value not in (None, "")}

@@ -20,7 +20,20 @@ from .case import Asked, Case, Found
 from .conclusion import adapted, cannot, concluded, finding
 from .cure import proved
 from .mistakes.training import Crashes
-from .probes import block, cached, changes, comparison, masking, positions, roads, run, scores, structure, surroundings
+from .probes import (
+    block,
+    cached,
+    changes,
+    comparison,
+    masking,
+    owners,
+    positions,
+    roads,
+    run,
+    scores,
+    structure,
+    surroundings,
+)
 from .report import Report
 from .source.file import Source
 from .source.says import says
@@ -114,8 +127,9 @@ def _diagnose(
     if asked.heads:
         subject.declared["heads"] = subject.chosen["heads"] = asked.heads
     subject.budget = budget
-    case = Case(subject, told, asked, space, source, discovered=masking.discovered(subject))
-    subject.roles |= dict.fromkeys(case.discovered, "mask")
+    strange = owners.discovered(subject)
+    case = Case(subject, told, asked, space, source, discovered=list(strange))
+    subject.roles |= strange
     if subject.masks and isinstance(source, Source) and not told.library:
         case.made = makers.masks(source, name)
         case.handed = makers.handed(source, name.split(".")[0], list(subject.roles), subject.masks)
@@ -132,6 +146,8 @@ def _diagnose(
         looks["flags"] = partial(roads.other_way, target=target, examined=examined)
         looks["parts"] = partial(roads.parts, source=source, diagnose=part)
     _looked(case, looks)
+    if not case.founds:
+        owners.unsettled(case)
     return concluded(case, source, name, label)
 
 

@@ -28,13 +28,13 @@ def who_sees_whom(case: Case) -> None:
     """The pattern of which output moves with which input: whole, a triangle, a band; or a mistake."""
     seen = case.support
     if seen is None or seen.shape[0] != seen.shape[1]:
-        return skip(case, "who sees whom", "keys of their own")
+        return skip(case, "who sees whom", _("keys of their own"))
     n = len(seen)
     lower, upper = triangle(n, n, "causal"), triangle(n, n, "transposed")
     wants = case.asked.causal
     hint = wants if wants is not None else case.called_causal
     if case.has("H1", "H2", "H3"):
-        return skip(case, "who sees whom", "tokens are mixed")
+        return skip(case, "who sees whom", _("tokens are mixed"))
     if seen.all() and case.says.bare_fill and not case.has("M2", "M3") and not case.subject.masks:
         case.add("M2", "causal", line=case.says.bare_fill)
         return None
@@ -48,7 +48,7 @@ def who_sees_whom(case: Case) -> None:
         if np.array_equal(seen, triangle(n, n, "strict")):
             case.add("M12", "strict")
         elif np.array_equal(seen, np.eye(n, dtype=bool)):
-            skip(case, "who sees whom", "tokens don't meet")
+            skip(case, "who sees whom", _("tokens don't meet"))
         return None
     if np.array_equal(seen, triangle(n, n, "ahead")):
         case.add("M12", "ahead")
@@ -111,12 +111,12 @@ def window(case: Case) -> None:
     limit = int(subject.chosen.get("context") or 99)
     crosses = subject.crosses and "k" not in subject.inputs
     if not asked or crosses or 2 * asked + 3 > limit or asked > 16:
-        return skip(case, "window", "no window")
-    seen, _ = support(
+        return skip(case, "window", _("no window"))
+    seen, _across = support(
         subject, subject.draw(6, n=2 * asked + 3), None, [r for r in subject.inputs if r in ("k", "v")] or None
     )
     if seen.shape[0] != seen.shape[1]:
-        return skip(case, "window", "keys of their own")
+        return skip(case, "window", _("keys of their own"))
     middle, last = int(seen[asked + 1].sum()), int(seen[-1].sum())
     text = case.says.text
     says = re.search(
@@ -132,7 +132,7 @@ def window(case: Case) -> None:
     if re.search(r"(neighbou?rs|tokens|positions|steps) (to|on) the left and (to |on )?(the )?right", text):
         fits = {2 * asked + 1}  # that many on each side, and itself
     if seen.all():
-        return skip(case, "window", "everything is seen")
+        return skip(case, "window", _("everything is seen"))
     if says and not np.triu(seen, 1).any():
         fits = {asked}
     if widest not in fits:
@@ -236,14 +236,14 @@ def order(case: Case) -> None:
         or not case.support.all()
         or case.subject.layout not in ("bnc", "nc")
     ):
-        return skip(case, "order", "not needed")
+        return skip(case, "order", _("not needed"))
     subject, inputs = case.subject, case.inputs
     if case.across or _knows_places(case):
-        return skip(case, "order", "positions inside")
+        return skip(case, "order", _("positions inside"))
     n = case.lengths[0]
     asking = [r for r in inputs if r in ("x", "q")]
     if "memory" in inputs and asking and not _all_or_none(support(subject, inputs, None, asking)[0]):
-        return skip(case, "order", "tokens of its own, and not all of them")
+        return skip(case, "order", _("tokens of its own, and not all of them"))
     shuffled = np.random.default_rng(4).permutation(n)
     base = subject(inputs).output
     other = subject({r: a[:, shuffled] if a.shape[1] == n else a for r, a in inputs.items()}).output
@@ -289,14 +289,14 @@ def lengths(case: Case) -> None:
     """Other lengths run too: 1, 3, 9."""
     subject = case.subject
     if any(r in ("frequencies", "positions", "start") for p, r in subject.roles.items() if p in subject.fixed):
-        return skip(case, "lengths", "tables of one length")
+        return skip(case, "lengths", _("tables of one length"))
     n = case.lengths[0]
     if any(n in getattr(v, "shape", ()) for v in subject.fixed.values()):
-        return skip(case, "lengths", "a mask of one length")
+        return skip(case, "lengths", _("a mask of one length"))
     if any(isinstance(v, Fitted) for v in subject.fixed.values()):
-        return skip(case, "lengths", "what its file hands over is for its own lengths")
+        return skip(case, "lengths", _("what its file hands over is for its own lengths"))
     if isinstance(subject.chosen.get("window"), tuple) or subject.patch:
-        return skip(case, "lengths", "a window of an image")
+        return skip(case, "lengths", _("a window of an image"))
     limit = subject.chosen.get("context") or 99
     stopped: dict[int, UserError] = {}
     tried = [n for n in (1, 3, 9) if n <= limit]
@@ -331,15 +331,15 @@ def other_keys(case: Case) -> None:
     """As many keys as one likes: keys of another number than queries."""
     subject = case.subject
     if not subject.crosses or subject.layout == "ids":
-        return skip(case, "other keys", "self-attention")
+        return skip(case, "other keys", _("self-attention"))
     if any(
         subject.roles.get(p) in ("mask", "frequencies", "positions") and v is not None for p, v in subject.fixed.items()
     ):
-        return skip(case, "other keys", "a mask or a table of one length")
+        return skip(case, "other keys", _("a mask or a table of one length"))
     if case.support is not None and case.support.shape[0] == case.support.shape[1] and not case.support.all():
-        return skip(case, "other keys", "causal")
+        return skip(case, "other keys", _("causal"))
     if case.match is not None and (case.match.base.rotary or case.match.base.slopes):
-        return skip(case, "other keys", "positions of one text")
+        return skip(case, "other keys", _("positions of one text"))
     n, m = subject.sizes.queries, subject.sizes.keys
     try:
         subject(subject.draw(2, n=n, m=m))
@@ -361,7 +361,7 @@ def large(case: Case) -> None:
     """Scores of a few thousand give no NaN."""
     subject = case.subject
     if subject.layout == "ids":
-        return skip(case, "large", "tokens")
+        return skip(case, "large", _("tokens"))
     base = subject(case.inputs).output
     if not np.isfinite(base).all():
         return None
@@ -398,7 +398,7 @@ def growth(case: Case) -> None:
     """Twice the input gives at most about twice the output: weights stay weights."""
     subject = case.subject
     if case.match is not None or subject.layout == "ids" or case.residual:
-        return skip(case, "growth", "not needed")
+        return skip(case, "growth", _("not needed"))
     inputs = case.inputs
     one, two = (size_of(subject({r: a * g for r, a in inputs.items()}).output) for g in (20.0, 40.0))
     if two / one > 5:
@@ -411,11 +411,11 @@ def constant_values(case: Case) -> None:
     """Rows of weights sum to 1: values that are all alike come out as they are."""
     subject = case.subject
     if case.match is not None or case.watched is None or case.watched.projected or "v" not in subject.inputs:
-        return skip(case, "constant values", "not needed")
+        return skip(case, "constant values", _("not needed"))
     moved = np.abs(subject(poked(subject, case.inputs, 0, 0, ["q"])).output - subject(case.inputs).output)
     rows = moved[0].max((0, -1)) if moved.ndim == 4 else moved[0].max(-1)
     if not rows[0] or rows[1:].any() or case.support is None or not case.support.all():
-        return skip(case, "constant values", "tokens stand on another axis")
+        return skip(case, "constant values", _("tokens stand on another axis"))
     inputs = dict(case.inputs)
     inputs["v"] = np.broadcast_to(inputs["v"][..., :1, :], inputs["v"].shape).copy()
     output = subject(inputs).output
@@ -441,7 +441,7 @@ def rotary_counts(case: Case) -> None:
     """Rotary positions that turn q and k alike at every place change nothing at all."""
     match = case.match
     if match is None or match.variant.ids or match.base.rotary or match.base.activation:
-        return skip(case, "rotary", "no rotary positions")
+        return skip(case, "rotary", _("no rotary positions"))
     if case.subject.framework == "torch" and case.subject.layout != "nc" and _turned(case):
         case.add("R5", "")
     return None

@@ -141,15 +141,21 @@ def _targets_padding(case: Case, parameter: str, equal: View) -> bool:
 
 def memory_mask(case: Case, parameter: str, looked: View) -> None:
     """C2: the memory's own mask does nothing; does the target's stand in its place?"""
-    others = [p for p in case.subject.masks if p != parameter]
     equal = view(case, looked.n, looked.n)
     if equal is None:
         case.add("M3", parameter=parameter, tried=1)
         return
     if case.subject.layout == "ids" and _targets_padding(case, parameter, equal):
         return
-    for other in others:
-        keep = patterns(looked.n, looked.n, batch_of(looked))["right"]
+    if not stands_in(case, parameter, equal):
+        case.add("M3", parameter=parameter, tried=1)
+
+
+def stands_in(case: Case, parameter: str, equal: View | None) -> bool:
+    """C2: whether another mask hides the memory in this one's place."""
+    for other in [p for p in case.subject.masks if p != parameter] if equal is not None else ():
+        assert equal is not None
+        keep = patterns(equal.n, equal.n, batch_of(equal))["right"]
         for format_ in formats(other, "mask"):
             given = tensor_for(case, format_, keep)
             if given is None:
@@ -165,5 +171,5 @@ def memory_mask(case: Case, parameter: str, looked: View) -> None:
             if np.abs(free - plain).max() > 1e-9 and np.abs(moved - output).max() < 1e-12:
                 unmasked = float(np.abs(free - plain).max() / (np.abs(plain).max() or 1))
                 case.add("C2", parameter=parameter, other=other, change=unmasked)
-                return
-    case.add("M3", parameter=parameter, tried=1)
+                return True
+    return False

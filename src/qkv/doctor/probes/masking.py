@@ -26,10 +26,9 @@ from ..numbers.variants import Variant, singles
 from ..numbers.watching import contexts_of, watch
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
-from ..subject.subject import Subject
-from ..subject.values import signature
 from . import polarity
-from .further import empty_row, large_scores, memory_mask, other_keys, two_masks
+from .further import empty_row, large_scores, memory_mask, other_keys, stands_in, two_masks
+from .owners import belongs, elsewhere, for_memory, only_together
 from .trials import (
     MEMORY,
     Trial,
@@ -80,36 +79,15 @@ def _givens(case: Case) -> list[dict[str, Any]]:
     return found
 
 
-def discovered(subject: Subject) -> list[str]:
-    """Arguments of no known name that are masks by what they do: left out by default, and with a mask another output."""
-    parameters = signature(subject.function).parameters
-    strange = [
-        p for p, r in subject.roles.items() if r == "" and parameters[p].default is None and p not in subject.fixed
-    ]
-    found = []
-    for parameter in strange if subject.layout in ("bnc", "nbc", "ids") and not subject.crosses else ():
-        inputs = subject.draw()
-        base = subject(inputs).output
-        keep = patterns(subject.sizes.queries, subject.sizes.queries, subject.sizes.batch)["right"]
-        for format_ in (Format("bm"), Format("bm", "int"), Format("bnm"), Format("b1nm")):
-            given = format_.encode(keep, subject.sizes.heads, subject.framework, subject.dtype)
-            try:
-                if not np.array_equal(subject(inputs, {parameter: given}).output, base, equal_nan=True):
-                    found.append(parameter)
-                    break
-            except UserError:
-                continue
-    return found
-
-
 def examine_mask(case: Case, parameter: str) -> None:
     """Find the format in which it is right; else the mistake that explains what it does."""
     subject = case.subject
-    if _as_handed(case, parameter):
+    if belongs(case, parameter) or _as_handed(case, parameter):
         return
     if "memory" not in subject.inputs and "memory?" in subject.roles.values() and re.search(MEMORY, parameter.lower()):
         return
-    memory = "memory" in subject.inputs and (bool(re.search(MEMORY, parameter.lower())) or crossing(case))
+    named = bool(re.search(MEMORY, parameter.lower())) or for_memory(case, parameter)
+    memory = "memory" in subject.inputs and (named or crossing(case))
     if memory and case.has("C1"):
         return
     n, m = case.lengths
@@ -144,9 +122,17 @@ def examine_mask(case: Case, parameter: str) -> None:
     if all(np.array_equal(np.nan_to_num(t.output), np.nan_to_num(base)) for t in ran):
         if memory and not crossing(case):
             memory_mask(case, parameter, looked)
+        elif for_memory(case, parameter) and stands_in(case, parameter, view(case, looked.n, looked.n)):
+            pass
         elif _arrives(case, parameter, looked, ran):
             case.add("M11", "rows", parameter=parameter)
-        elif not _only_together(case, parameter, looked, everything["right"], base):
+        elif elsewhere(case, parameter, looked, ran[0]):
+            case.miss(
+                f"mask {parameter}",
+                _("the mask {parameter}: it changes another of the outputs than the one that was looked at"),
+                parameter=parameter,
+            )
+        elif not only_together(case, parameter, looked):
             bare = case.says.bare_fill
             case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
         return
@@ -247,22 +233,6 @@ def _typed(case: Case, values: Array) -> Any:
 
 def _some(guess: Guess, items: Array) -> Guess:
     return replace(guess, q=guess.q[items], k=guess.k[items], v=guess.v[items])
-
-
-def _only_together(case: Case, parameter: str, looked: View, keep: Array, base: Array) -> bool:
-    """Whether a mask works only beside another one: query_mask and key_mask."""
-    others = [p for p in case.subject.masks if p != parameter]
-    for other, format_ in itertools.product(others, formats(parameter, "mask")):
-        given = {
-            p: tensor_for(case, format_, keep if p == parameter else np.ones_like(keep)) for p in (parameter, other)
-        }
-        if all(g is not None for g in given.values()):
-            try:
-                if not np.array_equal(np.nan_to_num(case.subject(looked.inputs, given).output), np.nan_to_num(base)):
-                    return True
-            except UserError:
-                continue
-    return False
 
 
 def _groups(case: Case, parameter: str, declared: int | None, pad: bool) -> list[list[Format]]:
@@ -367,13 +337,17 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
     if numbers and case.match is not None:
         hits: list[tuple[int, float, Variant, Format]] = []
         at = replace(case.match.at, n=looked.n, m=looked.m)
+        base = case.subject(looked.inputs).output
         for trial in ran:
+            moves = not np.array_equal(np.nan_to_num(trial.output), np.nan_to_num(base))  # then it arrives somewhere
             for variant in _of_masks(
                 form_of(case, trial.keep, "block" if trial.format.means == "block" else "keep"), at
             ):
                 id_ = variant.ids[0]
-                if (id_ == "M1" and trial.format.shape != "lengths") or (
-                    id_ == "M7" and hint is None and trial.format.kind == "additive"
+                if (
+                    (id_ == "M2" and moves)
+                    or (id_ == "M1" and trial.format.shape != "lengths")
+                    or (id_ == "M7" and hint is None and trial.format.kind == "additive")
                 ):
                     continue
                 error = error_of(case, looked, variant.form, trial.contexts)
@@ -439,6 +413,7 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
     elif id_ == "M5":
         kept_own = variant.told["M5"]["kept"] == 0  # the code's own triangle is what stayed
         if not kept_own and _default_triangle(case, parameter):
+            case.defaults.append(parameter)
             return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
         one_or_other = re.search(
             r"is_causal\s*=|if .*mask\w* is None|is not None:\s+\w+ = (?!.*(fill|where))|else|elif", case.says.segment

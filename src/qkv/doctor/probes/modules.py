@@ -22,7 +22,7 @@ def half(case: Case) -> None:
     """In half precision the mask's fill value still fits."""
     subject = case.subject
     if subject.framework != "torch" or subject.layout not in ("bnc", "bhnd", "nbc"):
-        return skip(case, "half", "no torch")
+        return skip(case, "half", _("no torch"))
     givens = [None, *case.mask_examples]
     twin = copy.copy(subject)
     owner = subject.owner
@@ -65,7 +65,7 @@ def training(case: Case) -> None:
             case.add("X8", "before", p=max(seen.dropped))
         return None
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
-        return skip(case, "training", "no module")
+        return skip(case, "training", _("no module"))
     givens = [None, *case.mask_examples]
     owner.train()
     try:
@@ -126,19 +126,19 @@ def second_call(case: Case) -> None:
     """Nothing is remembered from the first call that the second one with other sizes would need anew."""
     subject = case.subject
     if subject.watched_weights() or subject.layout not in ("bhnd", "bnc", "nc"):
-        return skip(case, "second call", "has weights of one width")
+        return skip(case, "second call", _("has weights of one width"))
     try:
         wider = copy.copy(subject)
         wider.width = subject.width + 4
         inputs = wider.draw(8)
         late = wider(inputs).output
         if subject.owner is None and not isinstance(case.source, Source):
-            return skip(case, "second call", "a function of no file")
+            return skip(case, "second call", _("a function of no file"))
         early, before = _anew(case, wider)(inputs).output, subject.draw(8)
         if not np.allclose(_anew(case, subject)(before).output, subject(before).output, atol=1e-9, equal_nan=True):
-            return skip(case, "second call", "what it was made with is drawn anew")
+            return skip(case, "second call", _("what it was made with is drawn anew"))
     except (UserError, Exception):
-        return skip(case, "second call", "can't be called with another width")
+        return skip(case, "second call", _("can't be called with another width"))
     difference = float(np.abs(late - early).max() / size_of(early))
     if difference > 1e-9:
         case.add("S8", change=difference, first=subject.width, second=wider.width)
@@ -176,7 +176,7 @@ def inventory(case: Case) -> None:
     """Four projections, each from the whole width."""
     subject, owner, match, watched = case.subject, case.subject.owner, case.match, case.watched
     if owner is None or watched is None or match is None or subject.layout in ("bhnd", "bnhd", "bc"):
-        return skip(case, "inventory", "no weights")
+        return skip(case, "inventory", _("no weights"))
     if not isinstance(owner, nn.Module):
         if match.at.heads > 1 and watched.projected and not watched.after and _multi(case):
             case.add("P4", heads=match.at.heads)

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from ...words import Message
 from ..case import Case
 
 
@@ -24,7 +25,7 @@ def probe(name: str) -> Callable[[Callable[[Case], None]], Probe]:
 
 def skip(case: Case, name: str, why: str) -> None:
     """Doesn't apply."""
-    case.skipped[name] = why
+    case.skipped[name] = Message(why)
 
 
 def size_of(output: np.ndarray) -> float:

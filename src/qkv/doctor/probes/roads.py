@@ -33,6 +33,7 @@ def with_memory(case: Case, examined: Look) -> None:
             case.add("C1", parameter=parameter)
     if not optional or case.founds:
         return
+    case.memory = optional[0]
     refused = False  # by a line of its own: built without the part that would listen to it
     for width, widths in input_widths(subject.owner, subject.sizes, {optional[0]: "memory"}, subject.chosen):
         crossing = copy.copy(subject)
@@ -53,6 +54,7 @@ def with_memory(case: Case, examined: Look) -> None:
             if what == "cache":
                 continue  # looked at without a memory already
             case.miss(f"memory: {what}", _("with a memory given: {what}"), what=missed)
+        case.formats = {**other.formats, **case.formats}
         case.checked.append("with a memory")
         return
     if not refused:

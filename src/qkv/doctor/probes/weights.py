@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...words import _
 from ..case import Case
 from ..mistakes.projections import FromTheKey
 from ..numbers.guesses import letter_of
@@ -95,7 +96,7 @@ def registered(case: Case) -> None:
     """Every weight that is used is one that an optimizer would see."""
     owner = case.subject.owner
     if not isinstance(owner, nn.Module):
-        return skip(case, "registered", "no nn.Module")
+        return skip(case, "registered", _("no nn.Module"))
     hidden = [m for m in _hidden(owner) if next(m.parameters(recurse=False), None) is not None]
     if hidden:
         seen_all = sum(p.numel() for p in owner.parameters())
@@ -145,7 +146,7 @@ def untouched(case: Case) -> None:
     """What was handed over is as it was afterwards."""
     subject, inputs = case.subject, case.inputs
     if subject.layout in ("ids", "nc"):
-        return skip(case, "inputs untouched", subject.layout)
+        return skip(case, "inputs untouched", _("it takes ids, or one text at a time"))
     arguments = {p: subject.encode(inputs[r]) for p, r in subject.roles.items() if r in inputs}
     copies = {p: to_numpy(a) for p, a in arguments.items()}
     first = next(iter(inputs.values()))
@@ -202,7 +203,7 @@ def every_weight_counts(case: Case) -> None:
     """Every projection gets a gradient."""
     subject, owner = case.subject, case.subject.owner
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
-        return skip(case, "every weight counts", "no weights")
+        return skip(case, "every weight counts", _("no weights"))
     unused = unused_weights(case)
     case.unused = unused
     letters = {name: letter_of(name) for name in unused}
@@ -289,7 +290,7 @@ def gradient(case: Case) -> None:
     """Forward and backward run with gradients on, masks too."""
     subject = case.subject
     if subject.framework != "torch" or subject.layout == "nc":
-        return skip(case, "gradient", "no torch")
+        return skip(case, "gradient", _("no torch"))
     error = case.backward
     if error is None:
         try:

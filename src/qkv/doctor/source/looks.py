@@ -1,12 +1,12 @@
 """What looks like attention in a file, by reading alone: nothing is run.
 
-Attention is a softmax (or an exp) beside a product of matrices, or a call of a library's attention; a block holds such
-a thing; a position code turns or adds sines and cosines. Training, plotting and sampling are none of these.
+Attention is a softmax (or an exp) beside a product of matrices, by names that speak of it or by what goes where: what
+the softmax gives goes into another product; or a call of a library's attention. A block holds such a thing; a position code turns or adds sines and cosines. Training, plotting and sampling are none of these.
 """
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ PRODUCTS = {"matmul", "bmm", "einsum", "dot", "baddbmm", "mm", "tensordot", "bat
 SOFTMAXES = {"softmax", "Softmax", "softmax_", "masked_softmax", "stable_softmax", "softmax_one", "entmax", "sparsemax"}
 LIBRARY = {"scaled_dot_product_attention", "MultiheadAttention", "MultiHeadAttention", "multi_head_attention_forward"}
 LIBRARY |= {"flex_attention", "flash_attn_func", "memory_efficient_attention", "TransformerEncoderLayer"}
+LIBRARY |= {"TransformerDecoderLayer", "Transformer"}
 ATTENTION = re.compile(r"att(entio)?n|attend|sdpa|mha\b|gqa\b|mqa\b|mla\b", re.IGNORECASE)
 SPEAKS = re.compile(
     r"att(entio)?n|attend|quer(y|ies)|scores?|heads?|sdpa|_?q_?k_?v?|qkv|wq|w_q|q_proj|wei|energy", re.IGNORECASE
@@ -33,7 +34,7 @@ NEVER = re.compile(
     r"(train|plot|visuali[sz]e|show|draw|test|tests|eval|evaluate|validate|generate|sample|decode|beam|greedy|translate|"
     r"predict|infer|inference|main|run|demo|example|benchmark|bench|profile|compare|load|save|download|get_batch|"
     r"batchify|data|preprocess|tokenize|encode_text|estimate|loss|compute_loss|accuracy|collate|print|log|check|verify|"
-    r"convert|export|make_model|build_model|create_model|configure|timeit|measure|experiment)(_\w*)?",
+    r"convert|export|make_model|build_model|create_model|configure|timeit|measure|experiment|backward|fit)(_\w*)?",
     re.IGNORECASE,
 )
 NEVER_CLASS = re.compile(
@@ -45,14 +46,17 @@ TOKENS = {"Embedding"}
 
 def candidates(source: "Source") -> list[str]:
     """Names that look like attention, then blocks that hold them, then position codes."""
-    here = {name: _Look(node) for name, node in source.definitions.items() if not _never(node)}
+    own = {name for name, node in source.definitions.items() if _weighs(node)}
+    here = {name: _Look(node, own) for name, node in source.definitions.items() if not _never(node)}
     cores = {name for name, look in here.items() if look.attends}
+    functions = {name for name, look in here.items() if look.is_function}
     holders: set[str] = set()
     while True:  # a block holds a multi-head, which holds heads
         more = {
             name
             for name, look in here.items()
-            if name not in cores | holders and look.holds(cores | holders) and not look.is_function
+            if name not in cores | holders and look.holds(cores | holders)
+            if not look.is_function or (ATTENTION.search(name) and look.calls & functions)  # no factory
         }
         if not more:
             break
@@ -72,18 +76,21 @@ def candidates(source: "Source") -> list[str]:
             return (1 if look.is_function else 0), look.line
         return (0 if ATTENTION.search(name) else 3 if look.reads_tokens else 2), look.line
 
-    return sorted(cores | holders | positions, key=rank)
+    built = {name for name in cores | holders | positions if not _abstract(source.definitions[name])}
+    return sorted(built, key=rank)
 
 
 class _Look:
     """What can be seen in one definition."""
 
-    def __init__(self, node: "Definition") -> None:
+    def __init__(self, node: "Definition", softmaxes: set[str]) -> None:
+        """`softmaxes`: what the file calls its own."""
         self.is_function = not isinstance(node, ast.ClassDef)
         self.line = node.lineno
         self.names: set[str] = set()  # every word in it
         self.calls: set[str] = set()
         product = False
+        self.softmaxes = (SOFTMAXES | softmaxes) - {node.name}
         for inner in _inside(node):
             if isinstance(inner, ast.Name):
                 self.names.add(inner.id)
@@ -98,19 +105,71 @@ class _Look:
         product = product or bool(self.calls & PRODUCTS)
         speaks = any(SPEAKS.fullmatch(part) for name in (*self.names, node.name) for part in (name, *name.split("_")))
         speaks = speaks or bool(ATTENTION.search(node.name)) or {"q", "k"} <= {name.lower() for name in self.names}
-        weighs = bool((self.calls | self.names) & SOFTMAXES) or "exp" in self.calls or "softmax" in self.names
+        weighs = bool((self.calls | self.names) & self.softmaxes) or "exp" in self.calls
         named = bool(ATTENTION.search(node.name))
-        abstract = "abstractmethod" in self.names or "NotImplementedError" in self.calls | self.names
+        abstract = "NotImplementedError" in self.calls | self.names
         self.attends = (product and ((weighs and speaks) or named)) or "scaled_dot_product_attention" in self.calls
-        self.attends = self.attends or bool(self.calls & LIBRARY and named)
+        self.attends = self.attends or (named and (weighs or bool(self.calls & LIBRARY))) or self._mixes(node)
         self.attends = self.attends and not (abstract and not weighs) and node.name not in SOFTMAXES
         self.waves = bool(self.calls & {"sin", "sin_"} and self.calls & {"cos", "cos_"})
         self.reads_tokens = bool(self.calls & TOKENS)
         self.has_arithmetic = any(isinstance(inner, ast.Call | ast.BinOp) for inner in _inside(node))
 
+    def _mixes(self, node: "Definition") -> bool:
+        """Whether what a softmax of one product gives goes into another product, whatever anything is called."""
+        products, weights = _names_of(node, _is_product), _names_of(node, self._is_softmax)
+        return any(
+            _reaches(side, self._is_softmax, weights)
+            for inner in _inside(node)
+            if _is_product(inner)
+            for side in ast.iter_child_nodes(inner)
+        ) and any(
+            _reaches(side, _is_product, products)
+            for inner in _inside(node)
+            if self._is_softmax(inner)
+            for side in (inner, *ast.iter_child_nodes(inner))
+        )
+
+    def _is_softmax(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and (_called(node) in self.softmaxes or _called(node) == "exp")
+
     def holds(self, others: set[str]) -> bool:
         """Whether it uses one of these, or a library's attention."""
         return bool((self.names | self.calls) & others) or bool(self.calls & LIBRARY)
+
+
+def _is_product(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.MatMult)
+    return isinstance(node, ast.Call) and _called(node) in PRODUCTS
+
+
+def _names_of(node: ast.AST, made: Callable[[ast.AST], bool]) -> set[str]:
+    """The names that stand for what came of something: of a product, of a softmax."""
+    found: set[str] = set()
+    for inner in _inside(node):
+        if isinstance(inner, ast.Assign) and _reaches(inner.value, made, found):
+            found |= {one.id for target in inner.targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return found
+
+
+def _reaches(node: ast.AST, made: Callable[[ast.AST], bool], names: set[str]) -> bool:
+    return any(made(one) or (isinstance(one, ast.Name) and one.id in names) for one in ast.walk(node))
+
+
+def _weighs(node: "Definition") -> bool:
+    """Whether a function is a softmax by what it does: powers of e divided by their sum, and no product."""
+    if isinstance(node, ast.ClassDef) or any(_is_product(one) for one in ast.walk(node)):
+        return False
+    calls = {_called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    divides = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
+    return bool(calls & SOFTMAXES) or ("exp" in calls and "sum" in calls and divides)
+
+
+def _abstract(node: "Definition") -> bool:
+    """Whether only classes that come of it can be built."""
+    methods = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any("abstractmethod" in map(_word, one.decorator_list) for one in methods)
 
 
 def _never(node: "Definition") -> bool:
