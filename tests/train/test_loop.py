@@ -62,9 +62,12 @@ def test_overfits_one_batch(task, optimizer, book, tmp_path):
     pytest.fail(f"after 400 steps on one batch the loss is still {loss}")
 
 
-@pytest.mark.parametrize("task", ["lm", "mlm", "translate"])
-def test_resumed_equals_uninterrupted_bit_for_bit(task, book, tmp_path):
-    whole = begin(task, tmp_path / "whole", book, checkpoint_every=4)
+@pytest.mark.parametrize(
+    "task, mixer", [("lm", "attention"), ("mlm", "attention"), ("translate", "attention"), ("lm", "mamba2 delta")]
+)
+def test_resumed_equals_uninterrupted_bit_for_bit(task, mixer, book, tmp_path):
+    own = dict(checkpoint_every=4) if mixer == "attention" else dict(checkpoint_every=4, mixer=mixer, qk_norm=None)
+    whole = begin(task, tmp_path / "whole", book, **own)
     whole.train()
 
     class Power(Exception):
@@ -75,7 +78,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(task, book, tmp_path):
             raise Power
 
     with pytest.raises(Power):
-        begin(task, tmp_path / "cut", book, checkpoint_every=4).train(cut)
+        begin(task, tmp_path / "cut", book, **own).train(cut)
     again = runs.resume(tmp_path / "cut")
     assert again.state["step"] in (4, 5)
     again.train()

@@ -46,7 +46,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--layer", type=int, metavar="L", help=say("which layer, from 0"))
     add("--head", type=int, metavar="H", help=say("which head, from 0"))
-    add("--part", choices=["encoder", "decoder", "cross"], help=say("which part of an encoder-decoder"))
+    add(
+        "--part",
+        choices=["encoder", "decoder", "cross", "mixers"],
+        help=say("which part of an encoder-decoder; mixers are the layers of a hybrid that keep a state"),
+    )
     add("--cross", action="store_true", help=say("the same as --part cross"))
     joined = parser.add_mutually_exclusive_group()
     joined.add_argument("--words", action="store_true", help=say("join tokens to words"))
@@ -126,6 +130,8 @@ def run(options: argparse.Namespace) -> None:
         plots.head(trace, layer, head, by=_by(options), part=part, path=options.png)
         print(say("wrote {path}", path=options.png))
     if options.out is not None:
+        if part == "mixers":
+            raise Problem("a page shows attention; for mixers give --png instead of --out, or choose --part decoder")
         _page(options, trace, part, layer, head)
 
 
@@ -320,7 +326,16 @@ def _tell(options: argparse.Namespace, trace: Trace, part: str) -> None:
             tokens=_sizes(map(len, sides)),
         )
     )
-    if part in trace.numbers:
+    if part in trace.numbers and len(trace.numbers) > 1:
+        other = next(name for name in trace.numbers if name != part)
+        print(
+            say(
+                "These are layers {layers}; the others: --part {other}.",
+                layers=all_of(trace.layers(part)),
+                other=other,
+            )
+        )
+    elif part in trace.numbers and part != "mixers":
         print(
             say(
                 "Attention is in these layers alone: {layers}. The others have none.", layers=all_of(trace.layers(part))
@@ -364,13 +379,14 @@ def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, 
         ranked = links(trace, options.from_, options.to, _by(options), part=part)
         print("\n" + say("Heads that link {one} to {other} (layer.head, weight):", one=options.from_, other=options.to))
         for layer, head, weight in ranked[:5]:
-            print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(weight * 30)}")
+            longest = max(1.0, *(abs(each) for _, _, each in ranked))
+            print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(abs(weight) / longest * 30)}")
     with bar(say("looking at every head")) as progress:
         return first_shown(trace, part, options.layer, options.head, linked=ranked, progress=progress)
 
 
 def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
-    from ..draw import derivation, terminal
+    from ..draw import derivation, mixing, terminal
     from ..tracing.view import stand, view
 
     asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
@@ -379,11 +395,15 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
     title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
     if long:
         title = _("{part} layer {layer}, head {head}: tokens that look downwards, those looked at across")
+    elif part == "mixers":
+        title = _(
+            "{part} layer {layer}, head {head}: each row is a token, and how much of every value it takes; below 0 is taken away, and rows don't add up to 1"
+        )
     elif part == "cross":
         title = _(
             "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
         )
-    elif trace.call(layer, part).sinks is not None:
+    elif part != "mixers" and trace.call(layer, part).sinks is not None:
         title = _(
             "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
         )
@@ -402,7 +422,7 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
                 cols=each[1],
             )
         )
-        scale = max(float(table.max()), 1e-9)
+        scale = max(float(abs(table).max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
         draw(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
     else:
@@ -411,7 +431,12 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
             mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
         draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
-        print("\n" + derivation.row(trace, layer, head, options.from_, _by(options), part=part))
+        print(
+            "\n"
+            + (mixing if part == "mixers" else derivation).row(
+                trace, layer, head, options.from_, _by(options), part=part
+            )
+        )
 
 
 def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: Any) -> None:

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..mixers.stepwise import Array, MixerSteps
+    from ..tracing.traces import Trace
 
-NAMES = {"retention": _("Retention"), "mamba2": "Mamba-2", "delta": _("The gated delta rule")}
+NAMES = {
+    "linear": _("Linear attention with decay"),
+    "retention": _("Retention"),
+    "mamba2": "Mamba-2",
+    "delta": _("The gated delta rule"),
+}
 FORMULAS = {
+    "linear": "y = (L ∘ Q·Kᵀ)·V",
     "retention": "y = (L ∘ Q·Kᵀ)·V",
     "mamba2": "y = (L ∘ C·Bᵀ)·(Δ·x)",
     "delta": "y = (L ∘ Q·Kᵀ)·(I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β·V",
 }
 WRITES = {
+    "linear": _("After {word}: what was there fades to γ = {decay}, then k·vᵀ is added. It reads y = Sᵀ·q."),
     "retention": _("After {word}: what was there fades to γ = {decay}, then k·vᵀ is added. It reads y = Sᵀ·q/√d."),
     "mamba2": _(
         "After {word}: what was there fades to γ = e^(−Δ) = {decay}, then B·(Δ·x)ᵀ is added. It reads y = Sᵀ·C."
@@ -154,6 +162,53 @@ def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) 
     shown = grid.numbers(np.vstack([table, total]), labels, columns, digits=digits, most=16)
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names[row])
     return "\n".join([title, *("     " + line for line in shown.split("\n"))])
+
+
+def row(
+    trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
+) -> str:
+    """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
+    from ..tracing.view import stand
+
+    asking = trace.tokens(part, batch)
+    place, names = asking.find(query), asking.numbered
+    _, (_name, first, end) = stand(asking, query, by)
+    one = trace.head(layer, head, part, batch)
+    call, cols = one.call, range(place + 1)
+    weights = one.weights([place], cols)[0].double().numpy()
+    scores = (call.q[0, 0, place] @ call.k[0, 0, : place + 1].T * call.scale).double().numpy()
+    total = call.decay[0, 0].double().cumsum(0)
+    left = (total[place] - total[: place + 1]).exp().numpy()
+    if call.resets is not None:
+        left = left * one.allowed([place], cols)[0].numpy()
+    order = np.argsort(-np.abs(weights))[:12]
+    titles = ["q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}", "L", say("weight")]
+    table = np.stack([scores, left, weights], 1)[order]
+    lines = [
+        say(
+            "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
+            word=query if end - first == 1 else names[place],
+            layer=layer,
+            head=head,
+        )
+    ]
+    if call.write is not None:
+        lines.append(say("(the delta rule: a weight is q·k × L, less what later writes took out of that key)"))
+    lines += ["  " + line for line in grid.numbers(table, [names[i] for i in order], titles, most=16).split("\n")]
+    if (rest := place + 1 - len(order)) > 0:
+        lines.append(
+            "  " + say("and {n} more, at most {size} each", n=rest, size=float(np.abs(np.delete(weights, order)).max()))
+        )
+    lines.append(say("Σ weight × V:"))
+    output = weights @ call.v[0, 0, : place + 1].double().numpy()
+    lines += ["  " + line for line in grid.numbers(output[None], [names[place]], most=10).split("\n")]
+    lines.append(
+        say(
+            "The same to {difference} as the model's own kernel gives from these q, k and v.",
+            difference=f"{trace.difference(layer, head, part=part, batch=batch):.0e}",
+        )
+    )
+    return "\n".join(lines)
 
 
 def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[bytes] | None = None) -> Figure:

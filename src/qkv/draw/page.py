@@ -90,7 +90,7 @@ def html(
     >>> html(made).splitlines()[0]
     '<!doctype html>'
     """
-    spoken = None if lang is None else language(lang)
+    trace, spoken = trace.attending, None if lang is None else language(lang)
     shell = _shell(title or trace.model or say("Attention", spoken or "en"), spoken or "en", trace)
     carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
     if told is not None:

@@ -298,8 +298,11 @@ def _pooled(
     figure = blank((9, 8.4), [title], lang)
     axes = figure.add_subplot()
     cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
-    norm = PowerNorm(0.5, 0, max(float(table.max(initial=0)), 1e-9))
-    image = axes.imshow(table, cmap=COLOURS, norm=norm, **cells)
+    top = max(float(np.abs(table).max(initial=0)), 1e-9)
+    if table.min(initial=0) < 0:  # a mixer's: signed
+        image = axes.imshow(table, cmap=SIGNED, vmin=-top, vmax=top, **cells)
+    else:
+        image = axes.imshow(table, cmap=COLOURS, norm=PowerNorm(0.5, 0, top), **cells)
     if one.n * one.m <= DENSE:
         hidden = _hidden(one, each)
         shade = np.zeros((*hidden.shape, 4))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # From paper to ink, dark enough at the end to tell 0.6 from 0.9.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
+BELOW = ((250, 250, 247), (253, 219, 199), (244, 165, 130), (214, 96, 77), (178, 24, 43), (103, 0, 31))  # below 0
 SHADES = " ░▒▓█"
 HIDDEN = "╱╱"
 
@@ -54,7 +55,8 @@ def heatmap(
 ) -> str:
     """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
 
-    `mark` points at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
+    Where numbers are below 0, as a mixer's may be, these are red and all colours are relative to the largest. `mark` points
+    at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
     terminal is too narrow for all keys, neighbours are joined (see `together`): their sum, so that rows add up as before.
 
     >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
@@ -69,7 +71,9 @@ def heatmap(
     names = _names(queries)
     wide = max(map(grid.width, names), default=0)
     room = _room(columns) - wide - 3
-    cell = 4 if table.shape[1] * 4 <= room else 2
+    signed = bool((table < 0).any())
+    top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
+    cell = 4 + signed if table.shape[1] * (4 + signed) <= room else 2
     labels = list(keys)
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     join = together(table.shape[1], queries, columns)
@@ -79,7 +83,7 @@ def heatmap(
         mark = None if mark is None else (mark[0], mark[1] // join)
     lines = [" " * (wide + 3) + line for line in _header(labels, cell, dimmed[1])]
     for i, name in enumerate(names):
-        cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark) for j in range(table.shape[1])]
+        cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark, top) for j in range(table.shape[1])]
         pointer = "▸" if mark is not None and mark[0] == i else " "
         label = grid.right(name, wide)
         lines.append(f"{pointer} {_dim(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
@@ -119,7 +123,7 @@ def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[st
     words = [" " * (height - len(word)) + word for word in words]
     lines = []
     for line in range(height):
-        cells = [grid.left(" " * (cell == 4) + word[line], cell) for word in words]
+        cells = [grid.left(" " * (cell > 2) + word[line], cell) for word in words]
         bare = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
         for j, inside in enumerate(cells):
             kept = inside[: max(bare, 0)]
@@ -129,26 +133,49 @@ def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[st
     return lines
 
 
-def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool) -> str:
+def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: float) -> str:
     if not shown:
         return (HIDDEN if colour == "none" else _dim(HIDDEN)) + " " * (cell - 2)
     number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if cell == 4 else "  "
+    if cell == 5:
+        number = _signed(value)
+    size = abs(value) / top
     if colour == "none":
-        return grid.left(number, 4) if cell == 4 else SHADES[min(int(value**0.5 * 5), 4)] * 2
-    r, g, b = _ink(value)
-    front = "255;255;255" if value > 0.35 else "40;40;40"
+        if cell > 2:
+            return grid.left(number, cell)
+        return ("−" if value < 0 else "") + SHADES[min(int(size**0.5 * 5), 4)] * (1 if value < 0 else 2)
+    r, g, b = _ink(size, RAMP if value >= 0 else BELOW)
+    front = "255;255;255" if size > 0.35 else "40;40;40"
     inside = f"{number:^{cell}}" if not marked else f"[{number}"[:cell] if cell == 2 else f"{number}◂"
     if colour == "true":
         return f"\x1b[48;2;{r};{g};{b};38;2;{front}m{inside}\x1b[0m"
     code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
-    return f"\x1b[48;5;{code};38;5;{231 if value > 0.35 else 236}m{inside}\x1b[0m"
+    return f"\x1b[48;5;{code};38;5;{231 if size > 0.35 else 236}m{inside}\x1b[0m"
 
 
-def _ink(value: float) -> tuple[int, int, int]:
+def _signed(value: float) -> str:
+    """A number of any size in four letters.
+
+    >>> [_signed(value) for value in (0.001, -0.25, 1.5, -12.3, -4000.0, 1e10)]
+    ['  · ', '−.25', ' 1.5', ' −12', '−4e3', '1e10']
+    """
+    size = abs(value)
+    sign = "−" if value < 0 else ""
+    if size < 0.005:
+        return "  · "
+    text = f"{size:.2f}"[1:] if size < 0.995 else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
+    return (
+        grid.right(sign + text, 4)
+        if len(sign + text) <= 4
+        else f"{sign}{size:.0e}".replace("e+0", "e").replace("e+", "e")
+    )
+
+
+def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[int, int, int]:
     """The colour of a weight: its square root, so that small ones can be told apart."""
-    at = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(RAMP) - 1)
-    low = min(int(at), len(RAMP) - 2)
-    one, two = RAMP[low], RAMP[low + 1]
+    at = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(ramp) - 1)
+    low = min(int(at), len(ramp) - 2)
+    one, two = ramp[low], ramp[low + 1]
     r, g, b = (round(a + (z - a) * (at - low)) for a, z in zip(one, two, strict=True))
     return r, g, b
 

@@ -42,6 +42,8 @@ class Head:
 
     >>> one = torch.ones(1, 1, 4, 1)
     >>> head = Head(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=1.0))
+    >>> head.n, head.m, head.bare, head.allowed([1]).tolist()
+    (4, 4, False, [[True, True, False, False]])
     >>> head.n, head.row(2).tolist(), head.column(1).tolist()
     (4, [0.25, 0.5, 1.0, 0.0], [0.0, 1.0, 0.5, 0.25])
     >>> head.weights([3], slice(0, 2)).tolist(), head.pooled(bins=2, pool="sum").tolist()
@@ -54,6 +56,14 @@ class Head:
     def n(self) -> int:
         """Tokens: rows and columns of the map."""
         return self.call.v.shape[2]
+
+    m = n  # as many keys as queries
+    bare = False  # there are always q, k and v
+
+    def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
+        """Who may look at whom in a rectangle: bool (R, ·)."""
+        row, col = (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in (rows, cols))
+        return self.call.mask.tensor(self.n, self.n, batch=1, heads=1)[0, 0].expand(self.n, self.n)[row][:, col]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:

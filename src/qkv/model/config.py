@@ -6,11 +6,14 @@ qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, ro
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..words import Problem, _, all_of, nearest, unknown
 
+MIXERS = ("attention", "latent", "retention", "mamba2", "delta")  # what lets tokens see each other
+STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
 MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),
@@ -20,7 +23,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "sinusoid": ("pairs", "halves"),
     "sides": ("shared", "own"),
     "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"),
-    "mixer": ("attention", "latent"),
     "qk_norm": (None, "rms", "layer"),
     "bias": (True, False, "qkv"),
     "head": ("linear", "mlm", "none"),
@@ -61,7 +63,11 @@ class Config:
     bias: bool | str = False  # True, False, or "qkv": on q, k and v alone
     qk_norm: str | None = None
     window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
-    mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA
+    mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA; one per layer: "mamba2×3 attention"
+    state_width: int | None = (
+        None  # of the keys of a state (retention, mamba2, delta); Mamba-2's is 64, else head_width
+    )
+    taps: int = 4  # of the causal convolution before mamba2 and delta
     rank: int | None = None  # of the latent, for mixer="latent"
     rope_width: int | None = None  # of its rotary key
     rotary_base: float = 10000.0
@@ -84,6 +90,7 @@ class Config:
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
         self._check_kinds()
+        self._check_mixers()
         if self.n_decoder_layer is not None and self.kind != "encoder-decoder":
             raise Problem(
                 "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
@@ -139,14 +146,28 @@ class Config:
                 buckets=self.relative_buckets,
                 distance=self.relative_distance,
             )
-        if self.mixer == "latent" and self.position not in ("rotary", "none", "learned", "sinusoidal"):
+
+    def _check_mixers(self) -> None:
+        words = self.mixers
+        if "latent" in words and self.position not in ("rotary", "none", "learned", "sinusoidal"):
             raise Problem(
                 "mixer 'latent' carries its own rotary key: position {position!r} can't be added to it",
                 position=self.position,
             )
+        if (state := next((word for word in words if word in STATES), None)) is not None and self.kind != "decoder":
+            raise Problem(
+                "mixer {mixer!r} reads from left to right and keeps no memory of another text: kind is {kind}; choose a "
+                "decoder, or mixer 'attention'",
+                mixer=state,
+                kind=self.kind,
+            )
         for name in ("n_kv_head", "window", "qk_norm", "attention_scale"):
-            if self.mixer == "latent" and getattr(self, name) is not None:
-                raise Problem("mixer 'latent' has no {name}: leave it out, or choose mixer 'attention'", name=name)
+            if "attention" not in words and getattr(self, name) is not None:
+                raise Problem(
+                    "mixer {mixer!r} has no {name}: leave it out, or choose mixer 'attention'",
+                    mixer=words[0],
+                    name=name,
+                )
 
     def _check_kinds(self) -> None:
         """Values that come from a command line or a file may be anything."""
@@ -158,7 +179,7 @@ class Config:
             # Not isfinite: whole numbers that no float holds come too.
             return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
-        for name in ("vocab", "width", "n_layer", "n_head", "context", "relative_buckets", "relative_distance"):
+        for name in ("vocab", "width", "n_layer", "n_head", "context", "taps", "relative_buckets", "relative_distance"):
             if not whole(value := getattr(self, name), 1):
                 raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
         for name in ("n_layer", "n_decoder_layer"):  # each takes a moment to build, whatever its width
@@ -169,7 +190,7 @@ class Config:
                     value=repr(value),
                     most=MOST_LAYERS,
                 )
-        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width"):
+        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width", "state_width"):
             if (value := getattr(self, name)) is not None and not whole(value, 1):
                 raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
         if self.window is not None and not whole(self.window, 0):
@@ -201,6 +222,30 @@ class Config:
         """
         decoder = self.n_layer if self.n_decoder_layer is None else self.n_decoder_layer
         return 0 if self.kind == "decoder" else self.n_layer, 0 if self.kind == "encoder" else decoder
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """What stands in each layer; an encoder-decoder has one word for all.
+
+        >>> Config(n_layer=4, mixer="mamba2×3 attention").mixers
+        ('mamba2', 'mamba2', 'mamba2', 'attention')
+        >>> Config(n_layer=8, mixer="(delta×3 attention)×2").mixers[3::4]
+        ('attention', 'attention')
+        >>> Config(n_layer=6, mixer="mamba2×3 attention")
+        Traceback (most recent call last):
+        qkv.words.Problem: mixer 'mamba2×3 attention' names 4 layers, but n_layer is 6: give one word for all, or 6
+        """
+        words = layer_words(self.mixer, MOST_LAYERS)
+        if len(words) == 1:
+            return words * max(self.layers)
+        if len(words) != self.n_layer or self.kind == "encoder-decoder":
+            raise Problem(
+                "mixer {mixer!r} names {count} layers, but n_layer is {layers}: give one word for all, or {layers}",
+                mixer=self.mixer,
+                count=len(words),
+                layers=self.n_layer,
+            )
+        return words
 
     @property
     def gated(self) -> bool:
@@ -292,6 +337,45 @@ def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
     """Refuse a word that isn't among the right ones, naming them and the nearest."""
     if not any(word is right or (isinstance(right, str) and word == right) for right in among):
         raise unknown(what, word, among)
+
+
+def layer_words(pattern: Any, most: int) -> tuple[str, ...]:
+    """What a pattern names, layer by layer: "mamba2×3 attention", "(delta*3 attention)*2".
+
+    >>> layer_words("(delta×2 attention)×2", most=9)
+    ('delta', 'delta', 'attention', 'delta', 'delta', 'attention')
+    >>> layer_words("mamba", most=9)
+    Traceback (most recent call last):
+    qkv.words.Problem: mixer 'mamba' is not one of attention, latent, retention, mamba2, delta; did you mean 'mamba2'?
+    """
+    if not isinstance(pattern, str) or not pattern.strip():
+        raise unknown("mixer", pattern, MIXERS)
+    stack: list[list[str]] = [[]]
+    last: list[str] = []  # what a number that follows repeats
+    for sign, word, count in re.findall(r"([()])|([^\s()×*]+)|[×*]\s*(\d*)", pattern):
+        if word:
+            choose("mixer", word, MIXERS)
+            last = [word]
+            stack[-1] += last
+        elif sign == "(":
+            stack.append([])
+            last = []
+        elif sign == ")" and len(stack) > 1:
+            last = stack.pop()
+            stack[-1] += last
+        elif sign or not last or not 0 < len(count) < 7 or not 1 <= int(count) * len(last) <= most:
+            stack.append([])  # as a bracket that never closes
+            break
+        else:
+            stack[-1] += last * (int(count) - 1)
+            last = []
+    if len(stack) != 1 or not 1 <= len(stack[0]) <= most:
+        raise Problem(
+            "mixer {pattern!r} can't be read: give one word for all layers, or one per layer as in 'mamba2×3 attention' or "
+            "'(delta×3 attention)×2'",
+            pattern=pattern,
+        )
+    return tuple(stack[0])
 
 
 # Shapes by name. `tiny` and `small` are the modern recipe that training defaults to; the others are as published.

@@ -15,11 +15,13 @@ from .. import grid
 from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.positions import Learned, Relative
+from ..mixers.delta import GatedDelta
 from ..words import _, say
 from .config import Config
+from .layers import StateMixer
 from .transformer import Transformer
 
-PARTS = ("embedding", "positions", "attention", "cross", "forward", "norms", "pooler", "head")
+PARTS = ("embedding", "positions", "attention", "mixers", "cross", "forward", "norms", "pooler", "head")
 FLOAT32 = 4  # bytes
 
 
@@ -34,6 +36,7 @@ NAMES = {
     "embedding": _("embedding"),
     "positions": _("positions"),
     "attention": _("attention"),
+    "mixers": _("mixers"),
     "cross": _("cross-attention"),
     "forward": _("feed-forward"),
     "norms": _("norms"),
@@ -64,9 +67,10 @@ def parts(subject: Transformer | Config) -> list[Part]:
     """
     model = _model(subject)
     named = {name: Part(name) for name in PARTS}
+    mixers = [path for path, module in model.named_modules() if isinstance(module, StateMixer)]
     counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
     for path, module in model.named_modules():
-        part = named[_part(path, module)]
+        part = named[_part(path, module, any(path.startswith(mixer) for mixer in mixers))]
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in counted:
                 counted.add(id(parameter))
@@ -78,8 +82,24 @@ def parts(subject: Transformer | Config) -> list[Part]:
         elif isinstance(module, LatentAttention):
             width = module.head_width + module.rope_width + module.value_width
             part.flops += 2 * _keys(model.config, path) * module.n_head * width
+        elif isinstance(module, StateMixer):
+            part.flops += _state_flops(module)
     headed = model.config.head != "none"
     return [part for part in named.values() if part.parameters or part.flops or (part.name == "head" and headed)]
+
+
+def _state_flops(mixer: StateMixer) -> int:
+    """A token writes to the state and reads from it, each state number once; the delta rule first reads what it replaces."""
+    cache = mixer.new_cache(1, device="meta")
+    state = cache.state.numel()
+    passes = 3 if isinstance(mixer, GatedDelta) else 2
+    return 2 * passes * state + 2 * (cache.tail.shape[1] + 1) * cache.tail.shape[2]  # and the convolution
+
+
+def state_bytes(subject: Transformer | Config) -> int:
+    """What mixers keep of a text of any length, in float32."""
+    mixers = (block.attention for block in _model(subject).decoder or ())
+    return FLOAT32 * sum(mixer.new_cache(1, device="meta").numbers for mixer in mixers if isinstance(mixer, StateMixer))
 
 
 def cache_bytes(subject: Transformer | Config) -> int:
@@ -163,6 +183,10 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
                 **kept,
             )
         )
+    if state := state_bytes(model):
+        lines.append(
+            say("State of the mixers: {size}, whatever the length of the text.", lang, size=f"{_short(state)}B")
+        )
     return "\n".join(lines)
 
 
@@ -173,7 +197,7 @@ def _model(subject: Transformer | Config) -> Transformer:
         return Transformer(subject)
 
 
-def _part(path: str, module: nn.Module) -> str:
+def _part(path: str, module: nn.Module, mixed: bool) -> str:
     names = path.split(".")
     if names[0] in ("head", "pooler"):
         return names[0]
@@ -184,7 +208,7 @@ def _part(path: str, module: nn.Module) -> str:
     if "cross" in names:
         return "cross"
     if "attention" in names:
-        return "attention"
+        return "mixers" if mixed else "attention"
     return "forward" if "feed_forward" in names else "embedding"
 
 

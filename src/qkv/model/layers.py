@@ -17,7 +17,12 @@ from ..attention.latent import LatentAttention
 from ..attention.masks import Mask
 from ..attention.norms import RMSNorm
 from ..attention.positions import Positions
-from .config import Config
+from ..mixers.delta import GatedDelta
+from ..mixers.mamba2 import Mamba2
+from ..mixers.retention import Retention
+from .config import STATES, Config
+
+StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -93,10 +98,11 @@ class Block(nn.Module):
 
         self.pre = config.norm_place == "pre"
         window = None if config.window is None else (config.window, 0 if causal else config.window)
-        if config.mixer == "latent":
-            self.attention: nn.Module = latent(config, name)
+        mixer = config.mixers[int(name.split(".")[1])]
+        if mixer == "attention":
+            self.attention: nn.Module = attention(name, position, window)
         else:
-            self.attention = attention(name, position, window)
+            self.attention = latent(config, name) if mixer == "latent" else state_mixer(mixer, config, name)
         self.attention_norm = norm()
         self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
         self.cross_norm = norm() if cross else None
@@ -165,6 +171,28 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "mlm": MaskedHead,
     "none": lambda config: nn.Identity(),  # the states themselves
 }
+
+
+def state_mixer(word: str, config: Config, name: str) -> StateMixer:
+    """Retention, Mamba-2 or the gated delta rule with sizes from the config."""
+    assert word in STATES
+    width, heads = config.width, config.n_head
+    head_width = config.head_width or width // heads
+    common: dict[str, Any] = dict(eps=config.norm_eps, name=name)
+    if word == "retention":
+        return Retention(
+            width, heads, config.state_width or head_width, bias=config.bias is True, base=config.rotary_base, **common
+        )
+    if word == "mamba2":
+        return Mamba2(
+            width,
+            head_width=head_width,
+            key_width=config.state_width or 64,
+            taps=config.taps,
+            bias=config.bias is True,
+            **common,
+        )
+    return GatedDelta(width, heads, head_width=head_width, key_width=config.state_width, taps=config.taps, **common)
 
 
 def latent(config: Config, name: str) -> LatentAttention:

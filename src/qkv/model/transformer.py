@@ -18,7 +18,7 @@ from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, S
 from ..memory import need
 from ..words import Problem, _
 from .config import Config
-from .layers import HEADS, NORMS, Block
+from .layers import HEADS, NORMS, Block, StateMixer
 
 
 class ModelCache:
@@ -100,7 +100,7 @@ class Transformer(nn.Module):
         config, decoder = self.config, side == "decoder"
         head_width = config.head_width or config.width // config.n_head
         position: nn.Module | None = None  # one for all layers of a side
-        if config.position == "rotary" and config.mixer == "attention":
+        if config.position == "rotary" and "attention" in config.mixers:
             position = Rotary(head_width, config.rotary_base, scaling=config.rotary_scaling)
         elif config.position == "alibi":
             position = ALiBi(config.n_head)
@@ -264,9 +264,10 @@ class Transformer(nn.Module):
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
         like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
-        each = (config.rank or 0) + (config.rope_width or 0) if config.mixer == "latent" else 2 * heads * width
         kept = capacity if config.window is None else min(capacity, config.window + 1)
-        size = batch * (kept + memory) * each * like["dtype"].itemsize * len(self.decoder)
+        latent = (config.rank or 0) + (config.rope_width or 0)
+        numbers = {"attention": 2 * heads * width * (kept + memory), "latent": latent * capacity}  # of a layer
+        size = batch * sum(numbers.get(word, 0) for word in config.mixers[: len(self.decoder)]) * like["dtype"].itemsize
         need(
             size,
             _(
@@ -278,6 +279,8 @@ class Transformer(nn.Module):
         )
 
         def room(block: Any) -> Any:
+            if isinstance(block.attention, StateMixer):
+                return block.attention.new_cache(batch, **like)
             if isinstance(block.attention, LatentAttention):
                 return block.attention.new_cache(batch, capacity, static=static, **like)
             if config.window is not None and config.window + 1 < capacity:

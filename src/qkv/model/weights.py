@@ -21,7 +21,7 @@ from .. import files, runfiles, store, text
 from ..text.folder import NoTokenizer
 from ..words import Message, Problem, _, all_of, nearest, quoted
 from . import ctranslate2, gguf
-from .config import Config
+from .config import STATES, Config
 from .families import to_ours
 from .transformer import Transformer
 
@@ -36,7 +36,7 @@ SIZES = (
 )
 OUR_SIZES = (
     *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head", "rank", "rope_width"),
-    *("relative_buckets", "token_types"),
+    *("relative_buckets", "token_types", "state_width", "taps"),
 )
 OUR_LAYERS = ("n_layer", "n_decoder_layer")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
@@ -406,7 +406,8 @@ def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Conf
         shapes = Safetensors({place / runfiles.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
         unused = () if config.position == "relative" else ("relative_buckets",)
-        unused = unused if config.mixer == "latent" else (*unused, "rank", "rope_width")
+        unused = unused if "latent" in config.mixers else (*unused, "rank", "rope_width")
+        unused = unused if any(word in STATES for word in config.mixers) else (*unused, "state_width", "taps")
         sizes = [name for name in OUR_SIZES if name not in unused]
         _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)
     return config

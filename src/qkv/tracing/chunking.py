@@ -4,8 +4,11 @@ way is only ever a chunk long, and the trace is the same."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from ..attention.dispatch import Call
+import torch
+
+from ..mixers.calls import Mixing
 
 CHUNK = 2048  # tokens that go through a model at once
 
@@ -25,12 +28,21 @@ def chunks(n: int) -> list[slice]:
     return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
-def join_calls(whole: list[Call], calls: list[Call], span: slice, n: int) -> None:
+def join_calls(whole: list[Any], calls: list[Any], span: slice, n: int) -> None:
     """Add a chunk's queries to the calls of a text of n tokens; keys and values are those seen so far.
 
-    The mask is a rule of distances, the same for every chunk.
+    The mask is a rule of distances, the same for every chunk. A mixer hears its chunk alone: its tensors are joined.
     """
     for i, call in enumerate(calls):
+        if isinstance(call, Mixing):
+            if span.start == 0:
+                whole.append(call)
+            else:
+                names = ("q", "k", "v", "decay", "write")
+                pairs = {name: (getattr(whole[i], name), getattr(call, name)) for name in names}
+                joined = {name: torch.cat(pair, 2) for name, pair in pairs.items() if pair[1] is not None}
+                whole[i] = replace(whole[i], **joined)
+            continue
         if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
             batch, heads, _, width = call.q.shape
             whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))

@@ -4,7 +4,8 @@ Tensors are `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G
 projection; layers have the model's own numbers (`numbers` in the header, where some of its layers have no attention). What
 was kept as weights alone has q, k and v of width 0 and the weights' logarithms as its bias, and grows with n²; all else
 grows with n·d. Beside them stand `.sinks`, and a bias as a table over distances where it is one (`.distances`,
-(H, N + M − 1)) or dense. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
+(H, N + M − 1)) or dense. A mixer has q and k (B, G, N, D), v (B, H, N, P), `.decay` (B, H, N) as logarithms and, under the
+delta rule, `.write` (B, H, N); its `.real` and `.resets` (B, N) say where padding is and a document begins. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
 The header carries JSON: format, model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary
 frequencies.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..attention.dispatch import Call
     from ..attention.masks import Mask
+    from ..mixers.calls import Mixing
     from .traces import Trace
 
 FORMAT = "qkv trace 1"
@@ -48,6 +50,9 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     for part, layers in trace.calls.items():
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
+            if part == "mixers":
+                described[part].append(_mixing(name, call, tensors, dtype))
+                continue
             for what in ("q", "k", "v", "sinks"):
                 if (tensor := getattr(call, what)) is not None:
                     tensors[f"{name}.{what}"] = tensor.detach().to(dtype)
@@ -143,7 +148,7 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
     for name, (_, dtype) in told.items():
         sure(dtype in DTYPES, Message("{name} holds {dtype}", name=name, dtype=dtype))
     calls, tokens = header["calls"], header["tokens"]
-    right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross"}
+    right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross", "mixers"}
     sure(right and isinstance(tokens, dict), Message("its calls aren't those of a model"))
     right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
     sure(right, Message("model, text or more is missing"))
@@ -167,6 +172,11 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
             missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
             sure(not missing, Message("{missing} missing", missing=all_of(missing)))
             q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
+            if part == "mixers":
+                sure(_fits(name, told), Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
+                batch, n, m = v[0], v[2], v[2]
+                sizes.add((batch, n, m))
+                continue
             right = all(len(shape) == 4 and min(shape[:3]) > 0 for shape in (q, k, v))
             bare = right and q[3] == v[3] == 0 and bool({f"{name}.bias", f"{name}.distances"} & told.keys())
             right = right and (bare or min(q[3], v[3]) > 0)
@@ -219,11 +229,23 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
                     sure(right and 0 <= first < end <= length, Message("{part}: wrong tokens", part=part))
 
 
+def _fits(name: str, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
+    """Do a mixer's tensors fit each other?"""
+    q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
+    right = all(len(shape) == 4 and min(shape) > 0 for shape in (q, k, v)) and f"{name}.decay" in told
+    right = right and q == k and (q[0], q[2]) == (v[0], v[2]) and v[1] % q[1] == 0
+    for what, axes, floats in (("decay", 3, True), ("write", 3, True), ("real", 2, False), ("resets", 2, False)):
+        shape, dtype = told.get(f"{name}.{what}", ((v[:3] if axes == 3 else (v[0], v[2])), "F32" if floats else "BOOL"))
+        right = right and shape == (v[:3] if axes == 3 else (v[0], v[2])) and dtype in (FLOATS if floats else ("BOOL",))
+    return right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
+
+
 def load(path: Path) -> Trace:
     """A trace as it was; halves are computed with in float32."""
     import torch
 
     from ..attention.dispatch import Call
+    from ..mixers.calls import Mixing
     from .tokens import Tokens
     from .traces import Projection, Trace, Turning
 
@@ -233,7 +255,7 @@ def load(path: Path) -> Trace:
         turning = Turning(tuple(frequencies), stretch) if frequencies else None
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
-        calls: dict[str, list[Call]] = {}
+        calls: dict[str, list[Any]] = {}
         outputs = {}
         told_of = [
             (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
@@ -242,14 +264,21 @@ def load(path: Path) -> Trace:
         ]
         for name, told in told_of:
             q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
+            if name.startswith("mixers."):
+                decay, write, keep, resets = (tensors.get(f"{name}.{w}") for w in ("decay", "write", "real", "resets"))
+                assert decay is not None  # `_check` saw to it
+                layer = name.replace("mixers", "decoder")
+                call = Mixing(q, k, v, decay, told["scale"], write, None, keep, resets, layer)
+                calls.setdefault("mixers", []).append(call)
+                continue
             bias = tensors.get(f"{name}.bias")
             if (distances := tensors.get(f"{name}.distances")) is not None:
                 bias = _spread(distances, q.shape[2], k.shape[2])
             mask = _mask(name, told["mask"], tensors)
             mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
             sinks = tensors.get(f"{name}.sinks")
-            call = Call(q, k, v, mask, told["scale"], bias, told["softcap"], sinks, name)
-            calls.setdefault(name.split(".")[0], []).append(call)
+            attention = Call(q, k, v, mask, told["scale"], bias, told["softcap"], sinks, name)
+            calls.setdefault(name.split(".")[0], []).append(attention)
             if f"{name}.o" in tensors:
                 outputs[name] = Projection(tensors[f"{name}.o"])
 
@@ -271,6 +300,15 @@ def load(path: Path) -> Trace:
 
 def _plain(tokens: Any) -> dict[str, Any]:
     return {"pieces": tokens.pieces, "special": tokens.special, "ids": tokens.ids, "whole": tokens.whole}
+
+
+def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, Any]:
+    """A mixer's tensors, and what the header says of it. Logarithms of decays are summed over the text: never in half."""
+    kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
+    tensors |= {f"{name}.{what}": t.detach().to(dtype) for what, t in kept.items() if t is not None}
+    marks = {"decay": call.decay.detach().float(), "real": call.keep, "resets": call.resets}
+    tensors |= {f"{name}.{what}": t for what, t in marks.items() if t is not None}
+    return {"scale": call.scale, "softcap": None, "mask": []}
 
 
 def _describe(name: str, call: Call, tensors: Tensors) -> list[list[Any]]:

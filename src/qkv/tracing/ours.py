@@ -17,7 +17,9 @@ from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
 from ..attention.dispatch import Call, record
 from ..attention.positions import ALiBi, Relative, Rotary
+from ..mixers.calls import Mixing
 from ..model.generation import translate_ids
+from ..model.layers import StateMixer
 from ..model.reading import as_rows, note_context, pad, quiet
 from ..words import Problem
 from .chunking import chunks, is_long, join_calls
@@ -37,12 +39,16 @@ class Ours:
         self.kind, self.context = model.config.kind, model.config.context
 
     def heads(self) -> dict[str, dict[int, int]]:
-        """Every layer attends, with equally many heads."""
+        """Every layer that attends has equally many heads; mixers have their own."""
         sides = {"encoder": self.model.encoder, "decoder": self.model.decoder}
         if self.kind == "encoder-decoder":
             sides["cross"] = self.model.decoder
-        heads = self.config.n_head
-        return {part: dict.fromkeys(range(len(sides[part])), heads) for part in PARTS if sides.get(part) is not None}
+        heads: dict[str, dict[int, int]] = {part: {} for part in PARTS}
+        for part, blocks in sides.items():
+            for i, block in enumerate(blocks or ()):
+                mixer = part == "decoder" and isinstance(block.attention, StateMixer)
+                heads["mixers" if mixer else part][i] = block.attention.n_head
+        return {part: layers for part, layers in heads.items() if layers}
 
     def trace(
         self,
@@ -95,7 +101,7 @@ class Ours:
     @contextmanager
     def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:
         """Ours call their attention by part and layer, whichever model it is."""
-        yield {(part, layer): f"{part}.{layer}" for part, layer in layers}
+        yield {(part, layer): f"{'decoder' if part == 'mixers' else part}.{layer}" for part, layer in layers}
 
     def _rows(self, given: Any, tokenizer: Any) -> Rows:
         """Token ids; an encoder-decoder's end."""
@@ -124,8 +130,9 @@ def _trace(model: Any, rows: Rows, tokenizer: Any, target: Any, logits: bool, na
             with record() as calls:
                 states = model.encode(ids, mask) if model.config.kind == "encoder" else model.decode(ids, mask=mask)
     texts = {"source": _tokens(tokenizer, source, ids.shape[1]), "target": _tokens(tokenizer, said, None)}
-    layers = _group(calls)
+    layers, numbers = _group(calls)
     sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
+    sides["mixers"] = sides["decoder"]
     queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
     more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
     if "cross" in queries:  # a row of cross-attention is known by the word it makes
@@ -137,12 +144,13 @@ def _trace(model: Any, rows: Rows, tokenizer: Any, target: Any, logits: bool, na
         queries["cross"] = [tokens.ahead(end) for tokens, end in zip(queries["cross"], ends, strict=True)]
     if logits:
         more["logits"] = model.head(states).float()
-    return Trace(layers, queries, keys, name, text, _outputs(model), more, _turning(model))
+    return Trace(layers, queries, keys, name, text, _outputs(model), more, _turning(model), numbers)
 
 
 def _turning(model: Any) -> Turning | None:
     """What turns q and k of a model's layers, which share it."""
-    found = getattr(next(iter(model.decoder or model.encoder)).attention, "position", None)
+    turns = (getattr(block.attention, "position", None) for block in model.decoder or model.encoder)
+    found = next((position for position in turns if position is not None), None)
     if not isinstance(found, Rotary) or found.interleaved:
         return None
     return Turning(found.frequencies, found.stretch)
@@ -154,7 +162,8 @@ def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
     n = ids.shape[1]
     cache = model.new_cache(1, n)
     cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
-    position = getattr(model.decoder[0].attention, "position", None)  # one for all layers, and so is its bias
+    attending = [block.attention for block in model.decoder if not isinstance(block.attention, StateMixer)]
+    position = getattr(attending[0], "position", None) if attending else None  # one for all layers, and so is its bias
     bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
     whole: list[Call] = []
     states = []
@@ -162,7 +171,7 @@ def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
         with record() as calls:
             states.append(model.decode(ids[:, span], cache=cache))
         join_calls(whole, calls, span, n)
-    return [replace(call, bias=bias) for call in whole], torch.cat(states, 1)
+    return [call if bias is None else replace(call, bias=bias) for call in whole], torch.cat(states, 1)
 
 
 def _unforgetful(cache: Any, n: int) -> Any:
@@ -215,13 +224,17 @@ def _tokens(tokenizer: Any, rows: Rows, length: int | None) -> list[Tokens]:
     return made
 
 
-def _group(calls: list[Call]) -> dict[str, list[Call]]:
-    """Calls by part, in the order of their layers; their names are "decoder.3", "cross.0", …"""
-    layers: dict[str, list[Call]] = {}
+def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int, ...]]]:
+    """Calls by part, in the order of their layers, and the layers' numbers where a part has not all of them; calls are
+    named "decoder.3", "cross.0", …"""
+    layers: dict[str, list[Any]] = {}
+    numbers: dict[str, list[int]] = {}
     for call in calls:
-        part = (call.name or "decoder.0").split(".")[0]
+        part, number = (call.name or "decoder.0").split(".")
+        part = "mixers" if isinstance(call, Mixing) else part
         layers.setdefault(part, []).append(call)
-    return layers
+        numbers.setdefault(part, []).append(int(number))
+    return layers, {part: tuple(each) for part, each in numbers.items() if "mixers" in layers}
 
 
 def _outputs(model: Any) -> dict[str, Projection]:
@@ -229,7 +242,8 @@ def _outputs(model: Any) -> dict[str, Projection]:
     found = {}
     for part in ("encoder", "decoder"):
         for i, block in enumerate(getattr(model, part) or ()):
-            for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
+            own = "mixers" if isinstance(block.attention, StateMixer) else part
+            for side, heads in ((own, block.attention), ("cross", getattr(block, "cross", None))):
                 out = getattr(heads, "out", None)
                 if out is not None:
                     found[f"{side}.{i}"] = Projection(out.weight, out.bias)

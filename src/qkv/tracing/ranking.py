@@ -27,7 +27,10 @@ def strongest(heads: Iterable[T], value: Callable[[T], float]) -> list[T]:
 def links(
     trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> list[Linked]:
-    """Every head, the one that links two words most strongly first: (layer, head, the weight `from_` gives `to`)."""
+    """Every head, the one that links two words most strongly first: (layer, head, the weight `from_` gives `to`).
+
+    A mixer's weight may be below 0, which is a link as well.
+    """
     from .view import stand
 
     spans: list[Sequence[int]] = []
@@ -39,7 +42,7 @@ def links(
         for head in range(trace.n_head(part, layer)):
             table = trace.head(layer, head, part, batch).weights(*spans)
             rows.append((layer, head, float(table.sum(1).mean())))
-    return strongest(rows, lambda row: row[2])
+    return strongest(rows, lambda row: abs(row[2]))
 
 
 def first_shown(
@@ -60,4 +63,19 @@ def first_shown(
         return next((at, number) for at, number, _ in linked if at in layers and number in heads)
     if len(layers) == len(heads) == 1:
         return layers[0], heads[0]
+    if part == "mixers":
+        return _boldest(trace, layers, heads, progress)
     return trace.survey(part, progress).most_telling(layers, heads)
+
+
+def _boldest(trace: Trace, layers: Sequence[int], heads: Sequence[int], progress: Progress | None) -> tuple[int, int]:
+    """The mixer's head that looks furthest: the largest share of its map, by size, that isn't near the diagonal."""
+    among = [(layer, head) for layer in layers for head in heads if head < trace.n_head("mixers", layer)]
+
+    def far(at: int) -> float:
+        table = trace.head(*among[at], "mixers").pooled(64, "max").abs()
+        if progress is not None:
+            progress(at + 1, len(among))
+        return float(table.tril(-2).sum() / table.sum().clamp(min=1e-30))
+
+    return among[strongest(range(len(among)), far)[0]]

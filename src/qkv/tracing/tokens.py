@@ -17,7 +17,8 @@ from ..words import Problem, _, unknown
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)
-PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention")}  # of a model
+# Of a model; mixers are those layers of a decoder that keep a state instead of attending, whose maps are signed.
+PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention"), "mixers": _("mixers")}
 BY = ("characters", "words", "tokens")  # what a row or column of a map stands for
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 

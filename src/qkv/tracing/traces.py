@@ -9,7 +9,8 @@
     trace.find("it", "cat")           which heads link two words
 
 A model with one stack has one part (encoder or decoder); an encoder-decoder has three: encoder, decoder and cross, and
-`part=` says which. Layers and heads count from 0, and layers are the model's own: where only some of a model's layers
+`part=` says which. Layers that keep a state instead of attending (retention, Mamba-2, the delta rule) are the part
+mixers: y = A·V too, so all of the above holds, but A is signed and its rows don't sum to 1. Layers and heads count from 0, and layers are the model's own: where only some of a model's layers
 attend (Jamba, Qwen3-Next), `trace.layers()` says which. Where nothing is said, `part` is the first there is.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
@@ -18,7 +19,8 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +30,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.dispatch import Call, attend
-from ..attention.oracle import Steps, from_qkv
+from ..attention.dispatch import attend
+from ..attention.oracle import from_qkv
+from ..mixers.calls import Mixing
+from ..mixers.maps import Head as MixingHead
+from ..mixers.maps import head_of as mixing_head
 from ..words import Problem, all_of
 from .maps import Head, Span, head_of
 from .tokens import PARTS, Group, Tokens
@@ -83,7 +88,7 @@ class Trace:
     (13, 8)
     """
 
-    calls: dict[str, list[Call]]  # part → its layers
+    calls: dict[str, list[Any]]  # part → its layers: a `Call` for each, a `Mixing` in the part mixers
     queries: dict[str, list[Tokens]]  # part → per item
     keys: dict[str, list[Tokens]]
     model: str = ""
@@ -92,7 +97,7 @@ class Trace:
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
-    _heads: dict[tuple[str, int, int, int], Head] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _heads: dict[tuple[str, int, int, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -109,15 +114,15 @@ class Trace:
         """Layers of a part that attend."""
         return len(self.calls[self._part(part)])
 
-    def call(self, layer: int, part: str | None = None) -> Call:
-        """What the attention of one layer received."""
+    def call(self, layer: int, part: str | None = None) -> Any:
+        """What the attention (a `Call`) or the mixer (a `Mixing`) of one layer received."""
         part = self._part(part)
         return self.calls[part][self._at(part, layer)]
 
     def n_head(self, part: str | None = None, layer: int | None = None) -> int:
         """Heads of a layer; where none is named, of the layer of the part that has most."""
         calls = self.calls[self._part(part)] if layer is None else [self.call(layer, part)]
-        return max(call.q.shape[1] for call in calls)
+        return max(call.n_head for call in calls)
 
     def tokens(self, part: str | None = None, batch: int = 0, *, keys: bool = False) -> Tokens:
         """The tokens that ask, or with `keys=True` those that are looked at."""
@@ -153,7 +158,7 @@ class Trace:
             raise Problem("words joins the whole map: leave rows and cols out")
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
 
-    def _map(self, head: Head, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
+    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
         if bins is not None:
             return head.pooled(bins, pool)
         return head.weights(rows, cols).float()
@@ -170,9 +175,11 @@ class Trace:
 
     def steps(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
-    ) -> Steps:
-        """The five steps in float64, of one head: of all its queries, or of one."""
+    ) -> Any:
+        """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
         one = self._whole(layer, head, part, batch)
+        if isinstance(one.call, Mixing):
+            return _mixer_steps(one.call, self.tokens(part, batch).shown)
         rows = None if query is None else [self.place(query, part, batch)]
         call = one.call
         asking, asked = self.tokens(part, batch).shown, self.tokens(part, batch, keys=True).shown
@@ -199,6 +206,9 @@ class Trace:
         Of one query, or of all; a long text's are compared on 64 of them, so that no n×n matrix is made.
         """
         one = self._whole(layer, head, part, batch)
+        if isinstance(one.call, Mixing):
+            exact = one.call.mapped(Tensor.double).run("recurrent", 1)[0]
+            return float((one.call.run("chunkwise", 64)[0].double() - exact).abs().max())
         if query is None and one.n > 512:
             places = range(0, one.n, one.n // 64)
             return max(self.difference(layer, head, place, part=part, batch=batch) for place in places)
@@ -226,7 +236,7 @@ class Trace:
         array([2.  , 0.02], dtype=float32)
         """
         part, turning = self._part(part), self.turning
-        if turning is None or part == "cross":
+        if turning is None or part in ("cross", "mixers"):
             return None
         place, half = self.place(query, part, batch), len(turning.frequencies)
         after = self.head(layer, head, part, batch).call.q[0, 0, place, : 2 * half].double()
@@ -268,6 +278,8 @@ class Trace:
     def rollout(self, *, part: str | None = None, batch: int = 0) -> Floats:
         """Attention followed through all layers (N, N): half of each layer is its heads' mean, half the residual."""
         part = self._part(part)
+        if part == "mixers":
+            raise Problem("a mixer's map is signed and its rows don't sum to 1: there is nothing to roll out")
         if part == "cross":
             raise Problem("rollout follows one text through its own layers: choose part='encoder' or 'decoder'")
         n = len(self.tokens(part, batch))
@@ -290,6 +302,8 @@ class Trace:
         """What each head does: previous token, first token, induction, …, with a score for each."""
         from .patterns import patterns
 
+        if self._part(part) == "mixers":
+            raise Problem("patterns are of attention, whose rows are shares: choose another part than mixers")
         return patterns(self, part=part, batch=batch)
 
     def survey(self, part: str | None = None, progress: Progress | None = None) -> Survey:
@@ -301,19 +315,19 @@ class Trace:
             self._surveys[part] = survey(self, part, progress)
         return self._surveys[part]
 
-    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head:
+    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Any:
         """One head, to ask anything of; it remembers what was costly to compute."""
         part = self._part(part)
         call, batch = self.call(layer, part), self._item(part, batch)
-        heads = call.q.shape[1]
+        heads = call.n_head
         if not 0 <= head < heads:
             raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=heads - 1)
         key = part, layer, batch, head
         if key not in self._heads:
-            self._heads[key] = head_of(call, batch, head)
+            self._heads[key] = (mixing_head if isinstance(call, Mixing) else head_of)(call, batch, head)
         return self._heads[key]
 
-    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head:
+    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Any:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
         one = self.head(layer, head, part, batch)
         if one.bare:
@@ -323,6 +337,25 @@ class Trace:
                 model=self.model or "?",
             )
         return one
+
+    @property
+    def attending(self) -> Trace:
+        """The same without the mixers, for what only attention has: shares.
+
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=2, n_head=2, mixer="mamba2 attention")), [3, 1, 4])
+        >>> made.parts, made.layers("mixers"), made.attending.parts, made.attending.layers()
+        (['decoder', 'mixers'], (0,), ['decoder'], (1,))
+        """
+        if "mixers" not in self.calls:
+            return self
+        if len(self.calls) == 1:
+            raise Problem(
+                "this model has mixers alone, whose maps are signed, and the page shows shares: use the terminal, --png, "
+                "or trace.map() in Python"
+            )
+        return replace(self, calls={part: calls for part, calls in self.calls.items() if part != "mixers"})
 
     @property
     def bare(self) -> bool:
@@ -362,10 +395,10 @@ class Trace:
         return load(Path(path))
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the page, in a frame."""
+        """How a notebook shows it: the page, in a frame; mixers alone in a word."""
         from ..draw.page import notebook_html
 
-        return notebook_html(self)
+        return f"<code>{escape(repr(self))}</code>" if self.parts == ["mixers"] else notebook_html(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {self.n_layer(part)} × {self.n_head(part)}" for part in self.parts)
@@ -403,6 +436,18 @@ class Trace:
         if not 0 <= batch < items:
             raise Problem("there is no item {item} in the batch: it has 0 … {last}", item=batch, last=items - 1)
         return batch
+
+
+def _mixer_steps(call: Mixing, names: Sequence[str]) -> Any:
+    from ..mixers.stepwise import mixing
+
+    def plain(table: Tensor) -> Any:
+        return table[0, 0].double().numpy()
+
+    q, k, v, gamma = (plain(t) for t in (call.q, call.k, call.v, call.decay.double().exp()))
+    write = None if call.write is None else plain(call.write)
+    kind = "linear" if write is None else "delta"
+    return mixing(kind, q, k, v, gamma, write=write, scale=call.scale, chunk=max(len(names) // 2, 1), names=names)
 
 
 def no_layer(layer: int, layers: tuple[int, ...]) -> Problem:

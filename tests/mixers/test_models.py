@@ -1,0 +1,179 @@
+"""Whole models of mixers: built from a pattern, generated from with a state, looked into, saved."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qkv
+from qkv import Config, Transformer, masks
+from qkv.cli import main
+from qkv.mixers import mix
+from qkv.model.config import MIXERS, layer_words
+from qkv.tracing.edits import edit
+from qkv.tracing.traces import Trace
+from qkv.words import Problem
+
+PATTERNS = ["retention", "mamba2", "delta", "mamba2×2 attention", "attention (delta retention)×1"]
+TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+
+
+def model_of(mixer, **more):
+    torch.manual_seed(1)
+    made = Transformer(Config(vocab=20, width=16, n_layer=3, n_head=2, context=64, mixer=mixer, **more)).double().eval()
+    with torch.no_grad():  # weights of 0.02 say nothing
+        for parameter in made.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8)
+    return made
+
+
+@given(st.lists(st.tuples(st.sampled_from(MIXERS), st.integers(1, 4)), min_size=1, max_size=5), st.integers(1, 3))
+def test_a_pattern_names_every_layer(parts, times):
+    words = [word for word, count in parts for _ in range(count)] * times
+    for sign in "×*":
+        text = " ".join(f"{word}{sign}{count}" if count > 1 else word for word, count in parts)
+        assert layer_words(f"({text}){sign} {times}", most=1000) == tuple(words)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["mamba2×", "(mamba2", "mamba2)", "×3", "", "()", "mamba2×0", "mamba2**3", "mamba2×3×2", 5, "delta×" + "9" * 5000],
+)
+def test_a_pattern_that_is_none_is_refused(wrong):
+    with pytest.raises(Problem, match="mixer"):
+        Config(n_layer=3, mixer=wrong)
+
+
+@pytest.mark.parametrize(
+    "settings_, said",
+    [
+        (dict(mixer="mamba"), "did you mean 'mamba2'?"),
+        (dict(mixer="mamba2×3 attention", n_layer=6), "names 4 layers, but n_layer is 6"),
+        (dict(mixer="delta", window=3), "mixer 'delta' has no window"),
+        (dict(mixer="delta", kind="encoder"), "reads from left to right"),
+        (dict(mixer="mamba2", kind="encoder-decoder"), "reads from left to right"),
+        (dict(mixer="delta", taps=0), "taps is 0"),
+        (dict(mixer="delta", state_width=-1), "state_width is -1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings_, said):
+    with pytest.raises(Problem) as caught:
+        Config(**settings_)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("mixer", PATTERNS)
+def test_what_is_generated_with_a_state_is_what_is_generated_without(mixer):
+    model = model_of(mixer)
+    prompts = [TEXT, TEXT[:2], TEXT[3:9]]
+    options = dict(most=12, temperature=1.0, seed=5)
+    assert model.generate(prompts, **options) == model.generate(prompts, **options, cache=False)
+    alone = [model.generate([row], most=12, temperature=1.0, seed=5 + i)[0] for i, row in enumerate(prompts)]
+    assert model.generate(prompts, **options) == alone
+
+
+@pytest.mark.parametrize("mixer", PATTERNS)
+@settings(deadline=None, max_examples=15)
+@given(cut=st.integers(1, len(TEXT) - 1))
+def test_a_prefix_and_the_rest_are_one_pass_and_what_follows_changes_nothing(mixer, cut):
+    model, ids = model_of(mixer), torch.tensor([TEXT])
+    with torch.no_grad():
+        whole = model(ids)
+        cache = model.new_cache(1, len(TEXT))
+        parts = [model(ids[:, :cut], cache=cache), model(ids[:, cut:], cache=cache)]
+        assert torch.allclose(torch.cat(parts, 1), whole, atol=1e-10)
+        changed = ids.clone()
+        changed[0, cut:] = 7
+        assert torch.allclose(model(changed)[:, :cut], whole[:, :cut], atol=1e-10)
+
+
+@pytest.mark.parametrize("mixer", PATTERNS)
+def test_padding_changes_nothing(mixer):
+    model = model_of(mixer)
+    with torch.no_grad():
+        alone = model(torch.tensor([TEXT]))
+        after = model(torch.tensor([[*TEXT, 0, 0]]), mask=masks.padding([len(TEXT)]))
+        real = torch.tensor([[False, False] + [True] * len(TEXT)])
+        places = torch.tensor([[0, 0, *range(len(TEXT))]])
+        before = model(torch.tensor([[0, 0, *TEXT]]), mask=real, at=places)
+    assert torch.allclose(after[:, : len(TEXT)], alone, atol=1e-10)
+    assert torch.allclose(before[:, 2:], alone, atol=1e-10)
+
+
+@pytest.mark.parametrize("mixer", PATTERNS)
+def test_a_map_s_row_times_v_is_what_mix_gives(mixer, tmp_path):
+    model = model_of(mixer)
+    trace = qkv.trace(model, TEXT)
+    words = model.config.mixers
+    assert trace.layers("mixers") == tuple(i for i, word in enumerate(words) if word != "attention")
+    assert trace.parts == (["decoder"] if "attention" in words else []) + ["mixers"]
+    trace.save(tmp_path / "trace.safetensors")
+    again = Trace.load(tmp_path / "trace.safetensors")
+    for layer in trace.layers("mixers"):
+        call = trace.call(layer, "mixers")
+        output, _ = mix(call.q, call.k, call.v, call.decay, write=call.write, scale=call.scale)
+        for head in range(trace.n_head("mixers", layer)):
+            table = trace.map(layer, head, part="mixers")
+            assert np.allclose(table @ call.v[0, head].numpy(), output[0, head].detach().numpy(), atol=1e-5)
+            assert np.allclose(trace.row(layer, head, 6, part="mixers"), table[6], atol=1e-6)
+            assert np.allclose(trace.column(layer, head, 2, part="mixers"), table[:, 2], atol=1e-6)
+            assert np.allclose(again.map(layer, head, part="mixers"), table, atol=1e-5)
+            assert trace.difference(layer, head, part="mixers") < 1e-5
+            steps = trace.steps(layer, head, part="mixers")
+            assert np.allclose(steps.weights, table, atol=1e-6) and steps.difference < 1e-10
+    weight = max(trace.find(8, 2, part="mixers", most=None), key=lambda row: abs(row[2]))
+    assert weight == trace.find(8, 2, part="mixers")[0]
+
+
+def test_a_long_text_is_traced_in_chunks_as_at_once(monkeypatch):
+    model = model_of("mamba2 delta attention")
+    whole = qkv.trace(model, TEXT)
+    monkeypatch.setattr("qkv.tracing.chunking.CHUNK", 4)
+    cut = qkv.trace(model, TEXT)
+    for layer in (0, 1):
+        assert np.allclose(whole.map(layer, 1, part="mixers"), cut.map(layer, 1, part="mixers"), atol=1e-6)
+    assert np.allclose(whole.map(2, 1, part="decoder"), cut.map(2, 1, part="decoder"), atol=1e-6)
+
+
+def test_a_head_is_switched_off():
+    model = model_of("mamba2 attention delta")
+    ids = torch.tensor([TEXT])
+    with torch.no_grad(), edit(model, "mixers.2.1", "zero"):
+        trace = qkv.trace(model, TEXT)
+        off = model(ids)
+    with torch.no_grad():
+        assert not torch.allclose(off, model(ids), atol=1e-3)
+    assert trace.layers("mixers") == (0, 2)
+
+
+def test_signed_maps_are_refused_where_shares_are_meant():
+    trace = qkv.trace(model_of("mamba2"), TEXT)
+    for look in (trace.patterns, trace.rollout, lambda: trace.attending):
+        with pytest.raises(Problem):
+            look()
+    assert "Trace" in trace._repr_html_()
+    assert qkv.trace(model_of("delta attention×2"), TEXT)._repr_html_().startswith("<iframe")
+
+
+def test_a_model_tells_what_its_state_takes():
+    said = model_of("mamba2×2 attention").describe("en")
+    assert "mixers" in said and "State of the mixers" in said and "KV cache" in said
+    assert "KV cache" not in model_of("delta").describe("en")
+
+
+@pytest.mark.parametrize("mixer", ["retention", "mamba2 delta"])
+def test_a_run_is_looked_into(mixer, tmp_path, capsys):
+    text, run, picture = tmp_path / "book.txt", tmp_path / "run", tmp_path / "map.png"
+    text.write_text("the cat sat on the mat. the dog sat on the log. " * 40, encoding="utf-8")
+    own = ["width=16", "n_head=2", "n_layer=2", f"mixer={mixer}", "context=16", "batch=2"]
+    set_ = [word for each in own for word in ("--set", each)]
+    assert main(["train", "lm", "--text", str(text), "--out", str(run), "--steps", "2", *set_, "--lang", "en"]) == 0
+    assert "qk_norm" in capsys.readouterr().out  # what the preset had and a mixer has not gave way, and that is said
+    look = ["see", "the cat sat", "--model", str(run), "--part", "mixers", "--from", "s", "--to", "c", "--lang", "en"]
+    assert main([*look, "--png", str(picture)]) == 0
+    shown = capsys.readouterr().out
+    assert "rows don't add up to 1" in shown and picture.stat().st_size > 5000
+    assert main([*look, "-o", str(tmp_path / "page.html")]) == 2
+    assert "--png" in capsys.readouterr().err
