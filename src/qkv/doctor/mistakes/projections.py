@@ -47,6 +47,8 @@ class OneDoesTwoJobs(Mistake):
             for statement, _unused in code.assignments.get(f"self.{name}", []):
                 if any(root is n for n in (statement, *code.up(statement))):
                     yield 1, statement, ""
+        for _target, call, _given in projections(code, root):
+            yield 2, call, ""
 
 
 class FromTheKey(Mistake):
