@@ -109,3 +109,24 @@ def test_a_mistake_behind_another_is_named_too(pair, tmp_path):
     assert behind.code and not behind.diff, "its patch was never tried in the file as it is"
     mended = checked(tmp_path, pair, False)
     assert mended.verdict in ("right", "partly"), mended
+
+
+# Both factors of a root are multiplied; the patch turns one of them round, and no scale is left.
+HALVED = """
+class Look(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.q, self.kv, self.out = heads, nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        scale = (x.size(-1) // self.heads) ** 0.25
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (self.q(x), *self.kv(x).chunk(2, -1)))
+        q = q * scale
+        k = k * scale
+        return self.out(((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2))
+"""
+
+
+def test_half_a_patch_is_no_mistake_of_the_person_s(tmp_path):
+    [finding] = checked(tmp_path, Pair("S1", "", "Look", HALVED, {}), True).findings
+    assert finding.id == "S1" and not finding.diff

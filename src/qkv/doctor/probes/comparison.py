@@ -110,7 +110,7 @@ def compare(case: Case) -> None:
     if match is None and (inner := mixed_of(subject, case.watched.result, inputs)):
         found = Matcher(subject, replace(case.watched, contexts=inner)).best(case.guesses, pieces, also=also, faults=1)
         if found is not None and not found.right:  # a mistake shows there; what comes after stays unseen
-            case.match = match = found
+            case.match = match = replace(found, context=-1)  # none of those that come back
             case.watched = replace(case.watched, contexts=inner)
     if match is None:
         _not_numbers(case)

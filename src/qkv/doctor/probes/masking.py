@@ -338,14 +338,15 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         hits: list[tuple[int, float, Variant, Format]] = []
         at = replace(case.match.at, n=looked.n, m=looked.m)
         base = case.subject(looked.inputs).output
+        arrives = _arrives(case, parameter, looked, ran)
         for trial in ran:
-            moves = not np.array_equal(np.nan_to_num(trial.output), np.nan_to_num(base))  # then it arrives somewhere
+            moves = not np.array_equal(np.nan_to_num(trial.output), np.nan_to_num(base))  # so it arrives somewhere else
             for variant in _of_masks(
                 form_of(case, trial.keep, "block" if trial.format.means == "block" else "keep"), at
             ):
                 id_ = variant.ids[0]
                 if (
-                    (id_ == "M2" and moves)
+                    (id_ == "M2" and moves and not arrives)
                     or (id_ == "M1" and trial.format.shape != "lengths")
                     or (id_ == "M7" and hint is None and trial.format.kind == "additive")
                 ):
@@ -355,7 +356,7 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                     hits.append((_preference(variant, trial.format), error, variant, trial.format))
         if hits:
             _rank, error, variant, format_ = min(hits, key=lambda h: (h[0], h[1]))
-            if variant.ids == ("M2",) and _arrives(case, parameter, looked, ran):
+            if variant.ids == ("M2",) and arrives:
                 case.add("M11", "rows", parameter=parameter)
                 return
             _report(case, parameter, variant, format_, error)
