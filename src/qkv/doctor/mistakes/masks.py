@@ -485,6 +485,6 @@ def refill(code: Code, root: ast.AST, is_wrong: Any) -> Places:
             if fill.kind == "add" and isinstance(fill.node, ast.BinOp) and isinstance(fill.node.op, ast.Sub):
                 best = "1e9"
             found = code.setting(at) if path(at) else None
-            if found is not None and number(found[1]) is not None:
+            if found is not None:
                 at = found[1]
             yield 0, at, code.diff(code.put(at, best))
