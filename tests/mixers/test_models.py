@@ -10,7 +10,9 @@ import qkv
 from qkv import Config, Transformer, masks
 from qkv.cli import main
 from qkv.mixers import mix
+from qkv.model import reading
 from qkv.model.config import MIXERS, layer_words
+from qkv.model.reading import Reading
 from qkv.tracing.edits import edit
 from qkv.tracing.traces import Trace
 from qkv.words import Problem
@@ -87,6 +89,20 @@ def test_a_prefix_and_the_rest_are_one_pass_and_what_follows_changes_nothing(mix
         changed = ids.clone()
         changed[0, cut:] = 7
         assert torch.allclose(model(changed)[:, :cut], whole[:, :cut], atol=1e-10)
+
+
+@pytest.mark.parametrize("mixer", [*PATTERNS, "latent delta×2"])
+@pytest.mark.parametrize("piece", [1, 4, 11])
+def test_prompts_read_in_pieces_are_prompts_read_at_once(mixer, piece, monkeypatch):
+    """Rows of different lengths: one ends inside the first piece, one at a piece's end, one goes on to the last."""
+    model = model_of(mixer, **(dict(rank=6, rope_width=4) if "latent" in mixer else {}))
+    prompts, new = [TEXT[:2], TEXT[:8], TEXT, TEXT[:3]], [torch.tensor([7, 7, 8, 1]), torch.tensor([2, 0, 3, 3])]
+    monkeypatch.setattr(reading, "PIECE", piece)
+    pieces, whole = Reading(model, prompts, most=4), Reading(model, prompts, most=4, cache=False)
+    for tokens in [None, *new]:
+        for each in (pieces, whole) if tokens is not None else ():
+            each.feed(tokens)
+        assert torch.allclose(pieces.logits, whole.logits, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("mixer", PATTERNS)

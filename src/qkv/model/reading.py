@@ -1,7 +1,8 @@
 """A model in the middle of a text: it has read the prompts and knows what it expects next.
 
-The prompts are read in one go (prefill), then each step brings one token per row (decode). Rows may be dropped,
-reordered or doubled between steps, which is what finished texts and beam search need.
+The prompts are read first (prefill), in one go or, where layers carry a state, in pieces, so that a long text takes no
+more memory than a short one; then each step brings one token per row (decode). Rows may be dropped, reordered or
+doubled between steps, which is what finished texts and beam search need.
 
 R rows, N tokens, M source tokens, C model width, V vocabulary.
 """
@@ -17,11 +18,13 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
+from ..mixers.cache import StateCache
 from ..words import Message, Notice, Problem, _
 from .step import Step, fits
 from .transformer import Transformer
 
 Prompts = Sequence[Sequence[int]] | Tensor
+PIECE = 1024  # tokens read at a time by a model that carries a state
 NAMES = {"prompt": Message("prompt"), "source": Message("source")}
 
 
@@ -70,8 +73,6 @@ class Reading:
                 room = self.ids.shape[1] + most
                 memory = 0 if self.memory is None else self.memory.shape[1]
                 self.cache = model.new_cache(len(rows), room, memory=memory)
-                if self.ragged:
-                    self.cache.expect(self.lengths)
             self._read(self.ids)
             self._step = Step(model, self.cache) if self.cache is not None and fits(model, self.cache) else None
 
@@ -126,9 +127,18 @@ class Reading:
                     self.memory_mask = masks.padding(self.memory_lengths)
 
     def _read(self, ids: Tensor) -> None:
-        states = self._decode(ids)  # (R, N, C)
-        # What follows a row's last real token is padding, which being later changes nothing before it.
-        last = states[torch.arange(len(ids), device=ids.device), self.lengths - 1]  # (R, C)
+        carries = self.cache is not None and any(isinstance(layer, StateCache) for layer in self.cache.layers)
+        size, rows = PIECE if carries else ids.shape[1], torch.arange(len(ids), device=ids.device)
+        last = self.model.embedding.weight.new_empty(len(ids), self.model.config.width)  # (R, C)
+        for start in range(0, ids.shape[1], size):
+            piece = ids[:, start : start + size]
+            left = self.lengths - start  # of each row, this piece included
+            if self.cache is not None and self.ragged:
+                self.cache.expect(left.clamp(0, piece.shape[1]))
+            states = self._decode(piece)  # (R, n, C)
+            # What follows a row's last real token is padding, which being later changes nothing before it.
+            ends = (left > 0) & (left <= piece.shape[1])
+            last = torch.where(ends[:, None], states[rows, left.clamp(1, piece.shape[1]) - 1], last)
         self.logits = self.model.head(last)  # (R, V)
 
     def _decode(self, ids: Tensor) -> Tensor:
