@@ -1,7 +1,6 @@
 """qkv steps: attention computed step by step, on a sentence or on one's own matrices."""
 
 import argparse
-import difflib
 import json
 import re
 import unicodedata
@@ -17,6 +16,7 @@ from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..tracing.tokens import PARTS
 from ..words import Problem, _, all_of, say, unknown
+from .matrices import mask_of, names_of, read_matrices, shape_of
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place
 from .texts import PIPE, check, whole
@@ -36,10 +36,6 @@ EXAMPLES = [
 PADDING = "[PAD]"
 WIDEST = 4096
 MATRICES = (".json", ".npz")  # a file with another ending holds a text
-# What a file may hold beside q, k, v and beside x.
-BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
-BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
-
 
 POSITIONS = {
     "rotary": _("q and k are already rotated by their positions (RoPE)."),
@@ -390,12 +386,12 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     tables = read_matrices(options.file)
     mask = None if options.mask is None else masks.parse(options.mask)
     if "mask" in tables:
-        given = masks.dense(_mask(tables["mask"]))
+        given = masks.dense(mask_of(tables["mask"]))
         mask = given if mask is None else mask & given
     scale = 1.0 if options.no_scale else None
-    names: dict[str, Any] = {name: _names(name, tables.get(name)) for name in ("names", "memory_names")}
+    names: dict[str, Any] = {name: names_of(name, tables.get(name)) for name in ("names", "memory_names")}
     for name in tables.keys() - {"mask", "names", "memory_names"}:
-        if 0 in (shape := _shape(tables[name])):
+        if 0 in (shape := shape_of(tables[name])):
             raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=shape)
     if "q" in tables:
         if options.heads != 1:
@@ -408,108 +404,8 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
     else:
         weights: dict[str, Any] = {key: tables.get(key) for key in ("w_q", "w_k", "w_v", "w_o", "memory")}
         done = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
-    shapes = ", ".join(f"{key} {_shape(tables[key])}" for key in tables if not key.endswith("names"))
+    shapes = ", ".join(f"{key} {shape_of(tables[key])}" for key in tables if not key.endswith("names"))
     return [say("Read from {file}: {what}.", file=options.file, what=shapes)], done
-
-
-def read_matrices(file: str) -> dict[str, Any]:
-    """The matrices of a .json or .npz file; nothing in it is ever executed."""
-    path = Path(file)
-    if not file or not path.is_file():
-        raise Problem("there is no file {file}", file=file or '""')
-    tables = _read_json(path) if path.suffix.lower() == ".json" else _read_npz(path)
-    if not ({"q", "k", "v"} <= tables.keys() or "x" in tables):
-        raise Problem(
-            "{file} holds {keys}; it needs q, k and v, or x with w_q, w_k and w_v (and w_o, memory, mask, names "
-            "if wanted)",
-            file=file,
-            keys=all_of(tables) if tables else "{}",
-        )
-    known = BESIDE_X if "x" in tables else BESIDE_Q
-    for key in tables:
-        if key not in known:
-            near = difflib.get_close_matches(key.lower(), known, n=1)
-            name = (
-                _("{file} holds {key}, which is not used. Did you mean {near}? It may hold {keys}")
-                if near
-                else _("{file} holds {key}, which is not used: it may hold {keys}")
-            )
-            raise Problem(name, file=file, key=key or '""', keys=all_of(known), near="".join(near))
-    return tables
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
-    except json.JSONDecodeError as error:
-        raise Problem(
-            "{file} can't be read: it is not JSON at line {line}, column {column}",
-            file=path,
-            line=error.lineno,
-            column=error.colno,
-        ) from None
-    except UnicodeDecodeError:
-        raise Problem("{file} can't be read: it is not text in UTF-8", file=path) from None
-    except (RecursionError, ValueError):  # ValueError: Python reads no numbers of more than 4,300 digits
-        raise Problem(
-            "{file} can't be read: it is nested too deeply, or a number in it is too long", file=path
-        ) from None
-    if not isinstance(tables, dict):
-        raise Problem('{file} can\'t be read: write {{"q": [[…]], "k": [[…]], "v": [[…]]}}', file=path)
-    return tables
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
-        except MemoryError:
-            raise
-        except Exception:  # a damaged archive raises whatever zipfile, zlib or NumPy stumble over
-            raise Problem(
-                "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with "
-                "np.savez",
-                file=path,
-            ) from None
-
-
-def _mask(given: Any) -> Any:
-    """Bool; 1 and 0 mean the same here, since files are often written so."""
-    try:
-        mask = np.asarray(given)
-    except ValueError:
-        raise Problem(
-            "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers", name="mask"
-        ) from None
-    if mask.dtype == bool:
-        return mask
-    other = [value for value in mask.ravel().tolist() if value not in (0, 1)]
-    if other:
-        raise Problem(
-            "the mask holds {value}: write 1 or true where a query may look, 0 or false where not", value=repr(other[0])
-        )
-    return mask == 1
-
-
-def _names(what: str, given: Any) -> list[str] | None:
-    if given is None:
-        return None
-    listed = given.tolist() if isinstance(given, np.ndarray) else given
-    if not isinstance(listed, list) or any(isinstance(name, (list, dict)) for name in listed):
-        raise Problem(
-            "{name} is {value}: give a list with one name per token",
-            name=what,
-            value=json.dumps(listed, ensure_ascii=False, default=str)[:60],
-        )
-    return [str(name) for name in listed]
-
-
-def _shape(table: Any) -> tuple[int, ...]:
-    try:
-        return np.shape(table)
-    except ValueError:  # rows of different lengths, of which `steps` tells
-        return ()
 
 
 def _query_names(done: Steps) -> tuple[str, ...]:

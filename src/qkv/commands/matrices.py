@@ -1,0 +1,116 @@
+"""Matrices of one's own, as `qkv steps --file` reads them: q, k and v, or x and its weights, from a .json or .npz file."""
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..words import Problem, _, all_of
+
+# What a file may hold beside q, k, v and beside x.
+BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
+BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
+
+
+def read_matrices(file: str) -> dict[str, Any]:
+    """The matrices of a .json or .npz file; nothing in it is ever executed."""
+    path = Path(file)
+    if not file or not path.is_file():
+        raise Problem("there is no file {file}", file=file or '""')
+    tables = _read_json(path) if path.suffix.lower() == ".json" else _read_npz(path)
+    if not ({"q", "k", "v"} <= tables.keys() or "x" in tables):
+        raise Problem(
+            "{file} holds {keys}; it needs q, k and v, or x with w_q, w_k and w_v (and w_o, memory, mask, names "
+            "if wanted)",
+            file=file,
+            keys=all_of(tables) if tables else "{}",
+        )
+    known = BESIDE_X if "x" in tables else BESIDE_Q
+    for key in tables:
+        if key not in known:
+            near = difflib.get_close_matches(key.lower(), known, n=1)
+            name = (
+                _("{file} holds {key}, which is not used. Did you mean {near}? It may hold {keys}")
+                if near
+                else _("{file} holds {key}, which is not used: it may hold {keys}")
+            )
+            raise Problem(name, file=file, key=key or '""', keys=all_of(known), near="".join(near))
+    return tables
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
+    except json.JSONDecodeError as error:
+        raise Problem(
+            "{file} can't be read: it is not JSON at line {line}, column {column}",
+            file=path,
+            line=error.lineno,
+            column=error.colno,
+        ) from None
+    except UnicodeDecodeError:
+        raise Problem("{file} can't be read: it is not text in UTF-8", file=path) from None
+    except (RecursionError, ValueError):  # ValueError: Python reads no numbers of more than 4,300 digits
+        raise Problem(
+            "{file} can't be read: it is nested too deeply, or a number in it is too long", file=path
+        ) from None
+    if not isinstance(tables, dict):
+        raise Problem('{file} can\'t be read: write {{"q": [[…]], "k": [[…]], "v": [[…]]}}', file=path)
+    return tables
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except MemoryError:
+            raise
+        except Exception:  # a damaged archive raises whatever zipfile, zlib or NumPy stumble over
+            raise Problem(
+                "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with "
+                "np.savez",
+                file=path,
+            ) from None
+
+
+def mask_of(given: Any) -> Any:
+    """Bool; 1 and 0 mean the same here, since files are often written so."""
+    try:
+        mask = np.asarray(given)
+    except ValueError:
+        raise Problem(
+            "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers", name="mask"
+        ) from None
+    if mask.dtype == bool:
+        return mask
+    other = [value for value in mask.ravel().tolist() if value not in (0, 1)]
+    if other:
+        raise Problem(
+            "the mask holds {value}: write 1 or true where a query may look, 0 or false where not", value=repr(other[0])
+        )
+    return mask == 1
+
+
+def names_of(what: str, given: Any) -> list[str] | None:
+    """One name per token, if there are names."""
+    if given is None:
+        return None
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(listed, list) or any(isinstance(name, (list, dict)) for name in listed):
+        raise Problem(
+            "{name} is {value}: give a list with one name per token",
+            name=what,
+            value=json.dumps(listed, ensure_ascii=False, default=str)[:60],
+        )
+    return [str(name) for name in listed]
+
+
+def shape_of(table: Any) -> tuple[int, ...]:
+    """Rows and columns; () where rows differ in length."""
+    try:
+        return np.shape(table)
+    except ValueError:  # rows of different lengths, of which `steps` tells
+        return ()
