@@ -34,7 +34,7 @@ def sentences() -> dict[str, list[str]]:
     """Every sentence that the code can say, and the files it stands in."""
     found: dict[str, list[str]] = {}
     for file in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.js"), *EXAMPLES.glob("*.py")]):
-        if "exercises" in file.parts:  # prose: pairs of texts
+        if file.is_relative_to(SOURCE / "lessons" / "exercises"):  # prose: pairs of texts
             continue
         for sentence in in_python(file) if file.suffix == ".py" else in_javascript(file):
             places = found.setdefault(sentence, [])
