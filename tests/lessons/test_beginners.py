@@ -22,6 +22,40 @@ return self.out(y.transpose(1, 2).flatten(2)), (k, v)"""
 MASKED = "return np.tril(np.ones((n, m), bool), m - n)"
 LOWER = "attn_mask=torch.ones(x.shape[1], k.shape[2]).tril(k.shape[2] - x.shape[1]).bool()"
 
+PARALLEL = "return np.tril(q @ k.T) @ v"
+LOOP = """S, out = np.zeros((k.shape[1], v.shape[1])), []
+for i in range(len(q)):
+    {steps}
+return {returned}"""
+WRITE, READ, BOTH = "S {sign} k[i][:, None] * v[i]", "out.append(q[i] @ S)", "np.array(out), S"
+PAIR = "it has to return two things: {what}."
+TWICE = (
+    "the same text a second time gave other numbers: the state of the first call was still there. Begin every call "
+    "with a state of zeros, made inside the function."
+)
+
+
+def looped(*steps, returned="np.array(out)"):
+    return LOOP.format(steps="\n    ".join(steps), returned=returned)
+
+
+ADD = WRITE.format(sign="= S +")
+RECURRENT = looped(ADD, READ, returned=BOTH)
+FADING = "return np.array([[gamma ** (i - j) if j <= i else 0 for j in range(n)] for i in range(n)])"
+CHUNK = """n = len(q)
+cross = (gamma ** np.arange({first}, n + {first})).reshape{column} * (q @ state)
+left = gamma ** np.arange(n)[::-1] * {extra}
+return (fading(n, gamma) * (q @ k.T)) @ v + cross, gamma**n * state + np.einsum("j,jd,je->de", left, k, v)"""
+RIGHT_CHUNK = CHUNK.format(first=1, column="(-1, 1)", extra=1)
+KEPT = """global kept
+kept, parts = globals().get("kept", np.zeros((3, 2))), []
+for s in range(0, len(q), size):
+    y, kept = chunk(q[s : s + size], k[s : s + size], v[s : s + size], gamma, kept)
+    parts.append(y)
+return np.vstack(parts)"""
+WRITTEN = "return state - beta * k[:, None] * (state.T @ k - v)"
+DELTA = looped("S = write(S, k[i], v[i], beta[i])", READ)
+
 # exercise, what is put into its holes in turn, the wrong answer it is ("" where it is right so far)
 ANSWERS = [
     ("scores", ["return np.dot(q, k)"], "untransposed dot"),
@@ -97,6 +131,39 @@ ANSWERS = [
     ("kv_cache", [CACHED.format(places="x.shape[1]", mask=LOWER)], "from 0"),
     ("kv_cache", [CACHED.format(places="past, past + x.shape[1]", mask="is_causal=cache is None")], "masked at first"),
     ("kv_cache", ["return self.out(v.transpose(1, 2).flatten(2))"], "it has to return two things: {what}."),
+    ("linear_attention", ["return np.einsum('nd,md,me->ne', q, k, v)"], "no mask"),
+    ("linear_attention", [PARALLEL, RECURRENT], ""),
+    ("linear_attention", [PARALLEL, looped(READ, ADD, returned=BOTH)], "read first"),
+    ("linear_attention", [PARALLEL, looped(ADD, READ)], PAIR),
+    (
+        "linear_attention",
+        [
+            PARALLEL,
+            looped(WRITE.format(sign="+="), "out.append(S)", returned="np.array([a @ s for a, s in zip(q, out)]), S"),
+        ],
+        "end",
+    ),
+    ("linear_attention", [PARALLEL, RECURRENT, "return recurrent(q, k, v)[0]"], "not emptied"),
+    ("linear_attention", [PARALLEL, RECURRENT, looped(ADD, READ, "S = S * (not begins[i])")], "too late"),
+    ("linear_attention", [PARALLEL, RECURRENT, looped("S = S * (not begins[i])", ADD, READ)], ""),
+    ("retention", ["return gamma ** abs(np.subtract.outer(np.arange(n), np.arange(n)))"], "both sides"),
+    ("retention", ["return np.tril(gamma ** np.arange(n)[:, None] * np.ones(n))"], "by row"),
+    ("retention", [FADING, RIGHT_CHUNK], ""),
+    ("retention", [FADING, CHUNK.format(first=0, column="(-1, 1)", extra=1)], "from 0"),
+    ("retention", [FADING, CHUNK.format(first=1, column="(1, -1)", extra=1)], "values' axis"),
+    ("retention", [FADING, CHUNK.format(first=1, column="(-1, 1)", extra="gamma")], "one γ more"),
+    ("retention", [FADING, RIGHT_CHUNK, KEPT], TWICE),
+    ("delta_rule", ["return state + beta * k[:, None] @ v[None]"], "added"),
+    ("delta_rule", ["return state * (1 - beta) + beta * np.outer(k, v)"], "fades everything"),
+    ("delta_rule", ["return state - np.outer(k, k @ state) + beta * np.outer(k, v)"], "all removed"),
+    ("delta_rule", [WRITTEN, looped(READ, "S = write(S, k[i], v[i], beta[i])")], "read first"),
+    (
+        "delta_rule",
+        [WRITTEN, DELTA, looped("S = write(S, k[i], v[i], beta[i])", READ, "S = S * gamma[i]")],
+        "late",
+    ),
+    ("delta_rule", [WRITTEN, DELTA, looped("S = gamma[i] * write(S, k[i], v[i], beta[i])", READ)], "after"),
+    ("delta_rule", [WRITTEN, DELTA, looped("S = write(gamma[i] * S, k[i], v[i], beta[i])", READ)], ""),
     ("encoder_layer", ["x = x + self.attention(self.norm1(x), mask)\nreturn x"], "only attention"),
     (
         "encoder_layer",

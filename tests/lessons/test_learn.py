@@ -39,7 +39,7 @@ def solve(folder, name):
 
 
 def test_the_course_is_complete():
-    assert len(COURSE) == len(set(NAMES)) == 18
+    assert len(COURSE) == len(set(NAMES)) == 21
     files = {path.name for path in lesson.files("qkv.lessons").joinpath("exercises").iterdir()}
     graders = {path.name for path in lesson.files("qkv.lessons").joinpath("graders").iterdir()}
     assert {f"{name}.py" for name in NAMES} | {"__init__.py", "__pycache__"} >= files | graders
@@ -47,7 +47,7 @@ def test_the_course_is_complete():
 
 def test_from_the_list_to_the_next(learn, tmp_path):
     code, out, err = learn()
-    assert code == 0 and not err and "0 of 18 solved" in out and "→  1  attention by hand" in out
+    assert code == 0 and not err and "0 of 21 solved" in out and "→  1  attention by hand" in out
     assert "qkv learn check" in out and (tmp_path / "learn" / "01_by_hand.py").read_text() == write("by_hand", "en")
     code, out, _ = learn("check")
     assert code == 1 and "the hole is still there" in out and "qkv learn hint" in out
@@ -59,13 +59,13 @@ def test_from_the_list_to_the_next(learn, tmp_path):
     assert code == 0 and "✓ 1 attention by hand: right" in out and "Next: exercise 2" in out
     code, out, _ = learn()
     assert (
-        "1 of 18 solved" in out and "✓  1" in out and "→  2" in out and (tmp_path / "learn" / "02_scores.py").exists()
+        "1 of 21 solved" in out and "✓  1" in out and "→  2" in out and (tmp_path / "learn" / "02_scores.py").exists()
     )
 
 
 def test_the_same_in_chinese(learn, tmp_path):
     code, out, _ = learn("--lang", "zh")
-    assert code == 0 and "已完成 0/18" in out and "手算注意力" in out
+    assert code == 0 and "已完成 0/21" in out and "手算注意力" in out
     text = (tmp_path / "learn" / "01_by_hand.py").read_text(encoding="utf-8")
     assert text == write("by_hand", "zh") and HAN.search(text)
     text = text.replace("scores = [..., ..., ...]", "scores = [4, 2, 0]")
@@ -132,7 +132,7 @@ def test_reset_asks_and_keeps_what_was_there(learn, tmp_path, monkeypatch):
     code, _, _ = learn("reset", 3, "--yes")
     kept = tmp_path / "learn" / "backups" / "03_scaling.1.py"
     assert code == 0 and place.read_text() == write("scaling", "en") and "np.sqrt" in kept.read_text()
-    assert "0 of 18 solved" in learn()[1]
+    assert "0 of 21 solved" in learn()[1]
     solve(tmp_path / "learn", "scaling")
     monkeypatch.setattr("builtins.input", lambda _: "y")
     assert learn("reset", 3)[0] == 0 and (kept.parent / "03_scaling.2.py").exists() and kept.exists()
@@ -155,7 +155,7 @@ def test_a_damaged_progress_file_is_told_and_put_aside(damage, learn, tmp_path):
     learn()
     (tmp_path / "learn" / FILE).write_text(damage, encoding="latin-1")
     code, out, err = learn()
-    assert code == 0 and "could not be read" in err and "0 of 18" in out and "Traceback" not in err
+    assert code == 0 and "could not be read" in err and "0 of 21" in out and "Traceback" not in err
     assert (tmp_path / "learn" / "qkv-learn.damaged.json").read_text(encoding="latin-1") == damage
     assert not learn()[2]
 
@@ -193,21 +193,21 @@ def test_check_all_counts_again(learn, tmp_path):
     solve(tmp_path / "learn", "scores")
     code, out, _ = learn("check", "all")
     assert code == 1 and "✓ 2" in out and "✗ 5" in out
-    assert "1 of 18 solved" in learn()[1]
+    assert "1 of 21 solved" in learn()[1]
 
 
 def test_all_solved(learn, tmp_path):
     learn()
     (tmp_path / "learn" / FILE).write_text(json.dumps({"solved": dict.fromkeys(NAMES, "2026-01-01"), "hints": {}}))
     code, out, _ = learn()
-    assert code == 0 and "All 18 are solved" in out
+    assert code == 0 and "All 21 are solved" in out
     code, _, err = learn("check")
     assert code == 2 and "say which one" in err
 
 
 MISTAKES = {
-    ("19",): ("there is no exercise 19", "没有练习 19"),
-    ("0",): ("from 1 to 18", "从 1 到 18"),
+    ("22",): ("there is no exercise 22", "没有练习 22"),
+    ("0",): ("from 1 to 21", "从 1 到 21"),
     ("sofmax",): ("did you mean softmax", "是不是想写 softmax"),
     ("xyzzy",): ("xyzzy is no exercise", "没有 xyzzy 这个练习"),
     ("check", "7"): ("qkv learn 7 puts it there", "运行 qkv learn 7"),

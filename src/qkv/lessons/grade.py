@@ -147,26 +147,43 @@ def numbers(value: Any) -> Any:
     return np.asarray(value, dtype=np.float64)
 
 
+def pair(given: Any, what: str) -> Any:
+    """An answer that has to be two things, or None; else a sentence that says which two."""
+    if given is not None and (not isinstance(given, tuple | list) or len(given) != 2):
+        raise Told("it has to return two things: {what}.", what=what)
+    return given
+
+
 def calls(
-    function: str, right: Callable[..., Any], *given: Any, shown: str = "", tolerance: float = 1e-5, names: str = ""
+    function: str,
+    right: Callable[..., Any],
+    *given: Any,
+    shown: str = "",
+    tolerance: float = 1e-5,
+    names: str = "",
+    returns: str = "",
+    part: int = 0,
 ) -> Question:
     """The usual question: call the function with these; `names` are the arguments', for people to read.
 
-    It gets copies, and may not write into them.
+    It gets copies, and may not write into them. Of a function that `returns` two things, the question is about one `part`.
     """
+
+    def of(out: Any) -> Any:
+        both = pair(out, returns) if returns else None
+        return out if both is None else both[part]
 
     def put(answer: Any) -> Any:
         copies = [_copy(item) for item in given]
-        out = getattr(answer, function)(*copies)
+        out = of(getattr(answer, function)(*copies))
         for name, before, after in zip(names.split(), given, copies, strict=False):
             if _sized(before) and not np.array_equal(numbers(before), numbers(after), equal_nan=True):
                 raise Changed(name)
         return out
 
     shown = shown or ", ".join(_shown(name, item) for name, item in zip(names.split(), given, strict=True))
-    return Question(
-        function, f"{function}({shown})", put, lambda: right(*(_copy(item) for item in given)), tolerance=tolerance
-    )
+    call = f"{function}({shown})" + (f"[{part}]" if returns else "")
+    return Question(function, call, put, lambda: of(right(*(_copy(item) for item in given))), tolerance=tolerance)
 
 
 def _sized(value: Any) -> bool:

@@ -50,6 +50,9 @@ COURSE = (
     Title("kv_cache", Message("the KV cache"), "PyTorch"),
     Title("encoder_layer", Message("an encoder layer"), "PyTorch"),
     Title("tiny_gpt", Message("a whole GPT that trains"), "PyTorch"),
+    Title("linear_attention", Message("linear attention is a recurrence"), "NumPy"),
+    Title("retention", Message("retention's chunk"), "NumPy"),
+    Title("delta_rule", Message("the delta rule writes and overwrites"), "NumPy"),
 )
 NAMES = tuple(title.name for title in COURSE)
 

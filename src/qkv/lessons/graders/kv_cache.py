@@ -10,7 +10,7 @@ from ...attention import masks
 from ...attention.oracle import from_qkv
 from ...words import Message
 from ..exercises import kv_cache as solved
-from ..grade import Told, furthest
+from ..grade import furthest, pair
 from ..lesson import Lesson, Question, Wrong
 from ..weights import filled, matrix
 from .rotary import right as turned
@@ -26,11 +26,9 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
     def ask(answer: Any) -> Any:
         made, cache, parts = filled(answer.CachedAttention(width, n_head)), None, []
         for part in x.split(chunks, dim=1):
-            given = made(part.clone()) if cache is None else made(part.clone(), cache)
+            given = pair(made(part.clone()) if cache is None else made(part.clone(), cache), "(output, cache)")
             if given is None:
                 return None
-            if not isinstance(given, tuple) or len(given) != 2:
-                raise Told("it has to return two things: {what}.", what="(output, cache)")
             output, cache = given
             parts.append(output)
         return torch.cat(parts, dim=1)

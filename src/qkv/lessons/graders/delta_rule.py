@@ -1,0 +1,248 @@
+"""One write by its own matrix, whole texts against the reference's triangular inverse."""
+
+from typing import Any
+
+import numpy as np
+
+from ...mixers.reference import Array, delta
+from ...words import Message
+from ..grade import calls, furthest
+from ..lesson import Lesson, Wrong
+
+RNG = np.random.default_rng(21)
+
+
+def _unit(*shape: int) -> Array:
+    """Keys of length 1, which can be overwritten exactly."""
+    keys = RNG.normal(size=shape)
+    return np.asarray(keys / np.linalg.norm(keys, axis=-1, keepdims=True))
+
+
+# d = e first, and N = d: what is lined up wrongly then gives numbers, not an error.
+WRITES = [
+    (RNG.normal(size=(d, e)), _unit(d) * length, RNG.normal(size=e), beta)
+    for d, e, beta, length in [(4, 4, 0.5, 1.0), (3, 2, 0.75, 1.0), (2, 5, 0.3, 2.0), (3, 4, 0.9, 1.0)]
+]
+TEXTS = [
+    (RNG.normal(size=(n, d)), _unit(n, d), RNG.normal(size=(n, e)), RNG.uniform(0.2, 0.9, n))
+    for n, d, e in [(4, 4, 4), (6, 2, 3), (1, 3, 2), (5, 3, 2)]
+]
+FADING = [(*given, RNG.uniform(0.4, 0.9, len(given[0]))) for given in TEXTS]
+
+
+def right_write(state: Array, k: Array, v: Array, beta: float) -> Array:
+    """The whole transition as a matrix: (I − β k kᵀ) S + β k vᵀ."""
+    return (np.eye(len(k)) - beta * np.outer(k, k)) @ state + beta * np.outer(k, v)
+
+
+def right(q: Array, k: Array, v: Array, beta: Array) -> Array:
+    return right_gated(q, k, v, beta, np.ones(len(q)))
+
+
+def right_gated(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Array:
+    return delta(q, k, v, np.log(gamma), beta).output
+
+
+def _write(change: str) -> dict[str, Any]:
+    def write(state: Array, k: Array, v: Array, beta: float) -> Array:
+        held = state @ k if change == "wrong axis" else state.T @ k
+        if change == "fades everything":
+            return (1 - beta) * state + beta * np.outer(k, v)
+        if change == "replaced":
+            return beta * np.outer(k, v)
+        if change == "turned round":
+            return state + beta * np.outer(v - held, k)
+        told = {
+            "added": beta * v,
+            "no share": v - held,
+            "all removed": beta * v - held,
+            "all written": v - beta * held,
+            "other sign": beta * (held - v),
+        }
+        return state + np.outer(k, told.get(change, beta * (v - held)))
+
+    return {"write": write}
+
+
+def _text(change: str) -> Any:
+    def read(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Array:
+        n, state = len(q), np.zeros((k.shape[1], v.shape[1]))
+        output, empty = np.zeros((n, v.shape[1])), state
+        for i in range(n):
+            before, share = state, 1.0 if change == "no share" else beta[i]
+            fade: Any = {"unused": 1.0, "twice": gamma[i] ** 2, "late": gamma[i - 1]}.get(change, gamma[i])
+            if change == "whole vector":
+                fade = gamma[:, None]
+            if change == "after":
+                state = gamma[i] * right_write(state, k[i], v[i], share)
+            elif change == "looked up first":
+                state = gamma[i] * state + share * np.outer(k[i], v[i] - state.T @ k[i])
+            elif change == "looked up once":
+                state = state + share * np.outer(k[i], v[i])
+            else:
+                state = right_write(empty if change == "not carried" else fade * state, k[i], v[i], share)
+            output[i] = q[i] @ (before if change == "read first" else state)
+        return q @ state if change == "end" else output
+
+    return read
+
+
+def _plain(change: str) -> dict[str, Any]:
+    return {"delta_rule": lambda q, k, v, beta: _text(change)(q, k, v, beta, np.ones(len(q)))}
+
+
+def _gated(change: str) -> dict[str, Any]:
+    return {"gated_delta_rule": _text(change)}
+
+
+LESSON = Lesson(
+    questions=[
+        *(calls("write", right_write, *given, names="state k v beta") for given in WRITES),
+        *(calls("delta_rule", right, *given, names="q k v beta") for given in TEXTS),
+        *(calls("gated_delta_rule", right_gated, *given, names="q k v beta gamma") for given in FADING),
+    ],
+    wrongs=[
+        Wrong(
+            "added",
+            _write("added"),
+            Message(
+                "you write without taking out what the key held: after Paris and Rome it holds both. Write the difference, "
+                "β · k (v − held)ᵀ with held = Sᵀ k."
+            ),
+        ),
+        Wrong(
+            "no share",
+            _write("no share"),
+            Message("β isn't used: everything is overwritten whole ({got} instead of {want})."),
+            furthest,
+        ),
+        Wrong(
+            "all removed",
+            _write("all removed"),
+            Message(
+                "you take out all that the key held but write only the share β of v. The share is of both: β · (v − held)."
+            ),
+        ),
+        Wrong(
+            "all written",
+            _write("all written"),
+            Message(
+                "you take out the share β of what the key held but write all of v. The share is of both: β · (v − held)."
+            ),
+        ),
+        Wrong(
+            "fades everything",
+            _write("fades everything"),
+            Message(
+                "(1 − β) · S fades the whole state, also what other keys hold. Only what k holds may change: held = Sᵀ k."
+            ),
+        ),
+        Wrong(
+            "wrong axis",
+            _write("wrong axis"),
+            Message(
+                "held is computed along the wrong axis: S k adds up over the values. A key looks along the rows of S: Sᵀ k, "
+                "state.T @ k or k @ state, (e,)."
+            ),
+        ),
+        Wrong(
+            "other sign",
+            _write("other sign"),
+            Message("the sign is turned round: the state moves away from v. v − held, not held − v."),
+        ),
+        Wrong(
+            "replaced",
+            _write("replaced"),
+            Message("the old state is gone: what other keys hold has to stay. S + …"),
+        ),
+        Wrong(
+            "turned round",
+            _write("turned round"),
+            Message("rows and columns are exchanged: np.outer(k, …) is (d, e), one row for every number of the key."),
+        ),
+        Wrong(
+            "looked up once",
+            _plain("looked up once"),
+            Message(
+                "every word finds the key empty: held comes from the state before the text. It has to be looked up in the "
+                "state as the word before left it."
+            ),
+        ),
+        Wrong(
+            "beta unused",
+            _plain("no share"),
+            Message("beta isn't used: every word overwrites whole. Hand beta[i] to write."),
+        ),
+        Wrong(
+            "read first",
+            _plain("read first"),
+            Message("you read before you write: the first word gets 0. Write, then y = q · S."),
+        ),
+        Wrong(
+            "not carried",
+            _plain("not carried"),
+            Message("each word writes into an empty state. Keep what write returns: state = write(state, …)."),
+        ),
+        Wrong(
+            "end",
+            _plain("end"),
+            Message("every word reads the state as it is at the end, and so sees the future. Read inside the loop."),
+        ),
+        Wrong("unused", _gated("unused"), Message("gamma isn't used: nothing fades.")),
+        Wrong(
+            "after",
+            _gated("after"),
+            Message(
+                "you fade after the write: what was just written has faded already when it is read. First γ · S, then write."
+            ),
+        ),
+        Wrong(
+            "looked up first",
+            _gated("looked up first"),
+            Message(
+                "held is looked up before the state fades, so more is taken out than is left. First γ · S; look up and write "
+                "in the faded state."
+            ),
+        ),
+        Wrong(
+            "late",
+            _gated("late"),
+            Message(
+                "the decay comes one word late: word i fades by the γ of the word before (or you fade at the end of the "
+                "loop). gamma[i] comes before the write of word i."
+            ),
+        ),
+        Wrong(
+            "twice",
+            _gated("twice"),
+            Message("the state fades twice at every word ({got} instead of {want})."),
+            furthest,
+        ),
+        Wrong(
+            "whole vector",
+            _gated("whole vector"),
+            Message(
+                "the decay is on the wrong axis: gamma holds one number for each word, and you multiply the rows of S by all "
+                "of them. It is one number now: gamma[i]."
+            ),
+        ),
+    ],
+    hints={
+        "write": [
+            Message("What would a query equal to k read? That is `held = state.T @ k`, (e,)."),
+            Message("`state + beta * np.outer(k, v - held)`"),
+        ],
+        "delta_rule": [
+            Message(
+                "As in linear attention: a state of zeros (d, e), a loop over the words, write, then read `q[i] @ state`."
+            ),
+        ],
+        "gated_delta_rule": [
+            Message("The same loop; what goes into write is the faded state, `gamma[i] * state`."),
+        ],
+    },
+    after=Message(
+        'With β = 1 and keys at right angles this is a dictionary; with β = 0 nothing is learned. `qkv steps "我 爱 北京" '
+        "--mixer delta` shows what is taken out and written at each word."
+    ),
+)

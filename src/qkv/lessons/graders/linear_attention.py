@@ -1,0 +1,283 @@
+"""Both forms against the matrix of the reference, with a decay of 1; several texts against each by itself."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...attention.oracle import softmax
+from ...mixers.reference import Array, Mixed, linear
+from ...words import Message
+from ..grade import calls, furthest
+from ..lesson import Lesson, Wrong
+
+RNG = np.random.default_rng(19)
+SIZES = [
+    (4, 3, 3),
+    (5, 2, 4),
+    (1, 3, 2),
+    (6, 4, 1),
+]  # d = e first: a state turned round then gives numbers, not an error
+
+
+def _given(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
+    q, k, v = (RNG.normal(size=(n, width)) for width in (d, d, e))
+    return q, k, v
+
+
+GIVEN = [_given(*sizes) for sizes in SIZES]
+TEXTS = [
+    (*_given(5, 3, 2), np.array([True, False, True, False, False])),
+    (*_given(4, 2, 2), np.array([True, True, False, True])),
+    (*_given(6, 2, 3), np.array([True, False, False, False, False, True])),
+]
+
+
+def _mixed(q: Array, k: Array, v: Array) -> Mixed:
+    return linear(q, k, v, np.zeros(len(q)))
+
+
+def right_parallel(q: Array, k: Array, v: Array) -> Array:
+    return _mixed(q, k, v).output
+
+
+def right_recurrent(q: Array, k: Array, v: Array) -> tuple[Array, Array]:
+    whole = _mixed(q, k, v)
+    return whole.output, whole.state
+
+
+def right_packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
+    borders = [*np.flatnonzero(begins), len(q)]
+    pieces = [slice(first, last) for first, last in pairwise(borders)]
+    return np.concatenate([_mixed(q[piece], k[piece], v[piece]).output for piece in pieces])
+
+
+def with_softmax(q: Array, k: Array, v: Array) -> Array:
+    return softmax(np.where(np.tri(len(q), dtype=bool), q @ k.T, -np.inf)) @ v
+
+
+def scaled(q: Array, k: Array, v: Array) -> Array:
+    return right_parallel(q / np.sqrt(q.shape[1]), k, v)
+
+
+def no_mask(q: Array, k: Array, v: Array) -> Array:
+    return q @ (k.T @ v)
+
+
+def strict(q: Array, k: Array, v: Array) -> Array:
+    return np.tril(q @ k.T, -1) @ v
+
+
+def upper(q: Array, k: Array, v: Array) -> Array:
+    return np.triu(q @ k.T) @ v
+
+
+def other_way(q: Array, k: Array, v: Array) -> Array:
+    return np.tril(k @ q.T) @ v
+
+
+def shares(q: Array, k: Array, v: Array) -> Array:
+    weights = np.tril(q @ k.T)
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def _read(q: Array, k: Array, v: Array, change: str) -> tuple[Array, Array]:
+    """The recurrence with one thing done otherwise."""
+    state = np.zeros((k.shape[1], v.shape[1]))
+    output = np.zeros((len(q), v.shape[1]))
+    for i in range(len(q)):
+        before = state
+        written = np.outer(v[i], k[i]) if change == "turned round" else np.outer(k[i], v[i])
+        state = written if change == "replaced" else state + written
+        output[i] = q[i] @ (before if change == "read first" else state)
+    if change == "end":
+        output = q @ state
+    return output, state.T if change == "transposed" else state
+
+
+def _recurrent(change: str) -> dict[str, Any]:
+    return {"recurrent": lambda q, k, v: _read(q, k, v, change)}
+
+
+def _packed(change: str) -> dict[str, Any]:
+    def packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
+        state = np.zeros((k.shape[1], v.shape[1]))
+        output = np.zeros((len(q), v.shape[1]))
+        for i in range(len(q)):
+            empties = not begins[i] if change == "inverted" else begins[i]
+            if empties and change == "inverted":
+                state = np.zeros_like(state)
+            state = state + np.outer(k[i], v[i])
+            if empties and change == "after the write":
+                state = np.zeros_like(state)
+            output[i] = q[i] @ state
+            if empties and change == "too late":
+                state = np.zeros_like(state)
+            if empties and change == "output only":
+                output[i] = q[i] @ np.outer(k[i], v[i])
+        return output
+
+    return {"packed": packed}
+
+
+def old_text(got: Array, want: Array) -> dict[str, object]:
+    """For a hint: the first word whose numbers are wrong."""
+    return {"word": int(np.flatnonzero(np.abs(got - want).max(-1) > 1e-9)[0])}
+
+
+LESSON = Lesson(
+    questions=[
+        *(calls("parallel", right_parallel, *given, names="q k v") for given in GIVEN),
+        *(
+            calls("recurrent", right_recurrent, *given, names="q k v", returns="(output, state)", part=part)
+            for given in GIVEN
+            for part in (0, 1)
+        ),
+        *(calls("packed", right_packed, *given, names="q k v begins") for given in TEXTS),
+    ],
+    wrongs=[
+        Wrong(
+            "softmax",
+            {"parallel": with_softmax},
+            Message(
+                "there is still a softmax ({got} instead of {want}). With it the sum over the words can't be made before "
+                "the query is known, and there is no recurrence. Take the scores as they are."
+            ),
+            furthest,
+        ),
+        Wrong(
+            "scaled",
+            {"parallel": scaled},
+            Message("the scores are divided by √d. That was for the softmax; here they are taken as they are."),
+        ),
+        Wrong(
+            "no mask",
+            {"parallel": no_mask},
+            Message(
+                "every word sees all the others, the later ones too. (q @ (k.T @ v) is quick, but it is the sum over all "
+                "words.) Set the scores after the diagonal to 0: np.tril(q @ k.T)."
+            ),
+        ),
+        Wrong(
+            "strict",
+            {"parallel": strict},
+            Message("no word sees itself, and the first gets 0. The diagonal belongs to it: j ≤ i, not j < i."),
+            mistake="M12",
+        ),
+        Wrong(
+            "upper",
+            {"parallel": upper},
+            Message("your triangle points the other way: words see what comes later. np.tril, not np.triu."),
+            mistake="M12",
+        ),
+        Wrong(
+            "other way",
+            {"parallel": other_way},
+            Message(
+                "row i of your table holds what key i is to every query. It should be query i: q @ k.T, not k @ q.T."
+            ),
+        ),
+        Wrong(
+            "shares",
+            {"parallel": shares},
+            Message(
+                "you divide each row by its sum. Scores may be negative, so that sum may be near 0: here nothing is "
+                "divided ({got} instead of {want})."
+            ),
+            furthest,
+        ),
+        Wrong(
+            "read first",
+            _recurrent("read first"),
+            Message(
+                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q · S."
+            ),
+        ),
+        Wrong(
+            "replaced",
+            _recurrent("replaced"),
+            Message("S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ."),
+        ),
+        Wrong(
+            "turned round",
+            _recurrent("turned round"),
+            Message(
+                "you write v kᵀ instead of k vᵀ: rows and columns of S are exchanged. np.outer(k[i], v[i]) is (d, e), one "
+                "row for every number of the key."
+            ),
+        ),
+        Wrong(
+            "transposed",
+            _recurrent("transposed"),
+            Message(
+                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of k."
+            ),
+        ),
+        Wrong(
+            "end",
+            _recurrent("end"),
+            Message(
+                "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if you "
+                "keep the states in a list: state += … changes the one array that stands there N times, state = state + … "
+                "makes a new one."
+            ),
+        ),
+        Wrong(
+            "not emptied",
+            _packed("not emptied"),
+            Message(
+                "from word {word} on, a text reads what the one before it left in S. Empty S where begins[i] is True, "
+                "before that word is written."
+            ),
+            old_text,
+        ),
+        Wrong(
+            "after the write",
+            _packed("after the write"),
+            Message(
+                "you empty S after the first word of a text is written: that word is lost. Empty first, then write, then "
+                "read."
+            ),
+        ),
+        Wrong(
+            "too late",
+            _packed("too late"),
+            Message(
+                "you empty S one word too late: the first word of a text still reads the old text, and then vanishes with "
+                "it. begins[i] comes before the write of word i."
+            ),
+        ),
+        Wrong(
+            "output only",
+            _packed("output only"),
+            Message(
+                "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only left "
+                "out once."
+            ),
+        ),
+        Wrong(
+            "inverted",
+            _packed("inverted"),
+            Message("you empty S everywhere but where a text begins: it is begins[i], not `not begins[i]`."),
+        ),
+    ],
+    hints={
+        "parallel": [
+            Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0."),
+        ],
+        "recurrent": [
+            Message(
+                "Begin with `state = np.zeros((k.shape[1], v.shape[1]))`; then a loop over the words: write, then read."
+            ),
+            Message("Write: `state = state + np.outer(k[i], v[i])`. Read: `output[i] = q[i] @ state`."),
+        ],
+        "packed": [
+            Message("The same loop; what has to be true of S before the first word of a text is written?"),
+            Message("`if begins[i]: state = np.zeros_like(state)`, as the first thing in the loop."),
+        ],
+    },
+    after=Message(
+        "The N × N table and the loop gave the same numbers; the loop kept only d × e. Attention can't do this: its softmax "
+        "needs all scores of a query at once."
+    ),
+)

@@ -1,0 +1,338 @@
+"""Chunks of any size against the whole matrix of the reference, and the state against its recurrence."""
+
+from typing import Any
+
+import numpy as np
+
+from ...mixers.reference import Array, linear
+from ...mixers.reference import retention as reference
+from ...words import Message
+from ..exercises import retention as solved
+from ..grade import Told, calls, furthest
+from ..lesson import Lesson, Question, Wrong
+
+RNG = np.random.default_rng(20)
+FADES = [(3, 0.5), (5, 0.9), (1, 0.25), (4, 0.7)]
+
+
+def _given(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
+    q, k, v = (RNG.normal(size=(n, width)) for width in (d, d, e))
+    return q, k, v
+
+
+# C = d = e first: a decay along the wrong axis then gives numbers, not an error.
+CHUNKS = [
+    (*_given(n, d, e), gamma, RNG.normal(size=(d, e)))
+    for n, d, e, gamma in [(4, 4, 4, 0.8), (3, 2, 5, 0.5), (1, 3, 2, 0.9), (5, 2, 3, 0.7)]
+]
+TEXTS = [
+    (*_given(n, d, e), gamma, size)
+    for n, d, e, gamma, size in [(8, 3, 2, 0.9, 4), (7, 2, 3, 0.8, 3), (5, 3, 3, 0.6, 1), (3, 2, 2, 0.9, 8)]
+]
+
+
+def right_fading(n: int, gamma: float) -> Array:
+    one = np.ones((n, 1))
+    return reference(one, one, one, gamma).weights
+
+
+def right_chunk(q: Array, k: Array, v: Array, gamma: float, state: Array) -> tuple[Array, Array]:
+    """As one text: the state before the chunk is d words that wrote one row of it each, and nothing had faded yet."""
+    d = len(state)
+    queries, keys, values = (np.concatenate(both) for both in ((0 * np.eye(d), q), (np.eye(d), k), (state, v)))
+    whole = linear(queries, keys, values, np.concatenate([np.zeros(d), np.full(len(q), np.log(gamma))]))
+    return whole.output[d:], whole.state
+
+
+def right(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
+    return reference(q, k, v, gamma).output
+
+
+def _twice(answer: Any) -> Any:
+    """The same text once more: what the first left behind must be gone."""
+    q, k, v, gamma, size = TEXTS[0]
+    once, again = (answer.retention(q.copy(), k.copy(), v.copy(), gamma, size) for asked in range(2))
+    if once is not None and again is not None and np.shape(once) == np.shape(again) and not np.allclose(once, again):
+        raise Told(
+            "the same text a second time gave other numbers: the state of the first call was still there. Begin every call "
+            "with a state of zeros, made inside the function."
+        )
+    return once
+
+
+def _powers(exponents: Any, gamma: float) -> Array:
+    return np.asarray(gamma ** np.asarray(exponents, np.float64))
+
+
+def _fading(change: str) -> dict[str, Any]:
+    def fading(n: int, gamma: float) -> Array:
+        i, j = np.arange(n)[:, None], np.arange(n)
+        if change == "transposed":
+            return right_fading(n, gamma).T
+        if change == "both sides":
+            return _powers(abs(i - j), gamma)
+        if change == "grows":
+            return _powers(i - j, gamma)
+        exponent = {"one more": i - j + 1, "by row": i + 0 * j, "by column": j + 0 * i, "none": 0 * (i - j)}[change]
+        return np.tril(_powers(exponent, gamma))
+
+    return {"fading": fading}
+
+
+def _chunk(change: str) -> dict[str, Any]:
+    """The right chunk with one thing done otherwise."""
+
+    def chunk(q: Array, k: Array, v: Array, gamma: float, state: Array) -> tuple[Array, Array]:
+        n = len(q)
+        i = np.arange(n)
+        table = {"no fading": np.tri(n), "no triangle": np.ones((n, n))}.get(change, right_fading(n, gamma))
+        within = (table * (q @ k.T)) @ v
+        left = {"one γ more": n - i, "turned round": i, "unfaded writes": 0 * i}.get(change, n - 1 - i)
+        faded = _powers(left, gamma) * k if change == "keys' axis" else _powers(left, gamma)[:, None] * k
+        kept = {"S unfaded": 1.0, "S faded once": gamma, "S forgotten": 0.0}.get(change, gamma**n)
+        after = kept * state + faded.T @ v
+        ahead = {"from 0": i, "unfaded": 0 * i, "whole chunk": 0 * i + n}.get(change, i + 1)
+        past = {"own chunk": after, "nothing before": 0 * state}.get(change, state)
+        column = _powers(ahead, gamma) if change == "values' axis" else _powers(ahead, gamma)[:, None]
+        return within + column * (q @ past), after
+
+    return {"chunk": chunk}
+
+
+def _text(change: str) -> dict[str, Any]:
+    def retention(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
+        state = np.zeros((k.shape[1], v.shape[1]))
+        parts = []
+        n = len(q) - len(q) % size if change == "end lost" else len(q)
+        for start in range(0, n, size):
+            last = start + size + {"next word too": 1, "last word lost": -1}.get(change, 0)
+            piece = slice(start, last)
+            output, after = solved.chunk(q[piece], k[piece], v[piece], gamma, state)
+            if change != "not carried":
+                state = gamma * after if change == "faded between" else after
+            parts.append(output)
+        return np.concatenate(parts) if parts else np.zeros((0, v.shape[1]))
+
+    return {"retention": retention}
+
+
+LESSON = Lesson(
+    questions=[
+        *(calls("fading", right_fading, n, gamma, names="n gamma") for n, gamma in FADES),
+        *(
+            calls("chunk", right_chunk, *given, names="q k v gamma state", returns="(output, state)", part=part)
+            for part in (0, 1)
+            for given in CHUNKS
+        ),
+        Question("retention", "retention(q (8, 3), k (8, 3), v (8, 2), …), twice", _twice, lambda: right(*TEXTS[0])),
+        *(calls("retention", right, *given, names="q k v gamma size") for given in TEXTS),
+    ],
+    wrongs=[
+        Wrong(
+            "transposed",
+            _fading("transposed"),
+            Message(
+                "L is turned round: later words count and earlier ones don't. The row is the word that reads, i; the column "
+                "the one that wrote, j; γ^(i−j) for j ≤ i."
+            ),
+        ),
+        Wrong(
+            "both sides",
+            _fading("both sides"),
+            Message("γ^|i−j| fades to both sides: words see the future. What comes later (j > i) gets 0."),
+        ),
+        Wrong(
+            "grows",
+            _fading("grows"),
+            Message(
+                "after the diagonal i − j is negative, and γ to a negative power is above 1 ({got} instead of {want}): the "
+                "future counts most of all. Set it to 0."
+            ),
+            furthest,
+        ),
+        Wrong(
+            "one more",
+            _fading("one more"),
+            Message(
+                "there is one γ too many everywhere: a word that was just written hasn't faded, the diagonal is γ⁰ = 1."
+            ),
+        ),
+        Wrong(
+            "by row",
+            _fading("by row"),
+            Message(
+                "the decay runs along the wrong axis: γ^i counts from the beginning of the text, the same for all that was "
+                "written. It is the distance that counts, γ^(i−j)."
+            ),
+        ),
+        Wrong(
+            "by column",
+            _fading("by column"),
+            Message(
+                "the decay runs along the wrong axis: γ^j makes later words weaker, whoever reads them. It is the distance "
+                "that counts, γ^(i−j)."
+            ),
+        ),
+        Wrong(
+            "none", _fading("none"), Message("nothing fades: this is the causal mask of linear attention, γ is unused.")
+        ),
+        Wrong(
+            "no fading",
+            _chunk("no fading"),
+            Message("inside the chunk nothing fades: multiply q @ k.T by fading(n, gamma) before @ v."),
+        ),
+        Wrong(
+            "no triangle",
+            _chunk("no triangle"),
+            Message("inside the chunk every word sees every other: multiply q @ k.T by fading(n, gamma) before @ v."),
+        ),
+        Wrong(
+            "nothing before",
+            _chunk("nothing before"),
+            Message("the state before the chunk isn't read: γ^(i+1) · qᵢ·S is missing in the output."),
+        ),
+        Wrong(
+            "from 0",
+            _chunk("from 0"),
+            Message(
+                "the border of the chunk is off by one: word i reads S with γ^i, so word 0 reads it unfaded. S is as the "
+                "last word of the chunk before left it; at word 0 it has faded once: γ^(i+1)."
+            ),
+        ),
+        Wrong(
+            "unfaded",
+            _chunk("unfaded"),
+            Message("word i reads S as if nothing had faded since: γ^(i+1) is missing."),
+        ),
+        Wrong(
+            "whole chunk",
+            _chunk("whole chunk"),
+            Message("all words read S with γ^C, as if each were the last of the chunk. Word i reads it with γ^(i+1)."),
+        ),
+        Wrong(
+            "own chunk",
+            _chunk("own chunk"),
+            Message(
+                "S is brought up to date before it is read, so the chunk's own words count twice, later ones too. Read the "
+                "state that was given; return the new one."
+            ),
+        ),
+        Wrong(
+            "values' axis",
+            _chunk("values' axis"),
+            Message(
+                "the decay runs along the wrong axis: γ^(i+1) is a row and is lined up with the e columns of q @ S. It "
+                "belongs to the words, a column: np.arange(1, n + 1)[:, None]."
+            ),
+        ),
+        Wrong(
+            "one γ more",
+            _chunk("one γ more"),
+            Message(
+                "the border of the chunk is off by one: what is written fades once too often, γ^(C−j). The last word, j = C "
+                "− 1, hasn't faded yet: γ^(C−1−j)."
+            ),
+        ),
+        Wrong(
+            "turned round",
+            _chunk("turned round"),
+            Message(
+                "the writes fade the wrong way round: γ^j makes the last word weakest. The first has faded longest: "
+                "γ^(C−1−j)."
+            ),
+        ),
+        Wrong(
+            "unfaded writes",
+            _chunk("unfaded writes"),
+            Message(
+                "the output is right; in the new state the words of the chunk haven't faded: γ^(C−1−j) is missing."
+            ),
+        ),
+        Wrong(
+            "keys' axis",
+            _chunk("keys' axis"),
+            Message(
+                "the output is right; in the new state the decay runs along the wrong axis: γ^(C−1−j) is a row and is lined "
+                "up with the d numbers of a key. It belongs to the words, a column: […][:, None]."
+            ),
+        ),
+        Wrong(
+            "S unfaded",
+            _chunk("S unfaded"),
+            Message("the output is right; in the new state the old S hasn't faded: γ^C · S."),
+        ),
+        Wrong(
+            "S faded once",
+            _chunk("S faded once"),
+            Message("the output is right; in the new state the old S has faded once. C words have passed: γ^C · S."),
+        ),
+        Wrong(
+            "S forgotten",
+            _chunk("S forgotten"),
+            Message("the output is right; the new state holds this chunk only. What was before stays in it: γ^C · S."),
+        ),
+        Wrong(
+            "not carried",
+            _text("not carried"),
+            Message(
+                "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the next."
+            ),
+        ),
+        Wrong(
+            "faded between",
+            _text("faded between"),
+            Message(
+                "the border of the chunk is off by one: the state fades once more between two chunks. chunk has done all of "
+                "it: hand on what it returns."
+            ),
+        ),
+        Wrong(
+            "end lost",
+            _text("end lost"),
+            Message(
+                "words are lost at the end: the last chunk may be shorter. range(0, len(q), size), and slices that stop there."
+            ),
+        ),
+        Wrong(
+            "next word too",
+            _text("next word too"),
+            Message(
+                "the border of the chunk is off by one: each chunk holds the first word of the next one too. [start : start "
+                "+ size] already leaves its end out."
+            ),
+        ),
+        Wrong(
+            "last word lost",
+            _text("last word lost"),
+            Message(
+                "the border of the chunk is off by one: the last word of each chunk is left out. [start : start + size] "
+                "holds size words; its end isn't part of it."
+            ),
+        ),
+    ],
+    hints={
+        "fading": [
+            Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0."),
+        ],
+        "chunk": [
+            Message(
+                "Two sums. Output: (fading(n, gamma) * (q @ k.T)) @ v, plus γ^(i+1) times q @ state. State: γ^C times the "
+                "old one, plus the writes with what is left of each."
+            ),
+            Message(
+                "Powers of γ belong to words, so they are columns: `gamma ** np.arange(1, n + 1)[:, None]` for reading, "
+                "`gamma ** np.arange(n - 1, -1, -1)[:, None]` for k before `.T @ v`."
+            ),
+        ],
+        "retention": [
+            Message("Begin with a state of zeros, (d, e). Each chunk gives an output and the state for the next one."),
+            Message(
+                "`for start in range(0, len(q), size)`, the slice `[start : start + size]`, at the end np.concatenate."
+            ),
+        ],
+    },
+    after=Message(
+        "Inside a chunk matrices are multiplied, which is quick; between chunks only d × e numbers pass. Mamba-2 and Qwen3-Next "
+        'are trained like this; `qkv steps "我 爱 北京" --mixer retention` shows every number of it.'
+    ),
+)
