@@ -14,7 +14,7 @@ from transformers.models.mamba2.modeling_mamba2 import Mamba2Config, Mamba2Mixer
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from qkv import masks, record
-from qkv.attention import KVCache
+from qkv.attention import KVCache, LatentAttention, MultiHeadAttention, SelfAttention
 from qkv.mixers import CausalConvolution, GatedDelta, Mamba2, Retention, mix, reference
 from qkv.words import Problem
 
@@ -285,6 +285,26 @@ def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
 def test_sizes_that_do_not_fit_are_told(bad):
     with pytest.raises(Problem, match="divide"):
         bad()
+
+
+WRONG = [0, -4, 2.5, "8", True]
+SIZES = {
+    Mamba2: dict(width=12, n_head=6, head_width=4, key_width=3, groups=2, taps=3),
+    GatedDelta: dict(width=12, n_head=4, n_key_head=2, head_width=3, key_width=5, taps=3),
+    Retention: dict(width=12, n_head=3, key_width=4, value_width=5),
+    CausalConvolution: dict(channels=5, taps=3),
+    MultiHeadAttention: dict(width=12, n_head=4, n_kv_head=2, head_width=5, memory_width=7),
+    LatentAttention: dict(width=12, n_head=3, rank=6, head_width=4, rope_width=2),
+    SelfAttention: dict(width=6, d_k=4),
+}
+
+
+@pytest.mark.parametrize("layer, name", [(layer, name) for layer, sizes in SIZES.items() for name in sizes])
+def test_a_size_that_is_none_is_told_by_its_name(layer, name):
+    layer(**SIZES[layer])
+    for wrong in WRONG:
+        with pytest.raises(Problem, match=f"^{name} is {wrong!r}: give a whole number, 1 or more$"):
+            layer(**SIZES[layer] | {name: wrong})
 
 
 @pytest.mark.parametrize("kind", LAYERS)

@@ -40,6 +40,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, d_k: int | None = None) -> None:
         super().__init__()
+        check_sizes(width=width, d_k=d_k)
         d_k = width if d_k is None else d_k
         self.q = nn.Linear(width, d_k, bias=False)
         self.k = nn.Linear(width, d_k, bias=False)
@@ -97,8 +98,9 @@ class MultiHeadAttention(nn.Module):
         name: str | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(width=width, n_head=n_head, n_kv_head=n_kv_head, head_width=head_width, memory_width=memory_width)
         n_kv_head = n_head if n_kv_head is None else n_kv_head
-        if n_head < 1 or n_kv_head < 1 or n_head % n_kv_head:
+        if n_head % n_kv_head:
             raise Problem(
                 "{n_head} heads don't divide over {n_kv_head} key/value heads: the first must be a multiple",
                 n_head=n_head,
@@ -359,6 +361,19 @@ def choose(what: str, word: str, among: dict[str, Any]) -> Any:
     if word in among:
         return among[word]
     raise unknown(what, word, among)
+
+
+def check_sizes(**sizes: Any) -> None:
+    """Refuse a size that no layer has, before PyTorch speaks of its own; None is one that isn't given.
+
+    >>> check_sizes(width=8, n_head=-2)
+    Traceback (most recent call last):
+    qkv.words.Problem: n_head is -2: give a whole number, 1 or more
+    """
+    for name, value in sizes.items():
+        whole = hasattr(value, "__index__") and not isinstance(value, bool)
+        if value is not None and not (whole and value >= 1):
+            raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
 
 
 def check_input(name: str, x: Tensor, width: int) -> None:

@@ -19,7 +19,7 @@ from ..words import Problem
 from . import masks
 from .cache import KVCache
 from .dispatch import attend
-from .heads import check_input
+from .heads import check_input, check_sizes
 from .norms import RMSNorm
 from .positions import Positions, Rotary
 
@@ -51,6 +51,8 @@ class LatentAttention(nn.Module):
         name: str | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(width=width, n_head=n_head, rank=rank, head_width=head_width, rope_width=rope_width)
+        check_sizes(value_width=value_width, q_rank=q_rank)
         self.width, self.n_head, self.rank, self.head_width, self.rope_width = (
             width,
             n_head,

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention.heads import check_sizes
 from .cache import StateCache
 from .dispatch import beginnings
 
@@ -30,6 +31,7 @@ class CausalConvolution(nn.Module):
 
     def __init__(self, channels: int, taps: int = 4, bias: bool = True) -> None:
         super().__init__()
+        check_sizes(channels=channels, taps=taps)
         self.weight = nn.Parameter(torch.empty(channels, taps).uniform_(-(taps**-0.5), taps**-0.5))
         self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
 

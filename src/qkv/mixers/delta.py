@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.heads import check_input
+from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from ..words import Problem
 from .cache import StateCache, tokens
@@ -61,8 +61,10 @@ class GatedDelta(nn.Module):
         name: str | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(width=width, n_head=n_head, n_key_head=n_key_head, head_width=head_width)
+        check_sizes(key_width=key_width, taps=taps)
         groups = n_head if n_key_head is None else n_key_head
-        if n_head < 1 or groups < 1 or n_head % groups:
+        if n_head % groups:
             raise Problem(
                 "{heads} heads don't divide over {groups} groups: the first must be a multiple",
                 heads=n_head,

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.heads import check_input
+from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from ..words import Problem
 from .cache import StateCache, tokens
@@ -66,8 +66,9 @@ class Mamba2(nn.Module):
         name: str | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(width=width, n_head=n_head, head_width=head_width, key_width=key_width, groups=groups, taps=taps)
         n_head = max(2 * width // head_width, 1) if n_head is None else n_head
-        if n_head < 1 or groups < 1 or n_head % groups:
+        if n_head % groups:
             raise Problem(
                 "{heads} heads don't divide over {groups} groups: the first must be a multiple",
                 heads=n_head,
@@ -155,10 +156,10 @@ class Mamba2(nn.Module):
             limits=tuple(module.time_step_limit),
             eps=module.norm.variance_epsilon,
         )
-        return take_weights(ours, dict(module.named_parameters()), _NAMES, module.training)
+        return take_weights(ours, dict(module.named_parameters()), NAMES, module.training)
 
 
-_NAMES = {
+NAMES = {
     "into.weight": "in_proj.weight",
     "into.bias": "in_proj.bias",
     "convolution.weight": "conv1d.weight",

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.heads import check_input
+from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
 from ..words import Problem
 from .cache import StateCache, tokens
@@ -58,7 +58,8 @@ class Retention(nn.Module):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if key_width is None and (n_head < 1 or width % n_head):
+        check_sizes(width=width, n_head=n_head, key_width=key_width, value_width=value_width)
+        if key_width is None and width % n_head:
             raise Problem(
                 "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
                 width=width,
