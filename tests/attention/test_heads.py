@@ -245,7 +245,7 @@ def test_recorded_q_is_after_positions_and_k_is_not_repeated():
         (lambda: MultiHeadAttention(10, 3), "width 10 doesn't divide into 3 heads"),
         (lambda: MultiHeadAttention(12, 4, 3), "4 heads don't divide over 3"),
         (lambda: MultiHeadAttention(12, 3, position="rotery"), "did you mean 'rotary'?"),
-        (lambda: MultiHeadAttention(12, 3, qk_norm="batch"), "not one of rms, layer"),
+        (lambda: MultiHeadAttention(12, 3, qk_norm="batch"), "not one of rms, rms-centred, layer"),
         (lambda: MultiHeadAttention(12, 3, position=Sinusoidal(12)), "added to the word vectors before it"),
         (lambda: MultiHeadAttention(12, 3, bias="out"), "give True, False or 'qkv'"),
         (lambda: MultiHeadAttention(12, 3)(torch.zeros(2, 5, 13)), "x is (2, 5, 13): it needs (batch, tokens, 12)"),

@@ -1,5 +1,7 @@
 """Whole models of mixers: built from a pattern, generated from with a state, looked into, saved."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,13 +13,17 @@ from qkv import Config, Transformer, masks
 from qkv.cli import main
 from qkv.mixers import mix
 from qkv.model import reading
-from qkv.model.config import MIXERS, layer_words
+from qkv.model.config import MIXERS, layer_pattern, layer_words
+from qkv.model.describe import parts, state_bytes
 from qkv.model.reading import Reading
 from qkv.tracing.edits import edit
 from qkv.tracing.traces import Trace
 from qkv.words import Problem
 
 PATTERNS = ["retention", "mamba2", "delta", "mamba2×2 attention", "attention (delta retention)×1"]
+# What the published hybrids have: heads of other sizes than attention's, gates, parts of heads turned, no feed-forward.
+SIZED: dict[str, Any] = dict(n_state_head=6, state_head_width=3, state_width=4)
+NEXT: dict[str, Any] = dict(qk_norm="rms-centred", norm="rms-centred", attention_gate=True, rotary_fraction=0.5)
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
 
@@ -58,6 +64,18 @@ def test_a_pattern_that_is_none_is_refused(wrong):
         (dict(mixer="mamba2", kind="encoder-decoder"), "reads from left to right"),
         (dict(mixer="delta", taps=0), "taps is 0"),
         (dict(mixer="delta", state_width=-1), "state_width is -1"),
+        (dict(mixer="delta", n_state_head=0), "n_state_head is 0"),
+        (dict(mixer="delta", attention_gate=True), "mixer 'delta' has no attention_gate"),
+        (dict(mixer="attention", n_state_head=3), "mixer 'attention' keeps no state, so it has no n_state_head"),
+        (dict(mixer="latent", state_head_width=3), "mixer 'latent' keeps no state, so it has no state_head_width"),
+        (dict(mixer="retention", n_state_group=2), "the heads of retention share nothing"),
+        (dict(mixer="mamba2", rotary_fraction=0.5), "rotary_fraction=0.5 is the share"),
+        (dict(position="learned", rotary_fraction=0.5), "rotary_fraction=0.5 is the share"),
+        (dict(rotary_fraction=1.5), "rotary_fraction is 1.5: give a share"),
+        (dict(rotary_fraction="half"), "rotary_fraction is 'half': give a share"),
+        (dict(attention_gate="yes"), "attention_gate is 'yes': give true or false"),
+        (dict(feed_forward="none", hidden=8), "leave hidden=8 out"),
+        (dict(kind="encoder", feed_forward="none", head="mlm"), "head 'mlm' has the activation"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings_, said):
@@ -103,6 +121,36 @@ def test_prompts_read_in_pieces_are_prompts_read_at_once(mixer, piece, monkeypat
         for each in (pieces, whole) if tokens is not None else ():
             each.feed(tokens)
         assert torch.allclose(pieces.logits, whole.logits, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "mixer, more",
+    [
+        ("mamba2", SIZED | dict(n_state_group=3, feed_forward="none")),
+        ("delta attention×2", SIZED | NEXT | dict(n_state_group=2, n_kv_head=1)),
+        ("retention attention mamba2", SIZED | dict(rotary_fraction=0.25, feed_forward="none")),
+    ],
+)
+def test_sizes_of_their_own(mixer, more):
+    """Cached as uncached, padded as alone, and the state is as large as was asked for."""
+    model, ids = model_of(mixer, **more), torch.tensor([TEXT])
+    assert model.generate([TEXT, TEXT[:3]], most=9) == model.generate([TEXT, TEXT[:3]], most=9, cache=False)
+    keep, at = torch.tensor([[False] * 2 + [True] * len(TEXT)]), torch.tensor([[0, 0, *range(len(TEXT))]])
+    with torch.no_grad():
+        close = torch.allclose(model(torch.tensor([[7, 7, *TEXT]]), mask=keep, at=at)[:, 2:], model(ids), atol=1e-10)
+    assert close
+    states = [cache.state.shape[1:] for cache in model.new_cache(1, 5).layers if hasattr(cache, "state")]
+    assert states and set(states) == {(6, 4, 3)}
+    assert model.count() == sum(part.parameters for part in parts(model)) == sum(p.numel() for p in model.parameters())
+    held = sum(c.numbers for c in model.new_cache(1, 5).layers if hasattr(c, "state"))
+    assert state_bytes(model) == 4 * held
+
+
+@given(st.lists(st.sampled_from(MIXERS), min_size=1, max_size=12))
+def test_a_pattern_is_read_back(words):
+    said = layer_pattern(tuple(words))
+    assert layer_words(said, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
+    assert Config(n_layer=len(words), mixer=said, width=64).mixers == tuple(words)
 
 
 @pytest.mark.parametrize("mixer", PATTERNS)
@@ -162,6 +210,17 @@ def test_a_head_is_switched_off():
     with torch.no_grad():
         assert not torch.allclose(off, model(ids), atol=1e-3)
     assert trace.layers("mixers") == (0, 2)
+
+
+def test_what_a_head_adds_is_told_only_where_nothing_stands_before_the_projection():
+    """A norm and a gate follow a mixer, and a gate some attention: W_o's slice times Σ w·v is then nothing the model adds."""
+    trace = qkv.trace(model_of("mamba2 attention delta"), TEXT)
+    assert trace.contribution(1, 0, 3, part="decoder").shape == (16,) and list(trace.outputs) == ["decoder.1"]
+    gated = qkv.trace(model_of("attention", attention_gate=True), TEXT)
+    for found, layer, part in ((trace, 0, "mixers"), (trace, 2, "mixers"), (gated, 1, "decoder")):
+        for look in (found.contribution, found.norms):
+            with pytest.raises(Problem, match="a gate or a norm stands between"):
+                look(layer, 0, **({"query": 3} if look == found.contribution else {}), part=part)
 
 
 def test_signed_maps_are_refused_where_shares_are_meant():

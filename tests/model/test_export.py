@@ -75,6 +75,36 @@ MARIAN = BART.replace(
     embedding_scale=21**0.5,
     feed_forward="silu",
 )
+MAMBA2 = Config(
+    vocab=37,
+    width=24,
+    n_layer=2,
+    n_head=6,
+    head_width=8,
+    context=29,
+    position="none",
+    feed_forward="none",
+    mixer="mamba2",
+    state_width=5,
+    n_state_group=3,
+    taps=3,
+)
+BAMBA = LLAMA.replace(
+    n_layer=3, mixer="mamba2 attention mamba2", rotary_fraction=0.5, head_width=8, n_state_head=3, taps=3
+)
+NEXT = LLAMA.replace(
+    n_layer=4,
+    mixer="(delta attention)×2",
+    norm="rms-centred",
+    qk_norm="rms-centred",
+    attention_gate=True,
+    rotary_fraction=0.5,
+    head_width=8,
+    n_state_head=6,
+    n_state_group=2,
+    state_width=5,
+    state_head_width=7,
+)
 CASES = {
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama, wide heads, a bias everywhere": ("LlamaForCausalLM", LLAMA.replace(head_width=10, bias=True)),
@@ -98,6 +128,18 @@ CASES = {
     "qwen2, wide heads, a window": ("Qwen2ForCausalLM", LLAMA.replace(bias="qkv", head_width=10, window=2)),
     "qwen3": ("Qwen3ForCausalLM", LLAMA.replace(qk_norm="rms", norm_eps=1e-3)),
     "qwen3, narrow heads, a window": ("Qwen3ForCausalLM", LLAMA.replace(qk_norm="rms", head_width=4, window=2)),
+    "mamba2": ("Mamba2ForCausalLM", MAMBA2),
+    "mamba2, of a size that says itself": ("Mamba2ForCausalLM", MAMBA2.replace(n_state_group=None, state_width=None)),
+    "bamba": ("BambaForCausalLM", BAMBA),
+    "bamba, turned by a scaled quarter": (
+        "BambaForCausalLM",
+        BAMBA.replace(rotary_fraction=0.25, rotary_scaling=dict(kind="linear", factor=3.0)),
+    ),
+    "qwen3-next": ("Qwen3NextForCausalLM", NEXT),
+    "qwen3-next, the whole of yarn": (
+        "Qwen3NextForCausalLM",
+        NEXT.replace(rotary_fraction=1.0, rotary_scaling=dict(kind="yarn", factor=4.0, original=64)),
+    ),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "gpt2, no bias, squared relu": ("GPT2LMHeadModel", GPT2.replace(bias=False, feed_forward="relu2")),
     "bert": ("BertForMaskedLM", BERT),
@@ -119,6 +161,7 @@ EXACT = (
     "bart",
     "mbart",
 )  # transformers computes RMS norm and rotary tables in float32, whatever the model is in
+LOOPS = ("mamba2", "bamba", "qwen3-next")  # and theirs
 each = pytest.mark.parametrize("case", CASES)
 
 
@@ -172,8 +215,9 @@ def answers(model, loaded, ids, kept=None):
     told = dict(input_ids=ids, attention_mask=kept.long())
     if model.config.kind == "encoder-decoder":
         return model(ids[:, 3:11], ids, source_mask=kept), loaded(**told, decoder_input_ids=ids[:, 3:11]).logits
-    their = loaded(**told)
-    return model(ids, mask=kept)[kept], (their.last_hidden_state if model.config.head == "none" else their.logits)[kept]
+    ours, their = model(ids, mask=kept)[kept], loaded(**told)
+    their = their.last_hidden_state if model.config.head == "none" else their.logits
+    return ours, their[kept].to(ours.dtype)  # Mamba-2 says float32, whatever it is in
 
 
 @each
@@ -184,7 +228,7 @@ def test_the_same_logits_in_transformers(case, tied, tmp_path):
     model = made(headed(config, tied))
     loaded = theirs(exported(model, None, tmp_path / "out"))
     assert type(loaded).__name__ == architecture and loaded.dtype == torch.float64
-    atol = 1e-10 if case.startswith(EXACT) else 1e-6
+    atol = 1e-10 if case.startswith(EXACT) else 3e-5 if case.startswith(LOOPS) else 1e-6
     for padding in ("none", "right", "left"):
         kept = real(padding)
         ids = torch.randint(config.vocab, kept.shape)
@@ -233,7 +277,8 @@ def test_back_again(case, tied, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "case", ["llama", "mistral", "qwen2", "qwen3, narrow heads, a window", "gpt2", "bert", "t5", "bart", "marian"]
+    "case",
+    ["llama", "mistral", "qwen2", "qwen3, narrow heads, a window", "gpt2", "bert", "t5", "bart", "marian", *LOOPS],
 )
 @torch.no_grad()
 def test_what_transformers_saves_reads_the_same(case, tmp_path):
@@ -244,7 +289,7 @@ def test_what_transformers_saves_reads_the_same(case, tmp_path):
     again = Transformer(config).double().eval()
     again.load_state_dict(state)
     ids = torch.randint(config.vocab, (2, 13))
-    atol = 1e-10 if case.startswith(EXACT) else 1e-6
+    atol = 1e-10 if case.startswith(EXACT) else 3e-5 if case.startswith(LOOPS) else 1e-6
     torch.testing.assert_close(*answers(again, loaded, ids), atol=atol, rtol=0)
 
 
@@ -349,6 +394,22 @@ REFUSED = {
     ),
     "latent attention": (LLAMA.replace(mixer="latent", n_kv_head=None), "mixer='attention'"),
     "scaled embeddings": (LLAMA.replace(embedding_scale=2.0), r"embedding_scale=1.0 \(here 2.0\)"),
+    "retention": (LLAMA.replace(mixer="retention", n_kv_head=None), r"Mamba-2.*|LLaMA.*mixer="),
+    "mamba2 with a feed-forward": (
+        MAMBA2.replace(feed_forward="swiglu"),
+        r"Mamba-2.*feed_forward='none' \(here 'swiglu'\)",
+    ),
+    "mamba2 of odd width": (
+        MAMBA2.replace(n_state_head=5, n_state_group=None),
+        r"n_state_head × state_head_width = 2 × width \(here 5 × 8 and 24\)",
+    ),
+    "a gate": (LLAMA.replace(attention_gate=True), r"LLaMA.*attention_gate=False \(here True\)"),
+    "half turned": (LLAMA.replace(rotary_fraction=0.5, head_width=8), r"rotary_fraction=1.0 \(here 0.5\)"),
+    "a hybrid with plain norms": (NEXT.replace(norm="rms"), r"Qwen3-Next.*norm='rms-centred' \(here 'rms'\)"),
+    "delta without attention": (
+        NEXT.replace(mixer="delta", n_kv_head=None, qk_norm=None, attention_gate=False, rotary_fraction=1.0),
+        "no published layout holds this model",
+    ),
     "gpt2 with shared heads": (GPT2.replace(n_head=3, n_kv_head=1), r"GPT-2.*n_kv_head=3 \(here 1\)"),
     "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
     "gpt2 with norms after": (GPT2.replace(norm_place="post"), r"GPT-2.*norm_place='pre' \(here 'post'\)"),

@@ -16,7 +16,7 @@ from ..words import Problem, all_of, unknown
 from . import masks
 from .cache import Cache, KVCache
 from .dispatch import attend
-from .norms import RMSNorm
+from .norms import CentredRMSNorm, RMSNorm
 from .positions import ALiBi, Positions, Relative, Rotary
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -26,6 +26,7 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
 }
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "rms": RMSNorm,
+    "rms-centred": CentredRMSNorm,
     "layer": nn.LayerNorm,
 }
 
@@ -67,7 +68,8 @@ class MultiHeadAttention(nn.Module):
     memory_width  the width of `memory`, where keys and values come from another model
     position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say); it acts in
                   self-attention, a memory has no common line of positions with x
-    qk_norm       "rms" or "layer": normalise each head's q and k before positions
+    qk_norm       "rms", "rms-centred" or "layer": normalise each head's q and k before positions
+    gate          multiply each head's output by σ(W_g·x), number by number, before it is projected, as Qwen3-Next does
     window        int or (left, right): on top of any mask, as masks.window
     dropout       on the weights, while training
 
@@ -91,6 +93,7 @@ class MultiHeadAttention(nn.Module):
         memory_width: int | None = None,
         position: str | nn.Module | None = None,
         qk_norm: str | None = None,
+        gate: bool = False,
         window: int | tuple[int | None, int | None] | None = None,
         dropout: float = 0.0,
         scale: float | None = None,
@@ -123,6 +126,7 @@ class MultiHeadAttention(nn.Module):
         self.q = nn.Linear(width, n_head * head_width, bias=bool(bias))
         self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
         self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
+        self.gate = nn.Linear(width, n_head * head_width, bias=bool(bias)) if gate else None
         self.out = nn.Linear(n_head * head_width, width, bias=bias is True)
         if isinstance(position, str):
             position = choose("position", position, POSITIONS)(n_head, head_width)
@@ -237,7 +241,8 @@ class MultiHeadAttention(nn.Module):
             name=self.name,
         )
         output, shares = done if isinstance(done, tuple) else (done, None)
-        projected: Tensor = self.out(output.transpose(1, 2).flatten(2))  # (B, N, H·D) → (B, N, C)
+        joined = output.transpose(1, 2).flatten(2)  # (B, N, H·D)
+        projected: Tensor = self.out(joined if self.gate is None else joined * self.gate(x).sigmoid())  # (B, N, C)
         return projected if shares is None else (projected, shares)
 
     if TYPE_CHECKING:
@@ -328,10 +333,10 @@ class MultiHeadAttention(nn.Module):
         True
         """
         can = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
-        extras = [self.position, self.q_norm, self.window, self.scale, self.softcap]
+        extras = [self.position, self.q_norm, self.gate, self.window, self.scale, self.softcap]
         if not can or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):
             raise Problem(
-                "nn.MultiheadAttention has no grouped heads, head_width, positions, qk_norm, window, scale, softcap or "
+                "nn.MultiheadAttention has no grouped heads, head_width, positions, qk_norm, gate, window, scale, softcap or "
                 "bias='qkv': this attention uses one of them"
             )
         biased = self.q.bias is not None

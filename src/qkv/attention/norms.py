@@ -37,6 +37,28 @@ class RMSNorm(nn.Module):
         return f"{self.weight.shape[0]}, eps={self.eps}"
 
 
+class CentredRMSNorm(RMSNorm):
+    """The same, each number scaled by 1 + a learned one that begins at 0, as Qwen3-Next has it.
+
+    In half precision a weight near 0 keeps digits that 1 + it would lose, so the sum is taken in float32.
+
+    >>> norm = CentredRMSNorm(2)
+    >>> norm.weight.tolist(), norm(torch.tensor([[3.0, 4.0]])).tolist() == RMSNorm(2)(torch.tensor([[3.0, 4.0]])).tolist()
+    ([0.0, 0.0], True)
+    """
+
+    def __init__(self, width: int, eps: float = 1e-6) -> None:
+        super().__init__(width, eps)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, width) → (…, width)."""
+        if not torch.compiler.is_compiling() and x.dtype == self.weight.dtype in (torch.float32, torch.float64):
+            return _Normed.apply(x, 1 + self.weight, self.eps)
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        return F.rms_norm(x.to(exact), self.weight.shape, 1 + self.weight.to(exact), self.eps).to(x.dtype)
+
+
 class _Normed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:

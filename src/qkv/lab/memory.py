@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..model.config import PRESETS, Config
+from ..model.config import PRESETS, STATES, Config
 from ..words import Problem, _, paragraph, say, unknown
 from . import Progress, report
 
@@ -101,20 +101,33 @@ def shape_of(name: str) -> Shape:
             raise Problem(
                 "{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name
             )
+        if not _layers(config):
+            raise _stateful(name)
         return _read(config)
+    if name in PRESETS and PRESETS[name].kind == "decoder":
+        raise _stateful(name)
     if name in PRESETS:
         raise Problem("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name)
     raise unknown("model", name, [*SHAPES, *_decoders()])
 
 
+def _stateful(name: str) -> Problem:
+    return Problem("{model} keeps a state of one size and no keys and values: name one with attention", model=name)
+
+
 def _decoders() -> list[str]:
-    return [name for name, config in PRESETS.items() if config.kind == "decoder" and name not in SHAPES]
+    return [name for name, config in PRESETS.items() if _layers(config) and name not in SHAPES]
+
+
+def _layers(config: Config) -> int:
+    """How many keep keys and values; others keep a state of one size."""
+    return sum(word not in STATES for word in config.mixers[: config.layers[1]])
 
 
 def _read(config: Config) -> Shape:
     width = config.head_width or config.width // config.n_head
-    shape = Shape(config.layers[1], config.n_head, config.n_kv_head or config.n_head, width)
-    if config.mixer == "latent":
+    shape = Shape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
+    if "latent" in config.mixers:
         shape = shape._replace(rank=config.rank or max(config.width // 4, 8))
         shape = shape._replace(rope_width=config.rope_width or max(width // 2 // 2 * 2, 2))
     return shape

@@ -21,7 +21,7 @@ from ..words import Problem
 from .cache import StateCache, tokens
 from .convolution import CausalConvolution, convolve
 from .dispatch import mix
-from .weights import take_weights
+from .weights import take_weights, unwoven
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -156,17 +156,14 @@ class GatedDelta(nn.Module):
             eps=module.layer_norm_epsilon,
         )
         found = dict(module.named_parameters())
-        joined = found.pop("in_proj_qkvz.weight").unflatten(0, (groups, -1)).split([keys, keys, each, each], 1)
-        *three, gate = (part.flatten(0, 1) for part in joined)
-        rates = found.pop("in_proj_ba.weight").unflatten(0, (groups, 2, -1)).transpose(0, 1).flatten(0, 2)
-        found |= {"qkv": torch.cat(three), "gate": gate, "rates": rates}
-        return take_weights(ours, found, _NAMES, module.training)
+        *three, gate = unwoven(found.pop("in_proj_qkvz.weight"), groups, [keys, keys, each, each])
+        rates = unwoven(found.pop("in_proj_ba.weight"), groups, [module.num_v_heads // groups] * 2)
+        found |= {"qkv": torch.cat(three), "gate": gate, "rates": torch.cat(rates)}
+        return take_weights(ours, found, NAMES | {name: name.partition(".")[0] for name in WOVEN}, module.training)
 
 
-_NAMES = {
-    "qkv.weight": "qkv",
-    "gate.weight": "gate",
-    "rates.weight": "rates",
+WOVEN = ("qkv.weight", "gate.weight", "rates.weight")  # in transformers' layers, group by group
+NAMES = {
     "convolution.weight": "conv1d.weight",
     "step_bias": "dt_bias",
     "rate": "A_log",

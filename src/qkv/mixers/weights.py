@@ -1,5 +1,6 @@
-"""Weights of transformers' layers, taken by a table of names."""
+"""Weights of transformers' layers, taken by a table of names; and how those of several heads are woven into one."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -8,6 +9,24 @@ from torch import Tensor, nn
 from ..words import Problem, all_of
 
 Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def woven(parts: Sequence[Tensor], groups: int) -> Tensor:
+    """Tensors (G·a, …), (G·b, …), … as one whose rows go group by group: a of the first, b of the second, …
+
+    >>> woven([torch.tensor([1, 2]), torch.tensor([10, 11, 20, 21])], groups=2).tolist()
+    [1, 10, 11, 2, 20, 21]
+    """
+    return torch.cat([part.unflatten(0, (groups, -1)) for part in parts], 1).flatten(0, 1)
+
+
+def unwoven(tensor: Tensor, groups: int, sizes: Sequence[int]) -> list[Tensor]:
+    """The other way; `sizes` are a, b, …
+
+    >>> [part.tolist() for part in unwoven(torch.tensor([1, 10, 11, 2, 20, 21]), groups=2, sizes=[1, 2])]
+    [[1, 2], [10, 11, 20, 21]]
+    """
+    return [part.flatten(0, 1) for part in tensor.unflatten(0, (groups, -1)).split(list(sizes), 1)]
 
 
 @torch.no_grad()

@@ -8,7 +8,8 @@ qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, ro
 import json
 import re
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from ..words import Problem, _, all_of, nearest, unknown
 
@@ -18,16 +19,25 @@ MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),
     "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
-    "norm": ("rms", "layer"),
+    "norm": ("rms", "rms-centred", "layer"),
     "norm_place": ("pre", "post"),
     "sinusoid": ("pairs", "halves"),
     "sides": ("shared", "own"),
-    "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"),
-    "qk_norm": (None, "rms", "layer"),
+    "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh", "none"),
+    "qk_norm": (None, "rms", "rms-centred", "layer"),
     "bias": (True, False, "qkv"),
     "head": ("linear", "mlm", "none"),
     "init": ("normal", "zero-out", "torch"),
 }
+
+
+class StateSizes(NamedTuple):
+    """Of a layer that keeps a state: heads of values and their width, groups that share q and k and the keys' width."""
+
+    heads: int
+    values: int
+    groups: int
+    keys: int
 
 
 @dataclass(frozen=True)
@@ -56,22 +66,27 @@ class Config:
     sinusoid: str = "pairs"  # sine and cosine of a frequency side by side, or in halves: all sines, then all cosines
     relative_buckets: int = 32  # of position="relative": how many numbers a head learns,
     relative_distance: int = 128  # and the distance from which on all share the last
-    norm: str = "rms"
+    norm: str = "rms"  # rms-centred: its weights are what is added to 1
     norm_place: str = "pre"
     norm_eps: float = 1e-6
-    feed_forward: str = "swiglu"
+    feed_forward: str = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
     bias: bool | str = False  # True, False, or "qkv": on q, k and v alone
     qk_norm: str | None = None
+    attention_gate: bool = False  # heads' outputs are multiplied by σ(W·x) before they are projected
     window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
     mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA; one per layer: "mamba2×3 attention"
     state_width: int | None = (
         None  # of the keys of a state (retention, mamba2, delta); Mamba-2's is 64, else head_width
     )
+    n_state_head: int | None = None  # of such a layer: n_head; Mamba-2 has as many as fill 2 × width
+    state_head_width: int | None = None  # of their values: head_width, and twice the keys' width for retention
+    n_state_group: int | None = None  # heads of a group share q and k: 1 group in mamba2, one per head in delta
     taps: int = 4  # of the causal convolution before mamba2 and delta
     rank: int | None = None  # of the latent, for mixer="latent"
     rope_width: int | None = None  # of its rotary key
     rotary_base: float = 10000.0
     rotary_scaling: dict[str, Any] | None = None
+    rotary_fraction: float = 1.0  # of each head's numbers is turned, the first ones
     tied: bool = True  # the head reads the embedding's matrix
     embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
     embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
@@ -122,6 +137,11 @@ class Config:
                 raise Problem(
                     "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=self.head
                 )
+        if self.feed_forward == "none":
+            if self.hidden is not None:
+                raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=self.hidden)
+            if self.head == "mlm":
+                raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
         if self.head_width is None and self.width % self.n_head:
             raise Problem(
                 "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
@@ -161,13 +181,33 @@ class Config:
                 mixer=state,
                 kind=self.kind,
             )
-        for name in ("n_kv_head", "window", "qk_norm", "attention_scale"):
-            if "attention" not in words and getattr(self, name) is not None:
+        for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate"):
+            # 0 is a window too
+            if "attention" not in words and getattr(self, name) is not None and getattr(self, name) is not False:
                 raise Problem(
                     "mixer {mixer!r} has no {name}: leave it out, or choose mixer 'attention'",
                     mixer=words[0],
                     name=name,
                 )
+        for name in ("n_state_head", "state_head_width", "n_state_group"):
+            if state is None and getattr(self, name) is not None:
+                raise Problem(
+                    "mixer {mixer!r} keeps no state, so it has no {name}: leave it out, or choose one of {known}",
+                    mixer=self.mixer,
+                    name=name,
+                    known=all_of(STATES),
+                )
+        if self.n_state_group is not None and "retention" in words:
+            raise Problem(
+                "the heads of retention share nothing: leave n_state_group={groups} out", groups=self.n_state_group
+            )
+        turned = self.position == "rotary" and "attention" in words
+        if self.rotary_fraction != 1.0 and not turned:
+            raise Problem(
+                "rotary_fraction={fraction} is the share of each head that rotary positions turn, and this model has none: "
+                "leave it out, or set position='rotary' and an attention layer",
+                fraction=self.rotary_fraction,
+            )
 
     def _check_kinds(self) -> None:
         """Values that come from a command line or a file may be anything."""
@@ -190,7 +230,8 @@ class Config:
                     value=repr(value),
                     most=MOST_LAYERS,
                 )
-        for name in ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width", "state_width"):
+        sizes = ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width", "state_width")
+        for name in (*sizes, "n_state_head", "state_head_width", "n_state_group"):
             if (value := getattr(self, name)) is not None and not whole(value, 1):
                 raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
         if self.window is not None and not whole(self.window, 0):
@@ -203,7 +244,11 @@ class Config:
                 raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
         if not number(self.dropout) or not 0 <= self.dropout < 1:
             raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(self.dropout))
-        for name in ("tied", "embedding_norm", "head_bias", "pooler"):
+        if not number(self.rotary_fraction) or not 0 < self.rotary_fraction <= 1:
+            raise Problem(
+                "rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(self.rotary_fraction)
+            )
+        for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate"):
             if not isinstance(value := getattr(self, name), bool):
                 raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
         scaling: Any = self.rotary_scaling
@@ -246,6 +291,22 @@ class Config:
                 layers=self.n_layer,
             )
         return words
+
+    def state_sizes(self, word: str) -> StateSizes:
+        """Of the layers of such a mixer; what isn't given is as their papers have it.
+
+        >>> Config(width=128, n_head=4).state_sizes("mamba2"), Config(width=128, n_head=4).state_sizes("delta")
+        (StateSizes(heads=8, values=32, groups=1, keys=64), StateSizes(heads=4, values=32, groups=4, keys=32))
+        """
+        head_width = self.head_width or self.width // self.n_head
+        values, heads = self.state_head_width or head_width, self.n_state_head or self.n_head
+        if word == "retention":
+            keys = self.state_width or head_width
+            return StateSizes(heads, self.state_head_width or 2 * keys, heads, keys)
+        if word == "mamba2":
+            heads = self.n_state_head or max(2 * self.width // values, 1)
+            return StateSizes(heads, values, self.n_state_group or 1, self.state_width or 64)
+        return StateSizes(heads, values, self.n_state_group or heads, self.state_width or values)
 
     @property
     def gated(self) -> bool:
@@ -376,6 +437,21 @@ def layer_words(pattern: Any, most: int) -> tuple[str, ...]:
             pattern=pattern,
         )
     return tuple(stack[0])
+
+
+def layer_pattern(words: tuple[str, ...]) -> str:
+    """The other way, in as few words as may be.
+
+    >>> layer_pattern(("delta", "delta", "attention") * 2), layer_pattern(("mamba2",) * 5)
+    ('(delta×2 attention)×2', 'mamba2')
+    """
+    count = len(words)
+    period = next(n for n in range(1, count + 1) if count % n == 0 and words[:n] * (count // n) == words)
+    if period == 1:
+        return words[0]
+    runs = ((word, len(list(same))) for word, same in groupby(words[:period]))
+    once = " ".join(word if times == 1 else f"{word}×{times}" for word, times in runs)
+    return once if period == count else f"({once})×{count // period}"
 
 
 # Shapes by name. `tiny` and `small` are the modern recipe that training defaults to; the others are as published.

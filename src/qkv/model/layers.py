@@ -15,7 +15,7 @@ from ..attention.cache import Cache
 from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.masks import Mask
-from ..attention.norms import RMSNorm
+from ..attention.norms import CentredRMSNorm, RMSNorm
 from ..attention.positions import Positions
 from ..mixers.delta import GatedDelta
 from ..mixers.mamba2 import Mamba2
@@ -34,6 +34,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "rms": lambda width, eps: RMSNorm(width, eps),
+    "rms-centred": lambda width, eps: CentredRMSNorm(width, eps),
     "layer": lambda width, eps: nn.LayerNorm(width, eps=eps),
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -69,7 +70,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Look at each other, (look at the memory,) think: each with a residual around it and a norm before or after."""
+    """Look at each other, (look at the memory,) (think): each with a residual around it and a norm before or after."""
 
     def __init__(self, config: Config, name: str, position: nn.Module | None, *, causal: bool, cross: bool) -> None:
         super().__init__()
@@ -86,6 +87,7 @@ class Block(nn.Module):
                 bias=config.bias,
                 position=position,
                 qk_norm=config.qk_norm,
+                gate=config.attention_gate,
                 window=window,
                 dropout=config.dropout,
                 scale=config.attention_scale,
@@ -106,8 +108,9 @@ class Block(nn.Module):
         self.attention_norm = norm()
         self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
         self.cross_norm = norm() if cross else None
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = norm()
+        thinks = config.feed_forward != "none"
+        self.feed_forward = FeedForward(config) if thinks else None
+        self.feed_forward_norm = norm() if thinks else None
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -125,7 +128,7 @@ class Block(nn.Module):
         if self.cross is not None:
             look = self.cross
             x = self._around(x, self.cross_norm, lambda h: look(h, memory, memory_mask, cache=memory_cache))
-        return self._around(x, self.feed_forward_norm, self.feed_forward)
+        return x if self.feed_forward is None else self._around(x, self.feed_forward_norm, self.feed_forward)
 
     def _around(self, x: Tensor, norm: Any, sublayer: Any) -> Tensor:
         if self.pre:
@@ -176,23 +179,14 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
 def state_mixer(word: str, config: Config, name: str) -> StateMixer:
     """Retention, Mamba-2 or the gated delta rule with sizes from the config."""
     assert word in STATES
-    width, heads = config.width, config.n_head
-    head_width = config.head_width or width // heads
+    width, bias = config.width, config.bias is True
+    heads, values, groups, keys = config.state_sizes(word)
     common: dict[str, Any] = dict(eps=config.norm_eps, name=name)
     if word == "retention":
-        return Retention(
-            width, heads, config.state_width or head_width, bias=config.bias is True, base=config.rotary_base, **common
-        )
+        return Retention(width, heads, keys, values, bias=bias, base=config.rotary_base, **common)
     if word == "mamba2":
-        return Mamba2(
-            width,
-            head_width=head_width,
-            key_width=config.state_width or 64,
-            taps=config.taps,
-            bias=config.bias is True,
-            **common,
-        )
-    return GatedDelta(width, heads, head_width=head_width, key_width=config.state_width, taps=config.taps, **common)
+        return Mamba2(width, heads, values, key_width=keys, groups=groups, taps=config.taps, bias=bias, **common)
+    return GatedDelta(width, heads, groups, values, keys, taps=config.taps, **common)
 
 
 def latent(config: Config, name: str) -> LatentAttention:

@@ -101,7 +101,9 @@ class Transformer(nn.Module):
         head_width = config.head_width or config.width // config.n_head
         position: nn.Module | None = None  # one for all layers of a side
         if config.position == "rotary" and "attention" in config.mixers:
-            position = Rotary(head_width, config.rotary_base, scaling=config.rotary_scaling)
+            position = Rotary(
+                head_width, config.rotary_base, scaling=config.rotary_scaling, fraction=config.rotary_fraction
+            )
         elif config.position == "alibi":
             position = ALiBi(config.n_head)
         elif config.position == "relative":
@@ -268,6 +270,8 @@ class Transformer(nn.Module):
         latent = (config.rank or 0) + (config.rope_width or 0)
         numbers = {"attention": 2 * heads * width * (kept + memory), "latent": latent * capacity}  # of a layer
         size = batch * sum(numbers.get(word, 0) for word in config.mixers[: len(self.decoder)]) * like["dtype"].itemsize
+        states = [block.attention for block in self.decoder if isinstance(block.attention, StateMixer)]
+        size += sum(mixer.new_cache(batch, **like | {"device": "meta"}).numbers for mixer in states) * 4
         need(
             size,
             _(
@@ -306,7 +310,8 @@ class Transformer(nn.Module):
                         nn.init.xavier_uniform_(parameter)
             nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
             return
-        outputs = 2 if config.kind != "encoder-decoder" else 3  # residual branches per block
+        # Residual branches per block: look, (look at the memory,) (think).
+        outputs = 1 + (config.kind == "encoder-decoder") + (config.feed_forward != "none")
         for name, module in self.named_modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02 if config.tied or config.init == "normal" else 1.0)

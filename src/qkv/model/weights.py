@@ -33,10 +33,13 @@ SIZES = (
     *("hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
     *("num_attention_heads", "num_key_value_heads", "n_head", "num_heads", "head_dim", "d_kv"),
     *("encoder_attention_heads", "decoder_attention_heads"),
+    *("state_size", "n_groups", "conv_kernel", "mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups"),
+    *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
+    *("mamba_d_conv", "linear_conv_kernel_dim"),
 )
 OUR_SIZES = (
     *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head", "rank", "rope_width"),
-    *("relative_buckets", "token_types", "state_width", "taps"),
+    *("relative_buckets", "token_types", "state_width", "n_state_head", "state_head_width", "n_state_group", "taps"),
 )
 OUR_LAYERS = ("n_layer", "n_decoder_layer")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")

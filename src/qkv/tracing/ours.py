@@ -238,13 +238,15 @@ def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int,
 
 
 def _outputs(model: Any) -> dict[str, Projection]:
-    """The output projections of our model's layers, by name."""
+    """The output projections of our model's layers, by name: those that read the heads' outputs as they are.
+
+    Between a mixer and its projection there are a norm and a gate, and some attention has a gate.
+    """
     found = {}
     for part in ("encoder", "decoder"):
         for i, block in enumerate(getattr(model, part) or ()):
-            own = "mixers" if isinstance(block.attention, StateMixer) else part
-            for side, heads in ((own, block.attention), ("cross", getattr(block, "cross", None))):
+            for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
                 out = getattr(heads, "out", None)
-                if out is not None:
+                if out is not None and getattr(heads, "gate", None) is None and not isinstance(heads, StateMixer):
                     found[f"{side}.{i}"] = Projection(out.weight, out.bias)
     return found

@@ -410,7 +410,8 @@ class Trace:
         name, width = f"{part}.{layer}", self.call(layer, part).v.shape[3]
         if name not in self.outputs:
             raise Problem(
-                "this trace keeps no output projection of {name}: trace the model anew, or ask for weights alone",
+                "this trace keeps no output projection of {name}: it was saved without, or a gate or a norm stands between "
+                "the heads and the projection; ask for weights alone",
                 name=name,
             )
         return self.outputs[name].weight[:, head * width : (head + 1) * width].detach().cpu().float()

@@ -7,14 +7,17 @@ from torch import Tensor
 
 from ...words import Listed, _, all_of, nearest, unknown
 from ..config import Config
+from .bamba import BAMBA
 from .bart import BART
 from .bert import BERT, ROBERTA
 from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
 from .gpt2 import GPT2
 from .llama import LLAMA
+from .mamba2 import MAMBA2
+from .qwen3_next import QWEN3_NEXT
 from .t5 import T5
 
-FAMILIES: tuple[Family, ...] = (LLAMA, GPT2, BERT, ROBERTA, T5, BART)
+FAMILIES: tuple[Family, ...] = (LLAMA, GPT2, BERT, ROBERTA, T5, BART, MAMBA2, BAMBA, QWEN3_NEXT)
 
 
 def family_of(config: Config) -> Family:
@@ -80,14 +83,14 @@ def _refuse_two_counts(theirs: dict[str, Any]) -> None:
 
 
 def _nearest(theirs: dict[str, Any]) -> Family:
-    """Of the families of its kind, the one whose config.json has the most names in common with this one."""
+    """Of the families of its kind, the one whose config.json has most in common with this one, for what both say."""
     classes = "".join(map(str, theirs.get("architectures") or []))
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
     kind = "encoder-decoder" if theirs.get("is_encoder_decoder") else kind
     same = [family for family in FAMILIES if kind in (None, *family.holds["kind"])]
 
-    def shared(family: Family) -> int:
-        usual = Config(**{name: values[0] for name, values in family.holds.items()})
-        return len(set(family.write(usual)) & set(theirs))
+    def shared(family: Family) -> float:
+        names = set(family.write(Config(**{name: values[0] for name, values in family.holds.items()})))
+        return len(names & set(theirs)) / (len(names) + len(theirs))
 
     return max(same, key=shared)

@@ -176,7 +176,7 @@ def rows(config: Config) -> list[Row]:
             table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
             table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
             table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    table += [Row("head.bias", "final_logits_bias", lifted=True)] * config.head_bias
+    table += [Row("head.bias", "final_logits_bias", lifted=0)] * config.head_bias
     return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
 
 

@@ -1,9 +1,9 @@
 """What a family is: where each of our tensors lies in a published layout, and how its config.json reads.
 
 A family is a table, not code: `Row("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` says it
-in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v), may transpose
-(GPT-2 keeps its matrices the other way round) and may have lines before ours that are never used (BART's positions begin
-at line 2). Every row must be there: a tensor too few or too many is an error.
+in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v), or weave them head by
+head (Qwen3-Next's queries and gates), may transpose (GPT-2 keeps its matrices the other way round) and may have lines before
+ours that are never used (BART's positions begin at line 2). Every row must be there: a tensor too few or too many is an error.
 """
 
 import re
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...mixers.weights import unwoven, woven
 from ...words import Listed, Message, Notice, Problem, _, all_of, one_of
 from ..config import Config
 
@@ -40,7 +41,9 @@ class Row:
     theirs: str
     transposed: bool = False
     unused: int = 0  # lines of theirs that come before ours and stand for nothing
-    lifted: bool = False  # theirs is (1, …) where ours is (…)
+    lifted: int | None = None  # an axis of length 1 that theirs has and ours hasn't
+    groups: int = 1  # where theirs goes group by group: so many,
+    sizes: tuple[int, ...] = ()  # each with so many lines of each part; one that is named twice has two such pieces
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -49,15 +52,29 @@ class Row:
 
     def write(self, parts: list[Tensor]) -> Tensor:
         """Theirs of ours."""
-        tensor = torch.cat(parts)
+        tensor = woven(self._pieces(parts), self.groups) if self.sizes else torch.cat(parts)
         if self.unused:
             tensor = torch.cat([tensor.new_zeros(self.unused, *tensor.shape[1:]), tensor])
-        return (tensor.T if self.transposed else tensor[None] if self.lifted else tensor).contiguous()
+        tensor = tensor if self.lifted is None else tensor.unsqueeze(self.lifted)
+        return (tensor.T if self.transposed else tensor).contiguous()
 
     def read(self, tensor: Tensor) -> State:
         """Ours of theirs."""
-        tensor = tensor.T if self.transposed else tensor.flatten(0, 1) if self.lifted else tensor
-        return dict(zip(self.parts, tensor[self.unused :].chunk(len(self.parts)), strict=True))
+        tensor = tensor.T if self.transposed else tensor
+        tensor = tensor if self.lifted is None else tensor.squeeze(self.lifted)
+        if not self.sizes:
+            return dict(zip(self.parts, tensor[self.unused :].chunk(len(self.parts)), strict=True))
+        pieces = list(zip(self.parts, unwoven(tensor, self.groups, self.sizes), strict=True))
+        return {name: torch.cat([piece for part, piece in pieces if part == name]) for name in self.parts}
+
+    def _pieces(self, parts: list[Tensor]) -> list[Tensor]:
+        """What theirs weaves: a part that is named twice is cut into its two pieces."""
+        rows = {
+            name: [self.groups * size for part, size in zip(self.parts, self.sizes, strict=True) if part == name]
+            for name in self.parts
+        }
+        cut = {name: iter(part.split(rows[name])) for name, part in zip(self.parts, parts, strict=True)}
+        return [next(cut[name]) for name in self.parts]
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,12 @@ class Family:
 
 # What a layout has only if it says so.
 PLAIN: dict[str, tuple[Any, ...]] = dict(
-    attention_scale=(None,), head_bias=(False,), output_scale=(1.0,), pooler=(False,)
+    attention_scale=(None,),
+    attention_gate=(False,),
+    rotary_fraction=(1.0,),
+    head_bias=(False,),
+    output_scale=(1.0,),
+    pooler=(False,),
 )
 # transformers has several words for some activations.
 SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}

@@ -1,6 +1,7 @@
 """LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -105,22 +106,30 @@ def write(config: Config) -> dict[str, Any]:
     )
 
 
-def write_rotary(config: Config) -> dict[str, Any]:
-    """The angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling)."""
+def write_rotary(config: Config, said: bool = False) -> dict[str, Any]:
+    """The angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling).
+
+    `said`: with the share of a head that is turned, for a layout that turns a part if nothing is said.
+    """
     base, scaling = config.rotary_base, config.rotary_scaling
     if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
-        width = config.head_width or config.width // config.n_head
+        width = int((config.head_width or config.width // config.n_head) * config.rotary_fraction)
         base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
     if scaling is None:
         theirs = None
     else:
         names = SCALING[scaling["kind"]]
         theirs = {"rope_type": scaling["kind"]} | {names[name]: scaling[name] for name in names if name in scaling}
-    return dict(
+    told: dict[str, Any] = dict(
         rope_theta=base,
         rope_scaling=theirs,
         rope_parameters={"rope_theta": base, **(theirs or {"rope_type": "default"})},
     )
+    if said:
+        share = {"partial_rotary_factor": config.rotary_fraction}
+        told = told | share | {"rope_parameters": told["rope_parameters"] | share}
+        told["rope_scaling"] = None if theirs is None else theirs | share  # of two tables transformers takes this one
+    return told
 
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
@@ -181,18 +190,22 @@ def read_window(theirs: dict[str, Any]) -> int | None:
     return window - 1
 
 
-def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
-    """The base of the angles, and how they are scaled.
-
-    Of two tables transformers takes rope_scaling, and nothing of the other; numbers that are not in it are looked for
-    beside it.
-    """
+def rotary_table(theirs: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the angles: of two tables transformers takes rope_scaling, and nothing of the other."""
     told = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
-    told = {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def read_rotary(theirs: dict[str, Any], fraction: float = 1.0) -> tuple[float, dict[str, Any] | None]:
+    """The base of the angles, and how they are scaled; numbers that are not in the table are looked for beside it.
+
+    `fraction` is the share of a head that is turned, for a layout which turns a part.
+    """
+    told = rotary_table(theirs)
     base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
     old_name = told.pop("type", "default")
     kind = told.pop("rope_type", old_name)
-    insist(told, NEUTRAL)
+    insist(told, NEUTRAL | {"partial_rotary_factor": fraction})
     told = {name: value for name, value in told.items() if name not in NEUTRAL}
     if kind == "default":
         return base, None
@@ -211,21 +224,37 @@ def read_rotary(theirs: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
 
 def rows(config: Config) -> list[Row]:
     """Where each tensor lies."""
-    qkv, everywhere = bool(config.bias), config.bias is True
     table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", "model.norm.weight")]
     for i in range(config.n_layer):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        for part in "qkv":
-            table += linear(f"{ours}.attention.{part}", f"{theirs}.self_attn.{part}_proj", bias=qkv)
-        table += linear(f"{ours}.attention.out", f"{theirs}.self_attn.o_proj", bias=everywhere)
-        if config.qk_norm is not None:
-            for part in "qk":
-                table += linear(f"{ours}.attention.{part}_norm", f"{theirs}.self_attn.{part}_norm", bias=False)
-        for part in ("gate", "up", "down"):
-            table += linear(f"{ours}.feed_forward.{part}", f"{theirs}.mlp.{part}_proj", bias=everywhere)
+        table += looks(config, f"{ours}.attention", f"{theirs}.self_attn")
+        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.mlp")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=False)
     return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+
+
+def looks(config: Config, ours: str, theirs: str) -> list[Row]:
+    """The rows of one attention; queries and gates are woven head by head, as Qwen3-Next has them."""
+    qkv, table = bool(config.bias), []
+    if config.attention_gate:
+        width = config.head_width or config.width // config.n_head
+        both = linear((f"{ours}.q", f"{ours}.gate"), f"{theirs}.q_proj", bias=qkv)
+        table += [replace(row, groups=config.n_head, sizes=(width, width)) for row in both]
+    for part in "kv" if config.attention_gate else "qkv":
+        table += linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=qkv)
+    table += linear(f"{ours}.out", f"{theirs}.o_proj", bias=config.bias is True)
+    for part in "" if config.qk_norm is None else "qk":
+        table += linear(f"{ours}.{part}_norm", f"{theirs}.{part}_norm", bias=False)
+    return table
+
+
+def thinks(config: Config, ours: str, theirs: str) -> list[Row]:
+    """The rows of one gated feed-forward."""
+    parts = ("gate", "up", "down")
+    return [
+        row for part in parts for row in linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=config.bias is True)
+    ]
 
 
 # Old files hold the rotary angles, and a tied head may be repeated.

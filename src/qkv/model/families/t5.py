@@ -30,6 +30,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     embedding_norm=(False,),
     head=("linear",),
     attention_scale=(1.0,),
+    attention_gate=(False,),
     head_bias=(False,),
 )
 
