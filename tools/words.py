@@ -8,6 +8,7 @@ A new language is a new file: an empty src/qkv/locale/de.po, then this. Any .po 
 
 import ast
 import io
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from pathlib import Path
 from string import Formatter
 
 from babel.messages.catalog import Catalog
-from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 
 HERE = Path(__file__).resolve().parent.parent
@@ -54,9 +54,9 @@ def in_python(file: Path) -> Iterator[str]:
 
 
 def in_javascript(file: Path) -> Iterator[str]:
-    with file.open("rb") as text:
-        for _, sentence, _, _ in extract("javascript", text, {"say": (2,), "mark": None}):
-            yield str(sentence)
+    """By how they stand there, `say(lang, "…"` and `mark("…"`: Babel misses a call within another's arguments."""
+    for sentence in re.findall(r'\b(?:mark\(|say\([\w.]+,)\s*("(?:[^"\\\n]|\\.)*")', file.read_text(encoding="utf-8")):
+        yield json.loads(sentence)
 
 
 def names(sentence: str) -> set[str]:

@@ -251,7 +251,7 @@ def test_the_language_is_the_browsers_or_the_one_asked_for_and_can_be_switched(o
     assert tab.get_attribute("html", "lang") == "zh-CN"
     until(tab, "document.querySelector('qkv-steps h2').textContent.includes('权重')")
     until(tab, "document.querySelector('qkv-lines h2').textContent.includes('词元')")
-    for target in ("qkv-top", "qkv-overview", "qkv-map", "qkv-lines", "qkv-steps"):
+    for target in ("qkv-top", "qkv-overview", "qkv-map", "qkv-lines", "qkv-steps", "#qkv-live"):
         left = re.sub(r"\bw\d+\b|English|made|float32|softmax|Ctrl|\bq\b|\bk\b|\bv\b|zh", "", tab.inner_text(target))
         assert not re.search("[A-Za-z]{2}", left), (target, left)
     with pytest.raises(Problem):
