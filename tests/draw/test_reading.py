@@ -22,11 +22,12 @@ def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enou
         call.q.add_(30), call.k.div_(30).add_(30)
     told = carry(fine, LIMIT).header
     assert {told["parts"][0]["layers"][0][what]["dtype"] for what in "qkv"} == {"f4"}
-    assert told["precision"] == dict(dtype="float32", error="0.000001")
+    assert told["parts"][0]["precision"] == dict(dtype="float32", error="0.000001")
     monkeypatch.setattr(carrying, "LEAST", 1e9)
     told = [carry(found, LIMIT).header for found in (fine, rough)]
     assert [one["parts"][0]["layers"][0]["q"]["dtype"] for one in told] == ["f2", "f4"]
-    assert told[0]["precision"]["dtype"] == "float16" and float(told[0]["precision"]["error"]) >= 1e-6
+    precision = told[0]["parts"][0]["precision"]
+    assert precision["dtype"] == "float16" and float(precision["error"]) >= 1e-6
     halved = plain(fine.calls["decoder"][0])
     off = (
         (
@@ -36,7 +37,7 @@ def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enou
         .abs()
         .max()
     )
-    assert off <= float(told[0]["precision"]["error"])
+    assert off <= float(precision["error"])
 
 
 def test_float32_gives_way_only_where_it_does_not_fit():

@@ -1,5 +1,7 @@
 """Whole models of mixers: built from a pattern, generated from with a state, looked into, saved."""
 
+import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 import qkv
 from qkv import Config, Transformer, masks
 from qkv.cli import main
+from qkv.draw.carry import carry
+from qkv.draw.page import LIMIT
 from qkv.mixers import mix
 from qkv.model import reading
 from qkv.model.config import MIXERS, layer_pattern, layer_words
@@ -225,11 +229,17 @@ def test_what_a_head_adds_is_told_only_where_nothing_stands_before_the_projectio
 
 def test_signed_maps_are_refused_where_shares_are_meant():
     trace = qkv.trace(model_of("mamba2"), TEXT)
-    for look in (trace.patterns, trace.rollout, lambda: trace.attending):
+    for look in (trace.patterns, trace.rollout):
         with pytest.raises(Problem):
             look()
-    assert "Trace" in trace._repr_html_()
-    assert qkv.trace(model_of("delta attention×2"), TEXT)._repr_html_().startswith("<iframe")
+
+
+@pytest.mark.parametrize("mixer", ["mamba2", "delta attention×2"])
+def test_a_notebook_shows_them_on_the_page(mixer):
+    trace = qkv.trace(model_of(mixer), TEXT)
+    assert trace._repr_html_().startswith("<iframe")
+    told = carry(trace, LIMIT).header["parts"]
+    assert [part["name"] for part in told] == trace.parts and told[-1]["signed"]
 
 
 def test_a_model_tells_what_its_state_takes():
@@ -250,5 +260,10 @@ def test_a_run_is_looked_into(mixer, tmp_path, capsys):
     assert main([*look, "--png", str(picture)]) == 0
     shown = capsys.readouterr().out
     assert "rows don't add up to 1" in shown and picture.stat().st_size > 5000
-    assert main([*look, "-o", str(tmp_path / "page.html")]) == 2
-    assert "--png" in capsys.readouterr().err
+    assert ("β" in shown) == ("delta" in mixer and "mixers layer 1" in shown)
+    assert main([*look, "-o", str(tmp_path / "page.html")]) == 0
+    told = re.search(r"mixers layer (\d), head (\d)", capsys.readouterr().out)
+    header = json.loads(re.search(r'id="qkv-header">(.*?)</script>', (tmp_path / "page.html").read_text()).group(1))
+    first, focus, (part,) = header["first"], header["focus"], header["parts"]
+    assert [part["layers"][first["layer"]]["number"], first["head"]] == [int(number) for number in told.groups()]
+    assert (focus["part"], first["query"], first["key"]) == ("mixers", focus["query"], focus["key"])

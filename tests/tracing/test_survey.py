@@ -8,6 +8,8 @@ from qkv import masks
 from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import LINKED, _order, carry
+from qkv.mixers import maps as mixing
+from qkv.mixers.calls import Mixing
 from qkv.tracing import survey as surveying
 from qkv.tracing.survey import KINDS, in_turn
 from qkv.tracing.tokens import Tokens
@@ -188,7 +190,9 @@ def test_a_page_carries_layers_that_differ(monkeypatch):
     names = ["beside", "beside", "near", "beside", "far", "beside", "repeat"]
     found = made(*(HEADS[name] for name in names))
     chosen = []
-    monkeypatch.setattr(carrying, "_tensors", lambda trace, carried, order: chosen.append([at[1] for at in order]))
+    monkeypatch.setattr(
+        carrying, "_tensors", lambda trace, carried, order, tops: chosen.append([at[1] for at in order])
+    )
     carry(found, 10**7)
     carry(found, 10**7, focus=(20, 17))
     carry(found, 10**7, layers=[3], focus=(20, 17))
@@ -196,3 +200,42 @@ def test_a_page_carries_layers_that_differ(monkeypatch):
     assert chosen[1][0] == 2 and found.find(20, 17)[0][2] > LINKED  # three back: the layer that looks near
     assert chosen[2][:2] == [3, 2]
     assert all(sorted(order) == list(range(7)) for order in chosen)
+
+
+@pytest.mark.parametrize("tile", [512, 7], ids=["one tile", "tiles of a few rows"])
+@pytest.mark.parametrize("n", [1, 40, 150])
+@pytest.mark.parametrize("delta", [False, True])
+def test_one_pass_over_a_mixer_finds_what_the_exact_maps_say(delta, n, tile, monkeypatch):
+    """By size, with the sign: the picture is the map's largest weights, the link its largest of other tokens, the looks'
+    kinds are shares of a row's sizes."""
+    monkeypatch.setattr(mixing, "TILE", (tile, tile + 2))
+    monkeypatch.setattr(mixing, "ROWS", tile)
+    rng = torch.Generator().manual_seed(3)
+    q, v = (torch.randn(2, heads, n, 4, generator=rng) for heads in (1, 2))
+    k = torch.nn.functional.normalize(torch.randn(2, 1, n, 4, generator=rng), dim=-1)
+    decay, write = -torch.rand(2, 2, n, generator=rng) / 9, torch.rand(2, 2, n, generator=rng)
+    resets = torch.arange(n).expand(2, n) == n // 2
+    call = Mixing(q, k, v, decay, 0.5, write if delta else None, resets=resets)
+    side = {"mixers": [Tokens(tuple(f" w{i % 30}" for i in range(n)), tuple(i == 3 for i in range(n)))] * 2}
+    found, told = Trace({"mixers": [call]}, side, side), []
+    looked = found.survey("mixers", lambda *at: told.append(at))
+    assert told == [(i, 4) for i in (1, 2, 3, 4)]
+    for item in range(2):
+        for head in range(2):
+            one, table = looked.heads[item][0][head], found.map(0, head, batch=item)
+            cells = found.map(0, head, batch=item, bins=64, pool="max")
+            assert one.top == pytest.approx(np.abs(table).max(), rel=1e-5)
+            shades = (one.picture.astype(float) - 128) / 127
+            assert np.abs(np.sign(shades) * shades**2 * one.top - cells).max() <= one.top / 120
+            total, other = np.abs(table).sum(1), table.copy()
+            other[:, 3:4] = other[3:4] = 0
+            np.fill_diagonal(other, 0)
+            if n == 1:
+                assert one.link is None
+                continue
+            i, j, weight = one.link
+            assert (i, j) == np.unravel_index(np.abs(other).argmax(), other.shape)
+            assert weight == pytest.approx(other[i, j], rel=1e-4)
+            assert sum(one.looks.values()) == pytest.approx((np.abs(other).max(1) / total).sum() / n, abs=1e-5)
+            far = np.abs(np.tril(cells, -2)).sum() / np.abs(cells).sum()
+            assert one.telling == pytest.approx(far, abs=1e-5)

@@ -130,8 +130,6 @@ def run(options: argparse.Namespace) -> None:
         plots.head(trace, layer, head, by=_by(options), part=part, path=options.png)
         print(say("wrote {path}", path=options.png))
     if options.out is not None:
-        if part == "mixers":
-            raise Problem("a page shows attention; for mixers give --png instead of --out, or choose --part decoder")
         _page(options, trace, part, layer, head)
 
 

@@ -6,7 +6,10 @@ q, k and v of every layer in float32; where that is too much, in float16, q and 
 a head that links the two words of `focus`, the strongest first, then of the others, kinds of heads taking turns
 (tracing/survey.py); v in the same order. How exact weights, q·k and v are is told with each layer, and shown by its digits.
 
-B batch, H heads, G key/value heads, N queries, M keys, D head width.
+A mixer's layer (retention, Mamba-2, the delta rule) carries its log-decays and writes β too, always in float32, and where
+documents begin. Its weights may have any size, so how exact they are is a share of their head's largest.
+
+B batch, H heads, G key/value heads (of a mixer: groups of q and k), N queries, M keys, D head width.
 """
 
 from __future__ import annotations
@@ -23,9 +26,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ..attention.dispatch import Call
 from ..attention.rules import Band, Full, Padding
+from ..mixers import maps as mixing
+from ..mixers.calls import Mixing
 from ..tracing.file import distances_of
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
@@ -109,21 +115,23 @@ def carry(
         there = sorted({number for part in trace.parts for number in trace.layers(part)})
         if layer not in there:
             raise no_layer(layer, tuple(there))
-    link = None if focus is None else _focus(trace, focus)
+    link = None if focus is None else _focus(trace, focus, None if opening is None else opening[0])
     carried = Carried(room)
     numbers, listed = _token_lists(trace)
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
     kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
 
-    every = sum(call.q.shape[0] * call.q.shape[1] for calls in trace.calls.values() for call in calls)
+    every = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
     before = 0
     parts: list[dict[str, Any]] = []
     looks: dict[Place, dict[str, float]] = {}
+    tops: dict[Place, list[list[float]]] = {}  # item → head → its largest weight
     for part in trace.parts:
         looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
         for at, layer in enumerate(trace.layers(part)):
             heads = [one.looks for item in looked.heads for one in item[at]]
             looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
+            tops[part, layer] = [[one.top for one in item[at]] for item in looked.heads]
         stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
         before += stack.shape[0] * stack.shape[1]
         call = trace.calls[part][0]
@@ -137,19 +145,26 @@ def carry(
                 layers=[_layer(trace.call(number, part), number) for number in trace.layers(part)],
                 thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
                 links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
+                signed=part == "mixers",
+                tops=[tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
+                precision=None,
             )
         )
     linked: list[Place] = []
     if link is not None:
         top = trace.find(link["query"], link["key"], part=link["part"], most=10**6)
-        linked = [(link["part"], layer) for layer, _, share in top if share >= LINKED or layer == top[0][0]]
+        linked = [
+            (link["part"], layer)
+            for layer, head, share in top
+            if abs(share) >= LINKED * tops[link["part"], layer][0][head] or layer == top[0][0]
+        ]
         places = {number: i for i, number in enumerate(trace.layers(link["part"]))}
-        link["top"] = [(places[layer], head, round(share, 6)) for layer, head, share in top[:10]]
+        digits = ".6g" if link["part"] == "mixers" else ".6f"
+        link["top"] = [(places[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
     carried.header = dict(
         model=trace.model,
         text=text_of(trace),
         lang=lang,
-        precision=None,
         context=trace.more.get("context"),  # of the model, where the text is longer
         tokens=kept,
         parts=parts,
@@ -158,7 +173,7 @@ def carry(
     )
     # What a layer's line in the header will grow by is less than this.
     carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
-    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
+    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks), tops)
     carried.header["first"] = _first(trace, carried.header, opening)
     split = any(tokens["characters"] for tokens in listed)
     carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
@@ -185,7 +200,7 @@ def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dic
     if focus is not None:
         layer, head, _ = focus["top"][0]
         return {key: focus[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
-    best: tuple[tuple[bool, bool, float], dict[str, Any]] | None = None
+    best: tuple[tuple[bool, bool, bool, float], dict[str, Any]] | None = None
     for part in header["parts"]:
         asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
         for layer, heads in enumerate(part["links"][0]):
@@ -193,7 +208,9 @@ def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dic
                 i, j, share = link or (0, 0, 0.0)
                 apart = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and asking[i] != asked[j]
                 words = all(any(c.isalnum() for c in text) for text in (asking[i], asked[j]))
-                rank = part["layers"][layer]["q"] is not None, apart and words, share
+                if part["signed"]:
+                    share = abs(share) / (part["tops"][layer][0][head] or 1.0)
+                rank = part["layers"][layer]["q"] is not None, not part["signed"], apart and words, share
                 if best is None or rank > best[0]:
                     best = rank, dict(part=part["name"], item=0, layer=layer, head=head, query=i, key=j)
     assert best is not None
@@ -211,30 +228,36 @@ def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dic
     return sorted(order, key=lambda place: place[1] not in asked)
 
 
-def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
+def _tensors(trace: Trace, carried: Carried, order: Iterable[Place], tops: dict[Place, list[list[float]]]) -> None:
     """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
     order = list(order)
     numbers = sum(
-        tensor.numel() for calls in trace.calls.values() for call in calls for tensor in (call.q, call.k, call.v)
+        tensor.numel()
+        for calls in trace.calls.values()
+        for call in calls
+        for tensor in (call.q, call.k, call.v, *_beside(call).values())
     )
     whole = None
     if 4 * numbers * LEAST <= carried.room:
         alone = replace(carried, blocks={}, names={})
-        whole = _packed(trace, alone, order, exact=True)
+        whole = _packed(trace, alone, order, tops, exact=True)
         if whole is not None:
             carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
-    whole = _packed(trace, carried, order, exact=False) if whole is None else whole
+    whole = _packed(trace, carried, order, tops, exact=False) if whole is None else whole
     assert whole is not None
     for part in carried.header["parts"]:
         for layer in part["layers"]:
             layer.update(whole.get((part["name"], layer["number"]), {}))
-    if whole:
-        kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in whole.values()})
-        error = max(layer["errors"]["weight"] for layer in whole.values())
-        carried.header["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
+        mine = [layer for layer in part["layers"] if layer["q"] is not None]
+        if mine:
+            kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in mine})
+            error = max(layer["errors"]["weight"] for layer in mine)
+            part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
-def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
+def _packed(
+    trace: Trace, carried: Carried, order: list[Place], tops: dict[Place, list[list[float]]], *, exact: bool
+) -> dict[Place, dict[str, Any]] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
     whole: dict[Place, dict[str, Any]] = {}
     for part, layer in order:
@@ -243,15 +266,17 @@ def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) 
         mask, bias = _mask(name, call, carried), _bias(name, call, carried)
         if mask is None or bias is False:
             continue
-        dtype, errors = (np.float32, ERRORS) if exact else _precision(call)
-        q = carried.add(f"{name}.q", call.q.numpy().astype(dtype))
-        k = None if q is None else carried.add(f"{name}.k", call.k.numpy().astype(dtype))
-        if k is not None:
-            whole[part, layer] = dict(mask=mask, bias=bias, errors=errors, q=q, k=k)
+        dtype, errors = (np.float32, ERRORS) if exact else _precision(call, tops[part, layer])
+        packed = {what: tensor.numpy().astype(dtype) for what, tensor in (("q", call.q), ("k", call.k))}
+        packed |= {what: tensor.numpy() for what, tensor in _beside(call).items()}
+        stored = {what: carried.add(f"{name}.{what}", array) for what, array in packed.items()}
+        if all(stored.values()):
+            whole[part, layer] = dict(mask=mask, bias=bias, errors=errors) | stored
         elif exact:
             return None
-        else:  # both or neither
-            carried.blocks.pop(f"{name}.q", None)
+        else:  # all or none
+            for what in packed:
+                carried.blocks.pop(f"{name}.{what}", None)
             carried.room = before
     for (part, layer), packed in whole.items():
         v = plain(trace.call(layer, part)).v.numpy()
@@ -264,6 +289,13 @@ def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) 
             return None
         packed["errors"] = packed["errors"] | {"value": most * 2.0**-11 if half else 0.0}
     return whole
+
+
+def _beside(call: Call | Mixing) -> dict[str, Tensor]:
+    """What a mixer's weights are made of beside q and k: the logarithms of its decays, and its writes."""
+    if not isinstance(call, Mixing):
+        return {}
+    return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
 
 
 def pack(array: np.ndarray) -> tuple[str, str]:
@@ -285,16 +317,17 @@ def _dtype(array: np.ndarray) -> str:
     return next(short for short, name in DTYPES.items() if name == array.dtype.name)
 
 
-def _precision(call: Call) -> tuple[type[np.floating], dict[str, float]]:
-    """float16 for q and k if weights stay exact, measured on rows of every head; and how exact."""
+def _precision(call: Call | Mixing, tops: list[list[float]]) -> tuple[type[np.floating], dict[str, float]]:
+    """float16 for q and k if weights stay exact, measured on rows of every head, as shares of its largest; and how exact."""
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / 15) for i in range(16)}) if n > 1 else [0]
     halved = replace(call, q=call.q.half().float(), k=call.k.half().float())
     weight = dot = 0.0
+    one_of: Any = mixing.head_of if isinstance(call, Mixing) else head_of
     for item in range(call.q.shape[0]):
-        for head in range(call.q.shape[1]):
-            exact, rough = (head_of(one, item, head) for one in (call, halved))
-            off = float((exact.weights(rows) - rough.weights(rows)).abs().max())
+        for head in range(call.n_head):
+            exact, rough = (one_of(one, item, head) for one in (call, halved))
+            off = float((exact.weights(rows) - rough.weights(rows)).abs().max()) / (tops[item][head] or 1.0)
             weight = max(weight, off if math.isfinite(off) else 1.0)
             dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in (exact, rough)]
             dot = max(dot, float((dots[0] - dots[1]).abs().max()))
@@ -315,28 +348,23 @@ def _rounded_up(error: float) -> str:
     return "1"
 
 
-def _layer(call: Call, number: int) -> dict[str, Any]:
-    return dict(
-        number=number,
-        heads=call.q.shape[1],
-        groups=call.k.shape[1],
-        scale=call.scale,
-        softcap=call.softcap,
-        sinks=None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist(),
-        mask=[],
-        bias=None,
-        errors=None,
-        q=None,
-        k=None,
-        v=None,
-    )
+def _layer(call: Call | Mixing, number: int) -> dict[str, Any]:
+    told: dict[str, Any] = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
+    told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
+    if isinstance(call, Mixing):
+        return told | dict(decay=None, write=None, state=call.state is not None)
+    sinks = None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist()
+    return told | dict(softcap=call.softcap, sinks=sinks)
 
 
-def _mask(name: str, call: Call, carried: Carried) -> list[list[Any]] | None:
+def _mask(name: str, call: Call | Mixing, carried: Carried) -> list[list[Any]] | None:
     """The mask in words, or as bits where it has none; None where those are too many."""
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     rules: list[list[Any]] = []
+    if isinstance(call, Mixing) and call.resets is not None:
+        rules.append(["starts", [item.nonzero()[:, 0].tolist() for item in call.resets]])
+        call = replace(call, resets=None)
     for i, rule in enumerate(call.mask.terms()):
         if isinstance(rule, Band):
             rules.append(["band", rule.left, rule.right])
@@ -356,7 +384,7 @@ def _mask(name: str, call: Call, carried: Carried) -> list[list[Any]] | None:
     return rules
 
 
-def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | None:
+def _bias(name: str, call: Call | Mixing, carried: Carried) -> dict[str, Any] | bool | None:
     """The bias as a table over distances, or written out; False where it is too large for that."""
     if call.bias is None:
         return None
@@ -371,10 +399,10 @@ def _bias(name: str, call: Call, carried: Carried) -> dict[str, Any] | bool | No
     return False if stored is None else dict(kind="dense", table=stored)
 
 
-def _focus(trace: Trace, focus: tuple[int | str, int | str]) -> dict[str, Any]:
-    """Where the two words are: in the first part that has both."""
+def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> dict[str, Any]:
+    """Where the two words are: in the part that the page opens at, else in the first that has both."""
     problem: Problem | None = None
-    for part in trace.parts:
+    for part in sorted(trace.parts, key=lambda part: part != opening):
         try:
             query, key = trace.place(focus[0], part), trace.place(focus[1], part, keys=True)
         except Problem as raised:

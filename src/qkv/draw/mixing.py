@@ -182,8 +182,11 @@ def row(
     if call.resets is not None:
         left = left * one.allowed([place], cols)[0].numpy()
     order = np.argsort(-np.abs(weights))[:12]
-    titles = ["q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}", "L", say("weight")]
-    table = np.stack([scores, left, weights], 1)[order]
+    columns = {"q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}": scores, "L": left}
+    if call.write is not None:
+        columns["β"] = call.write[0, 0, : place + 1].double().numpy()
+    columns[say("weight")] = weights
+    table = np.stack(list(columns.values()), 1)[order]
     lines = [
         say(
             "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
@@ -193,8 +196,10 @@ def row(
         )
     ]
     if call.write is not None:
-        lines.append(say("(the delta rule: a weight is q·k × L, less what later writes took out of that key)"))
-    lines += ["  " + line for line in grid.numbers(table, [names[i] for i in order], titles, most=16).split("\n")]
+        lines.append(say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)"))
+    lines += [
+        "  " + line for line in grid.numbers(table, [names[i] for i in order], list(columns), most=16).split("\n")
+    ]
     if (rest := place + 1 - len(order)) > 0:
         lines.append(
             "  " + say("and {n} more, at most {size} each", n=rest, size=float(np.abs(np.delete(weights, order)).max()))

@@ -1,4 +1,4 @@
-"""One offline HTML file to look into a trace: it carries q, k and v, and computes every map itself.
+"""One offline HTML file to look into a trace: it carries q, k and v (and a mixer's decays), and computes every map itself.
 
     page(trace, "attention.html", focus=("it", "cat"))
 
@@ -29,7 +29,7 @@ Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are ca
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
 # In the order that a reader, and the one script, needs them.
-MODULES = "words dom state data attention view colour top overview lines steps heat labels controls map main".split()
+MODULES = "words dom state data attention mixing heads view colour top overview lines derivation steps heat labels controls map main".split()
 
 
 def page(
@@ -90,7 +90,7 @@ def html(
     >>> html(made).splitlines()[0]
     '<!doctype html>'
     """
-    trace, spoken = trace.attending, None if lang is None else language(lang)
+    spoken = None if lang is None else language(lang)
     shell = _shell(title or trace.model or say("Attention", spoken or "en"), spoken or "en", trace)
     carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
     if told is not None:

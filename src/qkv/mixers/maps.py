@@ -16,7 +16,7 @@ One item and one head: N tokens, D key width, R rows, T chunks of C tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from .calls import Mixing
 
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache
 ROWS = 2048  # that are carried through the chunks together
+Tile = tuple[slice, slice, Tensor]  # rows, columns, their weights
 GONE = -200.0  # a logarithm of what no float32 holds and no sum of float64 notices
 
 
@@ -90,21 +91,34 @@ class Head:
         if bins < 1:
             raise Problem("bins is {bins}: give 1 or more", bins=bins)
         cell = max(-(-self.n // bins), 1)
-        count = -(-self.n // cell)
-        high, low = (torch.zeros(count, count, dtype=self.call.q.dtype) for _ in range(2))
-        for rows, cols, table in self._tiles(cell):
-            first = rows.start // cell
-            index = torch.arange(cols.start, cols.stop) // cell
-            for made, signed in ((high, table), (low, -table)) if pool == "max" else ((high, table),):
-                tall = cells(signed, cell, 0, pool)  # the rows of a tile fill whole cells, or are all of one
-                part = made[first : first + len(tall)]
-                part.scatter_reduce_(1, index.expand_as(tall), tall, "amax" if pool == "max" else "sum")
-        if pool == "max":
-            return torch.where(low > high, -low, high)
-        if pool == "mean":
-            size = sizes(self.n, cell).to(high.dtype)
-            high /= size[:, None] * size
-        return high
+        return joined(self.tiles(cell), self.n, cell, pool, self.call.q.dtype)
+
+    @torch.no_grad()
+    def tiles(self, cell: int) -> Iterator[Tile]:
+        """Rectangles that cover all weights that are not 0: their rows, their columns and the weights; the rows of one fill
+        whole cells of `cell` rows, or are all of one cell.
+
+        >>> one = torch.ones(1, 1, 3, 1)
+        >>> head = Head(Mixing(one, one, one, torch.zeros(1, 1, 3), scale=1.0))
+        >>> [(rows, cols, table.tolist()) for rows, cols, table in head.tiles(1)]
+        [(slice(0, 3, None), slice(0, 3, None), [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])]
+        """
+        if self.call.write is not None:
+            for rows in self._bands(cell, ROWS):
+                for cols, table in self._leftwards(_all(rows)):
+                    yield rows, cols, table
+            return
+        for rows in self._bands(cell, TILE[0]):
+            top = rows.start
+            for left in range(0, rows.stop, TILE[1]):
+                cols = slice(left, min(left + TILE[1], rows.stop))
+                if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
+                    continue  # what these tokens wrote has decayed before the first of these rows
+                yield (
+                    rows,
+                    cols,
+                    self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols)),
+                )
 
     # Decayed linear attention: any weight at once.
 
@@ -132,25 +146,6 @@ class Head:
             stop = min(start + step, self.n)
             for top in range(start, stop, most):
                 yield slice(top, min(top + most, stop))
-
-    def _tiles(self, cell: int) -> Iterator[tuple[slice, slice, Tensor]]:
-        """Rectangles that cover all weights that are not 0."""
-        if self.call.write is not None:
-            for rows in self._bands(cell, ROWS):
-                for cols, table in self._leftwards(_all(rows)):
-                    yield rows, cols, table
-            return
-        for rows in self._bands(cell, TILE[0]):
-            top = rows.start
-            for left in range(0, rows.stop, TILE[1]):
-                cols = slice(left, min(left + TILE[1], rows.stop))
-                if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
-                    continue  # what these tokens wrote has decayed before the first of these rows
-                yield (
-                    rows,
-                    cols,
-                    self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols)),
-                )
 
     def _earlier(self, rows: slice, cols: slice) -> Tensor:
         """Columns that all stand before these rows: e^(cᵢ − cⱼ) is e^(cᵢ − c)·e^(c − cⱼ) with c of the first row, both at
@@ -218,6 +213,30 @@ class Head:
             yield rows, table[: rows.stop - rows.start]
             kept[:, :begins] = made.through[m] @ kept[:, :begins]
             kept[:, begins:later] = made.left[m][:, own]
+
+
+def joined(tiles: Iterable[Tile], n: int, cell: int, pool: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What `Head.tiles` gives of n tokens, in cells of `cell` × `cell` weights: their mean, sum or largest.
+
+    >>> corner = slice(0, 2), slice(0, 2), torch.tensor([[1.0, 0.0], [-3.0, 0.5]])
+    >>> joined([corner], 3, 2, "max").tolist(), joined([corner], 3, 2, "sum").tolist()
+    ([[-3.0, 0.0], [0.0, 0.0]], [[-1.5, 0.0], [0.0, 0.0]])
+    """
+    count = -(-n // cell)
+    high, low = (torch.zeros(count, count, dtype=dtype) for _ in range(2))
+    for rows, cols, table in tiles:
+        first = rows.start // cell
+        index = torch.arange(cols.start, cols.stop) // cell
+        for made, signed in ((high, table), (low, -table)) if pool == "max" else ((high, table),):
+            tall = cells(signed, cell, 0, pool)
+            part = made[first : first + len(tall)]
+            part.scatter_reduce_(1, index.expand_as(tall), tall, "amax" if pool == "max" else "sum")
+    if pool == "max":
+        return torch.where(low > high, -low, high)
+    if pool == "mean":
+        size = sizes(n, cell).to(high.dtype)
+        high /= size[:, None] * size
+    return high
 
 
 class _Chunks(NamedTuple):

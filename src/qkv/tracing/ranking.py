@@ -63,19 +63,4 @@ def first_shown(
         return next((at, number) for at, number, _ in linked if at in layers and number in heads)
     if len(layers) == len(heads) == 1:
         return layers[0], heads[0]
-    if part == "mixers":
-        return _boldest(trace, layers, heads, progress)
     return trace.survey(part, progress).most_telling(layers, heads)
-
-
-def _boldest(trace: Trace, layers: Sequence[int], heads: Sequence[int], progress: Progress | None) -> tuple[int, int]:
-    """The mixer's head that looks furthest: the largest share of its map, by size, that isn't near the diagonal."""
-    among = [(layer, head) for layer in layers for head in heads if head < trace.n_head("mixers", layer)]
-
-    def far(at: int) -> float:
-        table = trace.head(*among[at], "mixers").pooled(64, "max").abs()
-        if progress is not None:
-            progress(at + 1, len(among))
-        return float(table.tril(-2).sum() / table.sum().clamp(min=1e-30))
-
-    return among[strongest(range(len(among)), far)[0]]

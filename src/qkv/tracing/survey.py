@@ -14,7 +14,12 @@ look beside them are many and alike, so kinds take turns: each names the layer t
 A head is as telling as its strongest link to anything but itself, its neighbours, the first token and special ones; in
 cross-attention, where there are no such places, as its looks are sharp.
 
-Everything is found in one pass over the weights, all heads of a layer at once, in blocks that stay near the processor. A
+A mixer's map (retention, Mamba-2, the delta rule) is signed and its rows don't sum to 1. There a weight is looked at by its
+size, a look is a share of the sizes of its row, the first token is like any other (there is no softmax that would give it
+what is left over), a picture is relative to the head's largest weight, and a head is as telling as what its picture shows
+away from the diagonal.
+
+Everything is found in one pass over the weights, all heads of a layer at once (a mixer's one by one), in blocks that stay near the processor. A
 row's largest weight is looked for among the largest of each WIDE columns, which stay true when a few columns are taken out.
 
 H heads, N queries, M keys, R rows of a block, C columns of it.
@@ -23,15 +28,17 @@ H heads, N queries, M keys, R rows of a block, C columns of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..attention.formula import Call, reach
+from ..mixers.calls import Mixing
+from ..mixers.maps import Tile, head_of, joined
 from . import maps
 from .patterns import LOCAL, identities
 from .ranking import strongest
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
 BINS = 64  # cells along each side of a small picture, at most
 PICTURES = 6_000_000  # bytes of all of them
 BLOCK = 1 << 20  # scores of a block, where that holds a row of a picture's cells: 4 MB
-LEAST = 1e-4  # a link is more than this
+LEAST = 1e-4  # a link is more than this, a mixer's as a share of its head's largest weight
 WIDE = 64  # columns whose largest is kept: a multiple of any processor's vectors
 KINDS = ("repeat", "far", "near", "beside", "cross")  # in the order of their turns
 FAINT = 0.05  # a layer below this in a kind is not named for it
@@ -57,10 +64,11 @@ Place = tuple[str, int]  # part, layer
 class Look:
     """What one look at all of a head gives."""
 
-    picture: np.ndarray  # √weight · 255, the largest weight of each cell
+    picture: np.ndarray  # √weight · 255, the largest weight of each cell; a mixer's 128 ± √(size/top) · 127
     link: Link  # the largest look
     looks: dict[str, float]  # kind → its share of all queries' looks
     telling: float
+    top: float = 1.0  # the largest weight by size that a picture can show
 
 
 @dataclass(frozen=True)
@@ -86,34 +94,38 @@ def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
     items, n, m = calls[0].q.shape[0], calls[0].q.shape[2], calls[0].k.shape[2]
     bins = _bins(trace)
     tall, wide = -(-n // bins), -(-m // bins)
-    done, every = 0, items * sum(call.q.shape[1] for call in calls)
+    done, every = 0, items * sum(call.n_head for call in calls)
     seen: list[list[list[Look]]] = []
     for item in range(items):
         told = _Told(trace, part, item)
         seen.append([])
         for call in map(plain, calls):
-            seen[-1].append(_layer(call, item, told, tall, wide))
-            done += call.q.shape[1]
-            if progress is not None:
-                progress(done, every)
+            looks = _mixer(call, item, told, tall) if part == "mixers" else _layer(call, item, told, tall, wide)
+            seen[-1].append([])
+            for some in looks:
+                seen[-1][-1] += some
+                done += len(some)
+                if progress is not None:
+                    progress(done, every)
     return Survey(seen, trace.layers(part), tall, wide)
 
 
 def _bins(trace: Trace) -> int:
     """Cells along each side of a picture: fewer where there are very many heads."""
-    pictures = sum(call.q.shape[0] * call.q.shape[1] for calls in trace.calls.values() for call in calls)
+    pictures = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
     return max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
 
 
 class _Told:
-    """What links are told of: no special tokens, and in self-attention neither the first key, which takes what is left
-    over, nor a token's own."""
+    """What links are told of: no special tokens, no token's own, and in self-attention not the first key, which takes what
+    is left over; in cross-attention all but special ones."""
 
     def __init__(self, trace: Trace, part: str, item: int) -> None:
         queries, keys = (trace.tokens(part, item, keys=side) for side in (False, True))
         self.own = part != "cross"
         self.asking = 1 - torch.tensor(queries.special).float()  # (N,)
-        self.closed = sorted({*([0] if self.own else []), *(j for j, special in enumerate(keys.special) if special)})
+        first = [0] if part not in ("cross", "mixers") else []
+        self.closed = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
         self.ids = identities(keys) if self.own else None
         # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
         self.place = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
@@ -135,8 +147,8 @@ def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
     return before.repeat_interleave(sizes), after.repeat_interleave(sizes)
 
 
-def _layer(call: Call, item: int, told: _Told, tall: int, wide: int) -> list[Look]:
-    """All heads of a layer, a block of queries at a time."""
+def _layer(call: Call, item: int, told: _Told, tall: int, wide: int) -> Iterator[list[Look]]:
+    """All heads of a layer at once, a block of queries at a time."""
     heads, n = call.q.shape[1:3]
     m = call.k.shape[2]
     picture = torch.zeros(heads, -(-n // tall), -(-m // wide))
@@ -177,7 +189,51 @@ def _layer(call: Call, item: int, told: _Told, tall: int, wide: int) -> list[Loo
         link = (int(asks[h]), int(seen[h]), round(float(best[h]), 6)) if best[h] > LEAST else None
         kinds = {kind: float(total[h]) / max(n, 1) for kind, total in looks.items()}
         made.append(Look(small[h], link, kinds, float(telling[h]) if told.own else kinds["cross"]))
-    return made
+    yield made
+
+
+def _mixer(call: Mixing, item: int, told: _Told, cell: int) -> Iterator[list[Look]]:
+    """The heads of a mixer, one after the other."""
+    n = call.v.shape[2]
+    for h in range(call.n_head):
+        rows = _Rows(n, told)
+        picture = joined(map(rows.look, head_of(call, item, h).tiles(cell)), n, cell, "max")
+        top = float(picture.abs().max()) if n else 0.0
+        shades = (picture.abs() / (top or 1.0)).sqrt() * picture.sign()
+        small = (128 + 127 * shades).round().to(torch.uint8).numpy()
+        kinds = dict.fromkeys(KINDS, 0.0)
+        shares = rows.most / rows.total.clamp(min=1e-30) * told.asking
+        for kind, which in _kinds(told.place, rows.key, told.ids).items():
+            kinds[kind] = float((shares * which).sum()) / max(n, 1)
+        most = rows.most * told.asking
+        i = int(most.argmax()) if n else 0
+        link = (i, int(rows.key[i]), float(f"{rows.weight[i]:.6g}")) if n and most[i] > LEAST * top else None
+        far = picture.abs().tril(-2).sum() / picture.abs().sum().clamp(min=1e-30)
+        yield [Look(small, link, kinds, float(far), float(f"{top:.6g}"))]
+
+
+class _Rows:
+    """Of every row of a mixer's map: the largest weight by size that links are told of, its key, and all sizes together."""
+
+    def __init__(self, n: int, told: _Told) -> None:
+        self.closed = torch.tensor(told.closed, dtype=torch.long)
+        self.most, self.weight, self.total = torch.zeros(3, n)
+        self.key = torch.zeros(n, dtype=torch.long)
+
+    def look(self, tile: Tile) -> Tile:
+        """Take in a rectangle of it, and hand it on."""
+        rows, cols, table = tile
+        sizes = table.abs()
+        self.total[rows] += sizes.sum(1)
+        if cols.stop > rows.start:  # its own
+            sizes.diagonal(rows.start - cols.start).zero_()
+        sizes[:, self.closed[(self.closed >= cols.start) & (self.closed < cols.stop)] - cols.start] = 0
+        most, at = sizes.max(1)
+        larger = most > self.most[rows]
+        weight = table.gather(1, at[:, None])[:, 0]
+        for kept, new in ((self.most, most), (self.weight, weight), (self.key, at + cols.start)):
+            kept[rows] = torch.where(larger, new, kept[rows])
+        return tile
 
 
 class _Block:
@@ -263,6 +319,6 @@ def in_turn(looks: Mapping[Place, Mapping[str, float]]) -> list[Place]:
     return order
 
 
-def plain(call: Call) -> Call:
+def plain(call: Any) -> Any:
     """The same call in float32 on the CPU, apart from any gradient."""
     return call.mapped(lambda tensor: tensor.detach().float().cpu())

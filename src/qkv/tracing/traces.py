@@ -19,8 +19,7 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -339,25 +338,6 @@ class Trace:
         return one
 
     @property
-    def attending(self) -> Trace:
-        """The same without the mixers, for what only attention has: shares.
-
-        >>> from ..model import Config, Transformer
-        >>> from .recorder import trace
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=2, n_head=2, mixer="mamba2 attention")), [3, 1, 4])
-        >>> made.parts, made.layers("mixers"), made.attending.parts, made.attending.layers()
-        (['decoder', 'mixers'], (0,), ['decoder'], (1,))
-        """
-        if "mixers" not in self.calls:
-            return self
-        if len(self.calls) == 1:
-            raise Problem(
-                "this model has mixers alone, whose maps are signed, and the page shows shares: use the terminal, --png, "
-                "or trace.map() in Python"
-            )
-        return replace(self, calls={part: calls for part, calls in self.calls.items() if part != "mixers"})
-
-    @property
     def bare(self) -> bool:
         """Are weights all that was kept (the eager road), without q, k and v?"""
         return all(call.q.shape[3] == 0 for calls in self.calls.values() for call in calls)
@@ -395,10 +375,10 @@ class Trace:
         return load(Path(path))
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the page, in a frame; mixers alone in a word."""
+        """How a notebook shows it: the page, in a frame."""
         from ..draw.page import notebook_html
 
-        return f"<code>{escape(repr(self))}</code>" if self.parts == ["mixers"] else notebook_html(self)
+        return notebook_html(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {self.n_layer(part)} × {self.n_head(part)}" for part in self.parts)

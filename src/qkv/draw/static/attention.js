@@ -1,9 +1,7 @@
 // The weights of one head, computed here from q and k: softmax(softcap(q·k · scale) + bias, where the mask allows).
 // N queries, M keys, D head width. Query i stands at position i + M − N among the keys (lower-right).
 
-import { tensor } from "./data.js";
-
-/** @import { Layer, Part, Rule } from "./data.js" */
+/** @import { Layer, Part, Rule, Stored } from "./data.js" */
 
 /**
  * One row, step by step.
@@ -17,31 +15,41 @@ import { tensor } from "./data.js";
  * @property {number | null} sink its share
  * @property {Float64Array | null} output Σ weight · v
  */
+/** What a layer carries, unpacked. @typedef {{ q: Float32Array, k: Float32Array, v: Float32Array | null, bias: Float32Array | null, decay: Float32Array | null, write: Float32Array | null, dense: (Uint8Array | null)[] }} Given */
 
 export class Head {
-  /**
-   * @param {Part} part
-   * @param {Layer} layer
-   * @param {number} item
-   * @param {number} head
-   * @param {{ q: Float32Array, k: Float32Array, v: Float32Array | null, bias: Float32Array | null, dense: (Uint8Array | null)[] }} given
-   */
+  /** The largest weight that there may be, by size. */
+  top = 1;
+
+  /** @param {Part} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
   constructor(part, layer, item, head, given) {
-    const group = Math.floor(head / (layer.heads / layer.groups));
     this.n = part.n;
     this.m = part.m;
     this.layer = layer;
     this.item = item;
     this.head = head;
-    this.width = /** @type {any} */ (layer.q).shape[3];
-    this.q = slice(given.q, item * layer.heads + head, this.n * this.width);
-    this.k = slice(given.k, item * layer.groups + group, this.m * this.width);
+    this.width = /** @type {Stored} */ (layer.q).shape[3];
+    this.q = this.own(given.q, layer.q);
+    this.k = this.own(given.k, layer.k);
     this.valueWidth = layer.v ? layer.v.shape[3] : 0;
-    this.v = given.v && slice(given.v, item * layer.groups + group, this.m * this.valueWidth);
+    this.v = given.v && this.own(given.v, layer.v);
     this.bias = given.bias;
     this.sink = layer.sinks ? layer.sinks[head] : null;
     this.rules = layer.mask.map((rule, i) => ruleOf(rule, given.dense[i], this));
     this.simple = this.rules.every((rule) => !rule.allows);
+  }
+
+  /** This head's of a tensor (B, ·, …), or its group's where heads share. @param {Float32Array} all @param {Stored | null} stored */
+  own(all, stored) {
+    const [, count, ...rest] = /** @type {Stored} */ (stored).shape;
+    const size = rest.reduce((a, b) => a * b, 1);
+    const at = this.item * count + Math.floor(this.head / (this.layer.heads / count));
+    return all.subarray(at * size, (at + 1) * size);
+  }
+
+  /** How far off its weights may be. */
+  get error() {
+    return (this.layer.errors?.weight ?? 0) * this.top;
   }
 
   /** The keys that a query can see at all: from, up to. @param {number} i @returns {[number, number]} */
@@ -70,23 +78,7 @@ export class Head {
 
   /** @param {number} i @param {number} j */
   dot(i, j) {
-    const { q, k, width } = this;
-    // Four sums side by side: additions that don't wait for each other.
-    let a = i * width,
-      b = j * width,
-      s = 0,
-      t = 0,
-      u = 0,
-      v = 0;
-    const end = a + width;
-    for (; a + 3 < end; a += 4, b += 4) {
-      s += q[a] * k[b];
-      t += q[a + 1] * k[b + 1];
-      u += q[a + 2] * k[b + 2];
-      v += q[a + 3] * k[b + 3];
-    }
-    for (; a < end; a++, b++) s += q[a] * k[b];
-    return s + t + (u + v);
+    return product(this.q, i, this.k, j, this.width);
   }
 
   /** @param {number} i @param {number} j */
@@ -163,8 +155,31 @@ export class Head {
   }
 }
 
-/** @param {Float32Array} all @param {number} which @param {number} size */
-const slice = (all, which, size) => all.subarray(which * size, (which + 1) * size);
+/**
+ * Row i of one table times row j of another. Four sums side by side: additions that don't wait for each other.
+ * @param {Float32Array | Float64Array} one
+ * @param {number} i
+ * @param {Float32Array} other
+ * @param {number} j
+ * @param {number} width
+ */
+export function product(one, i, other, j, width) {
+  let a = i * width,
+    b = j * width,
+    s = 0,
+    t = 0,
+    u = 0,
+    v = 0;
+  const end = a + width;
+  for (; a + 3 < end; a += 4, b += 4) {
+    s += one[a] * other[b];
+    t += one[a + 1] * other[b + 1];
+    u += one[a + 2] * other[b + 2];
+    v += one[a + 3] * other[b + 3];
+  }
+  for (; a < end; a++, b++) s += one[a] * other[b];
+  return s + t + (u + v);
+}
 
 /**
  * A rule of the mask: between which keys a query sees, and, where that isn't all of it, whether it sees one of them.
@@ -185,6 +200,12 @@ function ruleOf(rule, dense, { n, m, item, head }) {
     const length = rule[1][Math.min(item, rule[1].length - 1)];
     return { reach: () => [0, length], allows: null };
   }
+  if (rule[0] === "starts") {
+    const starts = rule[1][Math.min(item, rule[1].length - 1)];
+    const begins = new Int32Array(n);
+    for (let i = 0, at = 0; i < n; i++) begins[i] = at < starts.length && starts[at] === i ? starts[at++] : begins[i - 1] ?? 0;
+    return { reach: (i) => [begins[i], m], allows: null };
+  }
   const bits = /** @type {Uint8Array} */ (dense);
   const [items, heads, rows, wide] = rule[1].shape;
   const start = (Math.min(item, items - 1) * heads + Math.min(head, heads - 1)) * rows;
@@ -192,24 +213,4 @@ function ruleOf(rule, dense, { n, m, item, head }) {
     reach: () => [0, m],
     allows: (i, j) => ((bits[(start + Math.min(i, rows - 1)) * wide + (j >> 3)] >> (j & 7)) & 1) === 1,
   };
-}
-
-/**
- * One head, ready to compute; null where its layer is here as an overview only.
- * @param {Part} part
- * @param {number} layer
- * @param {number} item
- * @param {number} head
- */
-export async function openHead(part, layer, item, head) {
-  const told = part.layers[layer];
-  if (!told.q || !told.k) return null;
-  const [q, k, v, bias, ...dense] = await Promise.all([
-    tensor(told.q),
-    tensor(told.k),
-    told.v && tensor(told.v),
-    told.bias && tensor(told.bias.table),
-    ...told.mask.map((rule) => (rule[0] === "dense" ? tensor(rule[1]) : null)),
-  ]);
-  return new Head(part, told, item, head, { q, k, v, bias, dense });
 }

@@ -1,6 +1,9 @@
-// Colours of weights: light paper to deep blue, or night to pale light. √ shows small weights, linear tells sizes truly.
+// Colours of weights: light paper to deep blue, or night to pale light; of signed ones blue above 0 and red below it, as in
+// the terminal and in figures. √ shows small weights, linear tells sizes truly.
 
-/** @type {Record<"light" | "dark", [number, number, number][]>} */
+/** @typedef {[number, number, number]} Colour */
+
+/** @type {Record<"light" | "dark", Colour[]>} */
 const STOPS = {
   light: [
     [255, 255, 255],
@@ -21,7 +24,46 @@ const STOPS = {
     [250, 247, 206],
   ],
 };
-/** @type {Record<"light" | "dark", { paper: [number, number, number], line: [number, number, number] }>} */
+/** From 0 to the largest, above it and below it; on paper matplotlib's RdBu. @type {Record<"light" | "dark", { above: Colour[], below: Colour[] }>} */
+const SIGNED = {
+  light: {
+    above: [
+      [247, 247, 247],
+      [209, 229, 240],
+      [146, 197, 222],
+      [67, 147, 195],
+      [33, 102, 172],
+      [5, 48, 97],
+    ],
+    below: [
+      [247, 247, 247],
+      [253, 219, 199],
+      [244, 165, 130],
+      [214, 96, 77],
+      [178, 24, 43],
+      [103, 0, 31],
+    ],
+  },
+  dark: {
+    above: [
+      [20, 23, 29],
+      [22, 48, 78],
+      [26, 84, 138],
+      [58, 134, 194],
+      [130, 186, 228],
+      [214, 236, 255],
+    ],
+    below: [
+      [20, 23, 29],
+      [74, 28, 28],
+      [132, 42, 38],
+      [192, 78, 60],
+      [238, 146, 116],
+      [255, 226, 208],
+    ],
+  },
+};
+/** @type {Record<"light" | "dark", { paper: Colour, line: Colour }>} */
 const HATCH = {
   light: { paper: [244, 244, 241], line: [206, 206, 200] },
   dark: { paper: [26, 29, 36], line: [66, 72, 84] },
@@ -29,8 +71,9 @@ const HATCH = {
 
 /**
  * @typedef {object} Palette
- * @property {Uint32Array} full colours of 256 levels, as RGBA words
+ * @property {Uint32Array} full colours as RGBA words: 256 levels from `zero` on, and as many before it where numbers are signed
  * @property {Uint32Array} dim the same for special tokens
+ * @property {number} zero which of them is 0
  * @property {number} hatchPaper
  * @property {number} hatchLine
  */
@@ -41,31 +84,35 @@ const word = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 /** @type {Map<string, Palette>} */
 const made = new Map();
 
-/** @param {"light" | "dark"} theme @returns {Palette} */
-export function palette(theme) {
-  let found = made.get(theme);
+/** @param {"light" | "dark"} theme @param {boolean} [signed] @returns {Palette} */
+export function palette(theme, signed = false) {
+  const name = `${theme} ${signed}`;
+  let found = made.get(name);
   if (found) return found;
-  const stops = STOPS[theme];
-  const full = new Uint32Array(256),
-    dim = new Uint32Array(256);
-  for (let level = 0; level < 256; level++) {
-    const at = (level / 255) * (stops.length - 1),
+  const zero = signed ? 255 : 0;
+  const full = new Uint32Array(zero + 256),
+    dim = new Uint32Array(zero + 256);
+  for (let step = -zero; step < 256; step++) {
+    const stops = !signed ? STOPS[theme] : SIGNED[theme][step < 0 ? "below" : "above"];
+    const at = (Math.abs(step) / 255) * (stops.length - 1),
       low = Math.min(Math.floor(at), stops.length - 2);
     const mixed = stops[low].map((a, i) => a + (stops[low + 1][i] - a) * (at - low));
-    full[level] = word(...rounded(mixed));
-    dim[level] = word(...rounded(mixed.map((a, i) => a * 0.45 + stops[0][i] * 0.55)));
+    full[zero + step] = word(...rounded(mixed));
+    dim[zero + step] = word(...rounded(mixed.map((a, i) => a * 0.45 + stops[0][i] * 0.55)));
   }
   const { paper, line } = HATCH[theme];
-  found = { full, dim, hatchPaper: word(...paper), hatchLine: word(...line) };
-  made.set(theme, found);
+  found = { full, dim, zero, hatchPaper: word(...paper), hatchLine: word(...line) };
+  made.set(name, found);
   return found;
 }
 
 /** @param {number[]} colour @returns {[number, number, number]} */
 const rounded = (colour) => [Math.round(colour[0]), Math.round(colour[1]), Math.round(colour[2])];
 
-/** Which of the 256 levels a weight has. @param {number} weight @param {"root" | "linear"} scale */
+/** Which of the 256 levels a weight between −1 and 1 has, with its sign. @param {number} weight @param {"root" | "linear"} scale */
 export function level(weight, scale) {
-  const share = scale === "root" ? Math.sqrt(weight) : weight;
-  return share >= 1 ? 255 : (share * 255 + 0.5) | 0;
+  const size = Math.abs(weight);
+  const share = scale === "root" ? Math.sqrt(size) : size;
+  const found = share >= 1 ? 255 : (share * 255 + 0.5) | 0;
+  return weight < 0 ? -found : found;
 }

@@ -1,7 +1,7 @@
 // The controls around the map: which head, tokens or words, zoom, colours and what they mean.
 
 import { level, palette } from "./colour.js";
-import { choice, h } from "./dom.js";
+import { choice, h, weight } from "./dom.js";
 import { openHeadAt } from "./overview.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
@@ -62,7 +62,9 @@ function numbers(name, each, shown, chosen, choose) {
 
 /** Below the map: zoom, and how to read its colours. @param {(by: number) => void} zoom 0 shows all */
 export function reading(zoom) {
-  const { lang, scale } = state.now;
+  const { lang, scale, part } = state.now;
+  const { signed } = partOf(part);
+  const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
       "button",
@@ -86,20 +88,27 @@ export function reading(zoom) {
       scale,
       (value) => state.set({ scale: value === "root" ? "root" : "linear" }),
     ),
-    h("span", { class: "ramp" }, "0", h("canvas", { width: 128, height: 1, "aria-hidden": true }), "1"),
-    h("span", { class: "hatched" }, h("i", {}), say(lang, "hidden by the mask")),
+    signed
+      ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
+      : h("span", { class: "ramp" }, "0", colours("above"), "1"),
+    h("span", { class: "hatched" }, h("i", {}), signed ? say(lang, "can't be read") : say(lang, "hidden by the mask")),
     h("span", { class: "pooling" }),
   ];
 }
 
-/** The colours from 0 to 1. @param {HTMLCanvasElement | null} canvas */
-export function ramp(canvas) {
-  if (!canvas) return;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(128, 1);
-  const { full } = palette(state.now.theme);
-  new Uint32Array(image.data.buffer).forEach((_, x, pixels) => {
-    pixels[x] = full[level(x / 127, state.now.scale)];
-  });
-  context.putImageData(image, 0, 0);
+/** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} place @param {number} top */
+export function ramp(place, top) {
+  const { theme, scale, part } = state.now;
+  const { signed } = partOf(part);
+  const { full, zero } = palette(theme, signed);
+  for (const canvas of place?.querySelectorAll("canvas") ?? []) {
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const image = context.createImageData(128, 1);
+    const below = canvas.className === "below";
+    new Uint32Array(image.data.buffer).forEach((_, x, pixels) => {
+      pixels[x] = full[zero + level(below ? x / 127 - 1 : x / 127, scale)];
+    });
+    context.putImageData(image, 0, 0);
+  }
+  if (signed) place?.querySelectorAll("b").forEach((end, i) => (end.textContent = "−+"[i] + weight(top, top * 1e-6)));
 }

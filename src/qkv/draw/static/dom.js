@@ -120,26 +120,41 @@ export function refill(element, ...children) {
 const decimals = (error, most) =>
   error > 0 ? Math.max(0, Math.min(most, Math.floor(1e-9 - Math.log10(2 * error)))) : most;
 
+/** A number with a true minus sign, which 0 has none of. @param {number} x @param {number} digits */
+const fixed = (x, digits) => x.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
+
+/** The same for what is too small for that. @param {number} x @param {number} digits */
+const powered = (x, digits) => x.toExponential(digits).replaceAll("-", "−");
+
+/** What is too small for so many digits, but not 0. @param {number} w @param {number} digits */
+const faint = (w, digits) => (w < 0 ? ">−" : "<") + (10 ** -digits).toFixed(digits);
+
 /** A weight with every digit that is known. @param {number} w @param {number} error */
 export function exactly(w, error) {
-  const digits = decimals(error, 6);
-  return w > 0 && w < 10 ** -digits / 2 ? "<" + (10 ** -digits).toFixed(digits) : w.toFixed(digits);
+  if (w === 0) return "0";
+  const digits = decimals(error, error > 0 ? 12 : 6);
+  return Math.abs(w) < 10 ** -digits / 2 ? faint(w, digits) : fixed(w, digits);
 }
 
 /** A weight as people read it: 0.80, 0.034, 0.0012; no digit that isn't known. @param {number} w @param {number} [error] */
 export function weight(w, error = 0) {
   if (w === 0) return "0";
-  const known = decimals(error, 4);
-  if (w < 10 ** -known) return "<" + (10 ** -known).toFixed(known);
-  return w.toFixed(Math.min(known, w >= 0.1 ? 2 : w >= 0.01 ? 3 : 4));
+  const size = Math.abs(w),
+    known = decimals(error, error > 0 && error < 1e-6 ? 12 : 4); // a mixer's weights may all be small
+  if (size < 10 ** -known) return faint(w, known);
+  return fixed(w, Math.min(known, size >= 0.1 ? 2 : 1 - Math.floor(Math.log10(size))));
 }
 
 /** A number with four digits or so, none that isn't known, a true minus sign. @param {number} x @param {number} [error] */
 export function number(x, error = 0) {
   if (x === -Infinity) return "−∞";
   const size = Math.abs(x);
-  return x.toFixed(decimals(error, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3)).replace("-", "−");
+  if (size > 0 && size < 5e-4 && error < size / 100) return powered(x, 1);
+  return fixed(x, decimals(error, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
 }
+
+/** A factor between 0 and 1 of which all digits are known. @param {number} x */
+export const factor = (x) => (x > 0 && x < 1e-4 ? powered(x, 2) : x.toFixed(6));
 
 /** Let the browser draw and answer. */
 export const breathe = () => new Promise((resolve) => setTimeout(resolve, 0));

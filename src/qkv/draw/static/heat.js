@@ -1,4 +1,4 @@
-// The pixels of a map: each is the largest weight of the cells it covers; hidden cells are hatched, special tokens dimmed.
+// The pixels of a map: each is the largest weight (by size) of the cells it covers; hidden cells are hatched, special tokens dimmed.
 
 import { level, palette } from "./colour.js";
 import { breathe } from "./dom.js";
@@ -13,11 +13,12 @@ import { state } from "./state.js";
  * @param {{ left: number, top: number, width: number, height: number }} box where on the canvas
  * @param {{ size: number, x: number, y: number }} frame pixels per cell, and the cell at the top left
  * @param {number} dots per pixel of the page
+ * @param {number} top the weight that has the deepest colour
  * @param {(share: number) => boolean} wanted is it still, now that this share of it is there?
  */
-export async function heat(context, seen, box, frame, dots, wanted) {
+export async function heat(context, seen, box, frame, dots, top, wanted) {
   const { theme, scale } = state.now;
-  const colours = palette(theme);
+  const colours = palette(theme, seen.signed);
   const wide = Math.round(box.width),
     tall = Math.round(box.height);
   const columns = spans(wide, frame.size, frame.x, seen.keys.length),
@@ -39,7 +40,7 @@ export async function heat(context, seen, box, frame, dots, wanted) {
       dimRow &&= seen.queries[u].special;
       for (let x = 0; x < wide; x++) {
         for (let c = columns.first[x]; c < columns.end[x]; c++) {
-          if (row.weights[c] > shares[x]) shares[x] = row.weights[c];
+          if (Math.abs(row.weights[c]) > Math.abs(shares[x])) shares[x] = row.weights[c];
           open[x] |= row.seen[c];
         }
       }
@@ -48,7 +49,7 @@ export async function heat(context, seen, box, frame, dots, wanted) {
     const pixels = new Uint32Array(image.data.buffer);
     for (let x = 0; x < wide; x++) {
       const dim = dimRow || seen.keys[columns.first[x]].special;
-      const colour = (dim ? colours.dim : colours.full)[level(shares[x], scale)];
+      const colour = (dim ? colours.dim : colours.full)[colours.zero + level(shares[x] / top, scale)];
       const edge = gap && x + 1 < wide && columns.first[x + 1] !== columns.first[x];
       for (let line = y, at = x; line < next; line++, at += wide) {
         if (!open[x]) pixels[at] = (x + line) % period < stroke ? colours.hatchLine : colours.hatchPaper;

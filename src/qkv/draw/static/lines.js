@@ -1,9 +1,10 @@
-// <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight.
+// <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight. A mixer's
+// lines are as wide as their size against the largest of them, red below 0.
 
 import { choice, h, refill, svg, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
-import { unitAt, view } from "./view.js";
+import { partOf, unitAt, view } from "./view.js";
 
 /** @import { Row, Unit, View } from "./view.js" */
 
@@ -36,16 +37,23 @@ export class Lines extends HTMLElement {
     if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
     if (row === null || mine !== this.asked) return;
-    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() }, seen.error);
+    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() }, seen);
   }
 
   /** @param {...Node} content */
   frame(...content) {
-    const { lang, way } = state.now;
-    const ways = /** @type {[string, string][]} */ ([
-      ["from", say(lang, "looks at")],
-      ["to", say(lang, "is looked at by")],
-    ]);
+    const { lang, way, part } = state.now;
+    const ways = /** @type {[string, string][]} */ (
+      partOf(part).signed
+        ? [
+            ["from", say(lang, "takes from")],
+            ["to", say(lang, "is taken by")],
+          ]
+        : [
+            ["from", say(lang, "looks at")],
+            ["to", say(lang, "is looked at by")],
+          ]
+    );
     refill(
       this,
       h(
@@ -58,18 +66,20 @@ export class Lines extends HTMLElement {
     );
   }
 
-  /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {number} error */
-  draw(near, far, chosen, row, error) {
+  /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {View} seen */
+  draw(near, far, chosen, row, { error, signed }) {
     const { lang, way } = state.now;
     const from = way === "from";
     const some = far.length > MOST;
+    const widest = signed ? row.weights.reduce((most, w) => Math.max(most, Math.abs(w)), 0) || 1 : 1;
+    const sizes = row.weights.map((w) => Math.abs(w) / widest);
     let places = far.map((_, j) => j);
     if (some) {
       const top = places
         .filter((j) => row.seen[j])
-        .sort((a, b) => row.weights[b] - row.weights[a])
+        .sort((a, b) => sizes[b] - sizes[a])
         .slice(0, MOST);
-      while (top.length > 3 && row.weights[top[top.length - 1]] < 0.001) top.pop();
+      while (top.length > 3 && sizes[top[top.length - 1]] < 0.001) top.pop();
       places = top.sort((a, b) => a - b);
     }
     const start = near.length <= MOST ? 0 : Math.max(0, Math.min(chosen - AROUND, near.length - 2 * AROUND - 1));
@@ -84,12 +94,13 @@ export class Lines extends HTMLElement {
     });
     const y0 = top(around.length) + (chosen - start + 0.5) * STEP;
     places.forEach((j, p) => {
-      const share = row.weights[j];
+      const share = sizes[j];
       if (share < 0.002) return;
       const y1 = top(places.length) + (p + 0.5) * STEP;
       const [a, b] = from ? [y0, y1] : [y1, y0];
       picture.append(
         svg("path", {
+          class: row.weights[j] < 0 ? "below" : null,
           d: `M0 ${a} C45 ${a} 55 ${b} 100 ${b}`,
           "stroke-width": 0.6 + 11 * share,
           "stroke-opacity": 0.25 + 0.75 * share,
@@ -102,11 +113,12 @@ export class Lines extends HTMLElement {
     const farSide = h("div", { class: "far", style: `padding-top: ${top(places.length)}px` });
     for (const j of places) {
       const button = this.button(far[j], !from, row.seen[j] ? "" : "hidden");
-      button.style.setProperty("--share", String(row.weights[j]));
-      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], error) : say(lang, "hidden")));
+      button.style.setProperty("--share", String(sizes[j]));
+      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], error) : signed ? "–" : say(lang, "hidden")));
       farSide.append(button);
     }
     const notes = [];
+    if (signed) notes.push(h("p", { class: "help" }, say(lang, "Width is size, against the largest here; blue is taken, red is taken away.")));
     if (some) notes.push(h("p", { class: "help" }, say(lang, "the {n} strongest of {all}, in the order of the text", { n: places.length, all: far.length })));
     if (!row.seen.some(Boolean)) notes.push(h("p", { class: "help" }, say(lang, "Nothing may be looked at from here.")));
     const both = from ? [nearSide, picture, farSide] : [farSide, picture, nearSide];

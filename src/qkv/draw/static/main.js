@@ -1,7 +1,7 @@
 // The page: opens the file, puts the elements together, and offers its numbers as `window.qkv`.
 
-import { openHead } from "./attention.js";
 import { h } from "./dom.js";
+import { openHead } from "./heads.js";
 import "./lines.js";
 import "./map.js";
 import "./overview.js";
@@ -41,7 +41,8 @@ const api = {
     return one && one.row(query).weights;
   },
   /**
-   * One row step by step: dots, scaled, capped, biased, masked, weights, sink, output.
+   * One row step by step: dots, scaled, capped, biased, masked, weights, sink, output; a mixer's: dots, scaled, left,
+   * write, before, removed, weights, seen, output.
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async steps(part, layer, head, query, item = 0) {

@@ -60,7 +60,6 @@ export class MapElement extends HTMLElement {
         tabindex: 0,
         role: "application",
         "aria-roledescription": say(lang, "attention map"),
-        "aria-label": say(lang, "Attention map"),
         "aria-describedby": "qkv-map-help",
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
         onpointerdown: (/** @type {PointerEvent} */ event) => this.press(event),
@@ -77,7 +76,7 @@ export class MapElement extends HTMLElement {
     this.replaceChildren(
       h("div", { class: "bar title" }),
       h("p", { class: "note" }),
-      h("p", { class: "help" }, say(lang, "Rows: who looks (queries). Columns: what is looked at (keys).")),
+      h("p", { class: "help axes" }),
       this.stage,
       h("output", { class: "cell" }),
       h("div", { class: "bar legend" }),
@@ -87,7 +86,15 @@ export class MapElement extends HTMLElement {
   }
 
   controls() {
+    const { lang, part } = state.now;
     const [title, legend] = [this.querySelector(".title"), this.querySelector(".legend")];
+    const { signed } = partOf(part);
+    this.stage?.setAttribute("aria-label", signed ? say(lang, "Map of a mixer, signed") : say(lang, "Attention map"));
+    this.querySelector(".axes")?.replaceChildren(
+      signed
+        ? say(lang, "Rows: a token's output. Columns: the tokens whose values it takes; below 0 it takes them away. A mixer's map is signed, and its rows don't sum to 1.")
+        : say(lang, "Rows: who looks (queries). Columns: what is looked at (keys)."),
+    );
     if (title) refill(title, ...picks());
     if (legend) refill(legend, ...reading((by) => (by ? this.zoom(by) : this.whole())));
   }
@@ -184,10 +191,12 @@ export class MapElement extends HTMLElement {
     const dots = window.devicePixelRatio || 1;
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
-    ramp(this.querySelector(".ramp canvas"));
     this.crosshair();
     const pooled = this.querySelector(".pooling");
     if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, "each pixel is the largest weight it covers") : "";
+    const top = await seen.deepest(() => mine === this.drawing);
+    if (top === null || mine !== this.drawing) return;
+    ramp(this.querySelector(".ramp"), top);
     const box = { left: plot.left * dots, top: plot.top * dots, width: plot.width * dots, height: plot.height * dots };
     const done = await heat(
       context,
@@ -195,6 +204,7 @@ export class MapElement extends HTMLElement {
       box,
       { size: frame.size * dots, x: frame.x, y: frame.y },
       dots,
+      top,
       (share) => {
         if (mine !== this.drawing) return false;
         this.computing(say(state.now.lang, "computing… {share} %", { share: Math.round(share * 100) }));
@@ -314,11 +324,12 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? exactly(share, seen.error) : say(lang, "hidden")),
+      h("b", {}, open ? exactly(share, seen.error) : seen.signed ? say(lang, "can't be read") : say(lang, "hidden")),
       h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
     if (this.hover) return;
-    const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : mark("query {from} → key {to}: hidden by the mask"), {
+    const closed = seen.signed ? mark("query {from} → key {to}: can't be read") : mark("query {from} → key {to}: hidden by the mask");
+    const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,
       weight: exactly(share, seen.error),

@@ -4,9 +4,10 @@ import { level, palette } from "./colour.js";
 import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { errorOf, header, label, linking, partOf, thumb } from "./view.js";
+import { errorOf, header, label, linking, partOf, thumb, topOf } from "./view.js";
 
-const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross") };
+/** @type {Record<string, string>} */
+const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
 
 export class Overview extends HTMLElement {
   /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
@@ -30,9 +31,12 @@ export class Overview extends HTMLElement {
   render() {
     const { lang, part: name, item } = state.now;
     const part = partOf(name);
-    const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "All heads")));
+    const bar = h("div", { class: "bar" }, h("h2", {}, part.signed ? say(lang, "Mixer heads") : say(lang, "All heads")));
     if (header.parts.length > 1) {
-      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, PARTS[one.name])]));
+      // Beside mixers, a decoder's layers are those that attend.
+      const hybrid = header.parts.some((one) => one.signed);
+      const named = (/** @type {string} */ part) => (hybrid && part === "decoder" ? mark("Attention") : PARTS[part]);
+      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, named(one.name))]));
       bar.append(choice(say(lang, "Part of the model"), choices, name, (value) => openPart(value)));
     }
     if (part.queries.length > 1) {
@@ -94,7 +98,7 @@ export class Overview extends HTMLElement {
     refill(
       this,
       bar,
-      h("p", { class: "help" }, say(lang, "A row per layer, a column per head. Each picture is a whole map: queries down, keys across.")),
+      h("p", { class: "help" }, say(lang, "A row per layer, a column per head. Each picture is a whole map: queries down, keys across."), part.signed ? " " + say(lang, "Blue is taken, red is taken away, each picture in its own scale.") : null),
       h("div", { class: "links" }),
       h("p", { class: "told" }),
       h("div", { class: "scroll" }, grid),
@@ -110,8 +114,9 @@ export class Overview extends HTMLElement {
     const part = partOf(state.now.part);
     const name = say(lang, "layer {layer}, head {head}", { layer: part.layers[layer].number, head });
     const link = part.links[item][layer][head];
-    if (!link) return filled(say(lang, "{name} · looks at the first token or at special ones", { name }), {});
-    const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: weight(link[2]) });
+    if (!link) return filled(say(lang, part.signed ? mark("{name} · takes hardly anything but itself or special tokens") : mark("{name} · looks at the first token or at special ones"), { name }), {});
+    const shown = weight(link[2], part.signed ? errorOf(part, layer, item, head) : 0);
+    const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: shown });
     return filled(sentence, { from: token(label("query", link[0])), to: token(label("key", link[1])) });
   }
 
@@ -131,7 +136,8 @@ export class Overview extends HTMLElement {
         cell.setAttribute("aria-selected", String(on));
         cell.tabIndex = on ? 0 : -1;
         const share = marked.get(`${i}.${j}`);
-        cell.classList.toggle("linking", share !== undefined && share >= 0.05);
+        const strong = share !== undefined && Math.abs(share) >= 0.05 * topOf(partOf(part), i, item, j);
+        cell.classList.toggle("linking", strong);
       }),
     );
     this.tell(layer, head);
@@ -162,6 +168,7 @@ export class Overview extends HTMLElement {
       this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink : null;
     if (shown) {
       const list = h("ol", {});
+      const most = partOf(part).signed ? Math.max(...shown.top.map(([, , share]) => Math.abs(share))) || 1 : 1;
       for (const [layer, head, share] of shown.top) {
         list.append(
           h(
@@ -176,8 +183,8 @@ export class Overview extends HTMLElement {
                 },
               },
               h("b", {}, `${partOf(part).layers[layer].number}.${head}`),
-              h("span", { class: "meter", style: `--share: ${share}` }),
-              weight(share, shown === header.focus ? 0 : errorOf(partOf(part).layers[layer])),
+              h("span", { class: share < 0 ? "meter below" : "meter", style: `--share: ${Math.abs(share) / most}` }),
+              weight(share, shown === header.focus && !partOf(part).signed ? 0 : errorOf(partOf(part), layer, item, head)),
             ),
           ),
         );
@@ -226,7 +233,7 @@ export class Overview extends HTMLElement {
     const mine = ++this.drawing;
     const { part: name, item, theme, scale } = state.now;
     const part = partOf(name);
-    const { full } = palette(theme);
+    const { full, zero } = palette(theme, part.signed);
     let until = performance.now() + 12;
     for (let layer = 0; layer < this.cells.length; layer++) {
       for (let head = 0; head < this.cells[layer].length; head++) {
@@ -238,8 +245,7 @@ export class Overview extends HTMLElement {
         const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
         const image = context.createImageData(cols, rows);
         const pixels = new Uint32Array(image.data.buffer);
-        for (let i = 0; i < pixels.length; i++)
-          pixels[i] = full[scale === "root" ? shares[i] : level((shares[i] / 255) ** 2, scale)];
+        for (let i = 0; i < pixels.length; i++) pixels[i] = full[zero + level(shares[i], scale)];
         context.putImageData(image, 0, 0);
         canvas.dataset.drawn = "";
         if (performance.now() > until) {
@@ -262,12 +268,16 @@ export function openHeadAt(layer, head) {
 
 /** @param {string} name */
 function openPart(name) {
-  const part = partOf(name);
-  if (header.first.part === name) return state.set({ ...header.first });
-  const { layer, head } = state.now;
+  const part = partOf(name),
+    before = partOf(state.now.part);
+  const { layer, head, item, query, key } = state.now;
+  // Attention and mixers of one text: the same two tokens, in the other.
+  const alike = String([part.queries, part.keys]) === String([before.queries, before.keys]);
+  const stay = alike ? { item, query, key } : {};
+  if (header.first.part === name) return state.set({ ...header.first, unit: state.now.unit, ...stay });
   const chosen = { layer: Math.min(layer, part.layers.length - 1), head };
   chosen.head = Math.min(head, part.layers[chosen.layer].heads - 1);
   const link = part.links[0][chosen.layer][chosen.head];
-  state.set({ part: name, item: 0, ...chosen, query: link?.[0] ?? 0, key: link?.[1] ?? 0 });
+  state.set({ part: name, item: 0, ...chosen, query: link?.[0] ?? 0, key: link?.[1] ?? 0, ...stay });
 }
 customElements.define("qkv-overview", Overview);

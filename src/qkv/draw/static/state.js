@@ -4,7 +4,7 @@
 
 /**
  * @typedef {object} Chosen
- * @property {string} part encoder, decoder or cross
+ * @property {string} part encoder, decoder, cross or mixers
  * @property {number} item of the batch
  * @property {number} layer
  * @property {number} head

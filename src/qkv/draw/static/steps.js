@@ -1,11 +1,13 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
+import { derivation } from "./derivation.js";
 import { exactly, filled, h, hole, number, refill, token } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { axes, label, partOf, view } from "./view.js";
 
-/** @import { Head, Steps } from "./attention.js" */
+/** @import { Column, Derivation } from "./derivation.js" */
+/** @import { Head } from "./attention.js" */
 
 const FEW = 8; // keys shown at first
 const MANY = 2000; // … and at most
@@ -37,51 +39,27 @@ export class StepsPanel extends HTMLElement {
     const row = filled(say(lang, "Row of {token} (query {i})", { token: hole("token"), i: query }), {
       token: token(label("query", query)),
     });
-    const steps = one.steps(query);
+    const told = derivation(one, query);
     refill(
       this,
       bar,
       h("h3", {}, ...row),
-      h("p", { class: "formula" }, this.formula(one)),
-      this.table(one, steps),
-      ...this.notes(one, steps),
+      h("p", { class: "formula" }, told.formula),
+      ...told.pair,
+      this.table(one, told),
+      ...this.notes(one, told),
     );
   }
 
-  /** @param {Head} one */
-  formula({ layer, sink, width }) {
-    const { lang } = state.now;
-    if (width === 0) return say(lang, "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.");
-    const capped = layer.softcap === null ? "" : say(lang, ", bent to ±{cap}", { cap: layer.softcap });
-    const more = capped + (layer.bias ? say(lang, ", plus a bias") : "");
-    return (
-      say(lang, "For every key: multiply q by k and add up (q·k), times {scale}{more}; hide what the mask hides; softmax makes shares that sum to 1; the output is every v times its share, added up.", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, " A sink takes a share of its own and gives nothing."))
-    );
-  }
-
-  /** @param {Head} one @param {Steps} steps */
-  table(one, steps) {
+  /** @param {Head} one @param {Derivation} told */
+  table(one, { columns, weights, seen, signed, sink }) {
     const { lang, key, part, item } = state.now;
     const special = axes(partOf(part), item, "tokens")[1];
-    const errors = one.layer.errors ?? { weight: 0, dot: 0, value: 0 };
-    const scaled = errors.dot * one.layer.scale;
-    /** @type {[string, Float64Array, number][]} */
-    const columns = [];
-    if (one.width > 0) {
-      columns.push([say(lang, "q·k"), steps.dots, errors.dot]);
-      columns.push([say(lang, "× {scale}", { scale: short(one.layer.scale) }), steps.scaled, scaled]);
-      if (steps.capped) columns.push([say(lang, "capped"), steps.capped, scaled]);
-      if (steps.biased) columns.push([say(lang, "+ bias"), steps.biased, scaled]);
-      columns.push([say(lang, "masked"), steps.masked, scaled]);
-    }
-
+    const { error } = one;
+    const sizes = weights.map(Math.abs);
+    const widest = signed ? sizes.reduce((a, b) => Math.max(a, b), 0) || 1 : 1;
     const order = Array.from({ length: one.m }, (_, j) => j);
-    order.sort(
-      (a, b) =>
-        steps.weights[b] - steps.weights[a] ||
-        Number(steps.masked[b] > -Infinity) - Number(steps.masked[a] > -Infinity) ||
-        a - b,
-    );
+    order.sort((a, b) => sizes[b] - sizes[a] || seen[b] - seen[a] || a - b);
     const shown = order.slice(0, this.all ? MANY : FEW);
     if (!this.all && !shown.includes(key)) shown.push(key);
 
@@ -90,7 +68,7 @@ export class StepsPanel extends HTMLElement {
       "tr",
       {},
       h("th", { scope: "col" }, say(lang, "key")),
-      ...columns.map(([name]) => h("th", { scope: "col" }, name)),
+      ...columns.map(({ name }) => h("th", { scope: "col" }, name)),
       h("th", { scope: "col" }, say(lang, "weight")),
       v
         ? h(
@@ -103,14 +81,14 @@ export class StepsPanel extends HTMLElement {
     );
     const body = h("tbody", {});
     for (const j of shown) {
-      const hidden = steps.masked[j] === -Infinity;
+      const hidden = !seen[j];
       body.append(
         h(
           "tr",
           {
             class: [hidden ? "hidden" : "", j === key ? "chosen" : ""].join(" ").trim() || null,
             "data-key": j,
-            style: `--share: ${steps.weights[j]}`,
+            style: `--share: ${sizes[j] / widest}`,
           },
           h(
             "th",
@@ -118,20 +96,18 @@ export class StepsPanel extends HTMLElement {
             token(label("key", j)),
             h("small", {}, ` ${j}`),
           ),
-          ...columns.map(([, numbers, error], c) =>
-            h("td", {}, hidden && c === columns.length - 1 ? "−∞" : number(numbers[j], error)),
-          ),
+          ...columns.map((column) => h("td", {}, written(column, j, hidden))),
           h(
             "td",
-            { class: "weight", "data-weight": steps.weights[j] },
-            hidden ? "0" : exactly(steps.weights[j], errors.weight),
+            { class: weights[j] < 0 ? "weight below" : "weight", "data-weight": weights[j] },
+            hidden ? "0" : exactly(weights[j], error),
           ),
           v
             ? h(
                 "td",
                 { class: "values" },
                 Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), (x) =>
-                  number(x, errors.value),
+                  number(x, one.layer.errors?.value),
                 ).join("  "),
               )
             : null,
@@ -147,25 +123,29 @@ export class StepsPanel extends HTMLElement {
         v ? h("td", { class: "values" }) : null,
       );
     const rest = order.length - shown.length;
-    const left = 1 - shown.reduce((sum, j) => sum + steps.weights[j], 0) - (steps.sink ?? 0);
-    const total = steps.weights.reduce((a, b) => a + b, 0) + (steps.sink ?? 0);
+    const total = weights.reduce((a, b) => a + b, 0) + (sink ?? 0);
+    const left = (signed ? total : 1) - shown.reduce((sum, j) => sum + weights[j], 0) - (sink ?? 0);
+    const others = signed ? left : Math.max(total ? left : 0, 0);
     const foot = h(
       "tfoot",
       {},
-      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(Math.max(total ? left : 0, 0), errors.weight), "rest") : null,
-      steps.sink === null ? null : line(say(lang, "sink"), exactly(steps.sink, errors.weight), "sink"),
-      line(say(lang, "sum"), total.toFixed(3), "sum"),
+      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(others, error), "rest") : null,
+      sink === null ? null : line(say(lang, "sink"), exactly(sink, error), "sink"),
+      signed
+        ? line(say(lang, "sum (any number: these are no shares)"), number(total, error), "sum")
+        : line(say(lang, "sum"), total.toFixed(3), "sum"),
     );
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
   }
 
-  /** @param {Head} one @param {Steps} steps */
-  notes(one, steps) {
+  /** @param {Head} one @param {Derivation} told */
+  notes(one, { output, seen, signed, weights }) {
     const { lang } = state.now;
     const notes = [];
-    const { output } = steps;
-    const { weight, value } = one.layer.errors ?? { weight: 0, value: 0 };
-    const error = value * (1 + 2048 * weight); // float16 is off by 1/2048 of the largest v
+    const { value } = one.layer.errors ?? { value: 0 };
+    // float16 is off by 1/2048 of the largest v; shares sum to 1, a mixer's weights to what they sum to.
+    const all = signed ? weights.reduce((sum, w) => sum + Math.abs(w) + one.error, 0) : 1;
+    const error = value * (all + 2048 * one.error);
     if (output) {
       const some = Math.min(OUTPUT, output.length);
       notes.push(
@@ -183,7 +163,9 @@ export class StepsPanel extends HTMLElement {
         ),
       );
     } else if (one.width > 0) notes.push(h("p", { class: "help" }, say(lang, "v doesn't fit into this page: the output isn't shown.")));
-    if (!steps.masked.some((score) => score > -Infinity))
+    if (signed && one.layer.state)
+      notes.push(h("p", { class: "help" }, say(lang, "A state came before this text. What it gives to this token isn't in the table, nor in this output.")));
+    if (!seen.some(Boolean))
       notes.push(h("p", { class: "help" }, say(lang, "This query may look at nothing: its weights and its output are 0.")));
     if (one.m > FEW) {
       notes.push(
@@ -208,6 +190,7 @@ export class StepsPanel extends HTMLElement {
   }
 }
 
-/** @param {number} scale */
-const short = (scale) => String(Number(scale.toPrecision(4)));
+/** A number of a column. @param {Column} column @param {number} j @param {boolean} hidden */
+const written = ({ numbers, error, hides, write = number }, j, hidden) => (hidden && hides) || write(numbers[j], error);
+
 customElements.define("qkv-steps", StepsPanel);

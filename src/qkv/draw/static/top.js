@@ -22,7 +22,10 @@ export class Top extends HTMLElement {
         ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m })
         : say(lang, "{n} tokens", { n: Math.max(part.n, part.m) });
     const facts = [counted, say(lang, "{layers} layers × {heads} heads", { layers: part.layers.length, heads })];
-    facts.push(header.precision ? say(lang, "q and k are {dtype}: weights exact to about {error}", header.precision) : say(lang, "overview only: the text is too long for q and k to fit"));
+    const { precision } = part;
+    if (!precision) facts.push(say(lang, "overview only: the text is too long for q and k to fit"));
+    else if (part.signed) facts.push(say(lang, "q and k are {dtype}: weights exact to about {error} of a head's largest", precision));
+    else facts.push(say(lang, "q and k are {dtype}: weights exact to about {error}", precision));
     if (header.context) facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: header.context }));
     const title = document.title;
     const heading = header.model && title !== header.model ? title : header.model || title;

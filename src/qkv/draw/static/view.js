@@ -1,13 +1,13 @@
 // A map as it is looked at: token by token, word by word (keys summed, queries averaged), or the pooled overview of a
 // layer whose q and k aren't here. Every view gives rows; the elements draw them.
 
-import { openHead } from "./attention.js";
 import { bytesOf, readHeader, tensor } from "./data.js";
 import { breathe } from "./dom.js";
+import { openHead } from "./heads.js";
 import { state } from "./state.js";
 
 /** @import { Head } from "./attention.js" */
-/** @import { Header, Layer, Link, Part, Tokens } from "./data.js" */
+/** @import { Header, Link, Part, Tokens } from "./data.js" */
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
 /** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
@@ -82,28 +82,38 @@ export function unitAt(list, place) {
   return low;
 }
 
-/** How far off a layer's weights may be. @param {Layer} layer */
-export const errorOf = (layer) => layer.errors?.weight ?? 0;
+/** The largest weight that a head's picture shows. @param {Part} part @param {number} layer @param {number} item @param {number} head */
+export const topOf = (part, layer, item, head) => part.tops?.[layer][item][head] || 1;
+
+/** How far off a head's weights may be. @param {Part} part @param {number} layer @param {number} item @param {number} head */
+export const errorOf = (part, layer, item, head) =>
+  (part.layers[layer].errors?.weight ?? (part.signed ? 1e-6 : 0)) * topOf(part, layer, item, head);
 
 export class View {
   /**
+   * @param {Part} part
+   * @param {number} top the largest weight of its head, by size
    * @param {Unit[]} queries
    * @param {Unit[]} keys
    * @param {Head | null} head
    * @param {(i: number, weights: Float32Array, seen: Uint8Array) => void} compute a row of tokens, or of cells
    * @param {number} width of such a row
    */
-  constructor(queries, keys, head, compute, width) {
+  constructor(part, top, queries, keys, head, compute, width) {
+    this.signed = part.signed;
+    this.top = top;
     this.queries = queries;
     this.keys = keys;
     this.head = head;
     this.compute = compute;
-    this.error = head ? errorOf(head.layer) : 1 / 255; // of its weights; a picture's are √weight in 255 steps
+    this.error = head ? head.error : top / (part.signed ? 127 : 255); // a picture's are √weight in so many steps
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
     this.remember = queries.length * keys.length <= REMEMBER;
     /** @type {Map<number, Row>} */
     this.rows = new Map();
+    /** How far `deepest` has looked. @type {{ next: number, most: number } | null} */
+    this.found = null;
   }
 
   /** Where unit u looks. What is given stays valid until the next row is asked for. @param {number} u @returns {Row} */
@@ -131,6 +141,27 @@ export class View {
     }
     if (this.remember) this.rows.set(u, row);
     return row;
+  }
+
+  /**
+   * The weight that has the deepest colour: 1, or the largest one of a signed map, which joined tokens may have more of than
+   * any token has; a slice of time at a time; null when it was called off.
+   * @param {(share: number) => boolean} wanted
+   */
+  async deepest(wanted) {
+    if (!this.signed || !this.joined) return this.top;
+    this.found ??= { next: 0, most: 0 };
+    const { found } = this;
+    let until = performance.now() + 12;
+    for (; found.next < this.queries.length; found.next++) {
+      for (const weight of this.row(found.next).weights) found.most = Math.max(found.most, Math.abs(weight));
+      if (performance.now() > until) {
+        await breathe();
+        if (!wanted(found.next / this.queries.length)) return null;
+        until = performance.now() + 12;
+      }
+    }
+    return found.most || 1;
   }
 
   /**
@@ -175,18 +206,19 @@ export function view() {
  */
 async function makeView(part, layer, item, head, unit) {
   const one = await openHead(part, layer, item, head);
+  const top = topOf(part, layer, item, head);
   if (one) {
     const [queries, keys] = axes(part, item, unit);
-    return new View(queries, keys, one, (i, weights, seen) => one.row(i, weights, seen), one.m);
+    return new View(part, top, queries, keys, one, (i, weights, seen) => one.row(i, weights, seen), one.m);
   }
   const { tall, wide } = part.thumbs;
   const [queries, keys] = axes(part, item, "tokens");
   const { shares, rows, cols } = await thumb(part, layer, item, head);
   const compute = (/** @type {number} */ i, /** @type {Float32Array} */ weights, /** @type {Uint8Array} */ seen) => {
-    for (let j = 0; j < cols; j++) weights[j] = (shares[i * cols + j] / 255) ** 2;
+    for (let j = 0; j < cols; j++) weights[j] = shares[i * cols + j] * top;
     seen.fill(1);
   };
-  return new View(binned(queries, rows, tall), binned(keys, cols, wide), null, compute, cols);
+  return new View(part, top, binned(queries, rows, tall), binned(keys, cols, wide), null, compute, cols);
 }
 
 /** @param {Unit[]} list @param {number} count @param {number} size @returns {Unit[]} */
@@ -200,7 +232,7 @@ function binned(list, count, size) {
 }
 
 /**
- * The small picture of a head: √weight · 255 of each cell.
+ * The small picture of a head: the largest weight of each cell, as a share of the largest that it can show.
  * @param {Part} part
  * @param {number} layer
  * @param {number} item
@@ -212,7 +244,9 @@ export async function thumb(part, layer, item, head) {
   const all = await tensor(stored);
   const before = part.layers.slice(0, layer).reduce((sum, { heads }) => sum + heads, 0);
   const at = (item * stored.shape[1] + before + head) * rows * cols;
-  return { shares: /** @type {Uint8Array} */ (all.subarray(at, at + rows * cols)), rows, cols };
+  const bytes = /** @type {Uint8Array} */ (all.subarray(at, at + rows * cols));
+  const shares = Float32Array.from(bytes, part.signed ? (b) => ((b - 128) / 127) * (Math.abs(b - 128) / 127) : (b) => (b / 255) ** 2);
+  return { shares, rows, cols };
 }
 
 /**
@@ -233,5 +267,5 @@ export async function linking(wanted) {
     await breathe();
     if (!wanted()) return null;
   }
-  return found.sort((a, b) => b[2] - a[2]).slice(0, 10);
+  return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, 10);
 }

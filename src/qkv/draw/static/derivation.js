@@ -1,0 +1,116 @@
+// How a row of weights comes about, in words and columns of numbers: by softmax, or for a mixer by decays and writes.
+
+import { exactly, factor, filled, h, hole, number, token } from "./dom.js";
+import { Mixer } from "./mixing.js";
+import { state } from "./state.js";
+import { say } from "./words.js";
+import { label } from "./view.js";
+
+/** @import { Head } from "./attention.js" */
+
+/**
+ * @typedef {object} Column
+ * @property {string} name
+ * @property {ArrayLike<number>} numbers one for every key
+ * @property {number} error how far off they may be
+ * @property {string} [hides] what is written for a hidden key
+ * @property {(x: number, error: number) => string} [write] how, where not as any number is
+ */
+/**
+ * @typedef {object} Derivation
+ * @property {string} formula
+ * @property {Node[]} pair of the chosen pair alone
+ * @property {Column[]} columns
+ * @property {Float32Array} weights
+ * @property {Uint8Array} seen
+ * @property {number | null} sink
+ * @property {boolean} signed
+ * @property {Float64Array | null} output
+ */
+
+/** @param {Head} one @param {number} query @returns {Derivation} */
+export const derivation = (one, query) => (one instanceof Mixer ? mixed(one, query) : attended(one, query));
+
+/** @param {Head} one @param {number} query @returns {Derivation} */
+function attended(one, query) {
+  const { lang } = state.now;
+  const { layer, sink, width } = one;
+  const steps = one.steps(query);
+  const seen = Uint8Array.from(steps.masked, (score) => Number(score > -Infinity));
+  /** @type {Column[]} */
+  const columns = [];
+  const rest = { pair: [], columns, weights: steps.weights, seen, sink: steps.sink, signed: false, output: steps.output };
+  if (width === 0)
+    return { ...rest, formula: say(lang, "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.") };
+  const dot = layer.errors?.dot ?? 0,
+    error = dot * layer.scale;
+  columns.push({ name: say(lang, "q·k"), numbers: steps.dots, error: dot });
+  columns.push({ name: say(lang, "× {scale}", { scale: short(layer.scale) }), numbers: steps.scaled, error });
+  if (steps.capped) columns.push({ name: say(lang, "capped"), numbers: steps.capped, error });
+  if (steps.biased) columns.push({ name: say(lang, "+ bias"), numbers: steps.biased, error });
+  columns.push({ name: say(lang, "masked"), numbers: steps.masked, error, hides: "−∞" });
+  const capped = layer.softcap === null ? "" : say(lang, ", bent to ±{cap}", { cap: layer.softcap });
+  const more = capped + (layer.bias ? say(lang, ", plus a bias") : "");
+  const formula =
+    say(lang, "For every key: multiply q by k and add up (q·k), times {scale}{more}; hide what the mask hides; softmax makes shares that sum to 1; the output is every v times its share, added up.", { scale: short(layer.scale), more }) + (sink === null ? "" : say(lang, " A sink takes a share of its own and gives nothing."));
+  return { ...rest, formula };
+}
+
+/** @param {Mixer} one @param {number} query @returns {Derivation} */
+function mixed(one, query) {
+  const { lang } = state.now;
+  const { layer, error } = one;
+  const steps = one.steps(query);
+  const dot = layer.errors?.dot ?? 0,
+    scale = short(layer.scale);
+  const score = layer.scale === 1 ? "q·k" : `q·k × ${scale}`;
+  const hides = "–";
+  /** @type {Column[]} */
+  const columns = [{ name: say(lang, "q·k"), numbers: steps.dots, error: dot }];
+  if (layer.scale !== 1) columns.push({ name: say(lang, "× {scale}", { scale }), numbers: steps.scaled, error: dot * layer.scale });
+  columns.push({ name: say(lang, "L (what is left)"), numbers: steps.left, error: 0, hides, write: factor });
+  if (steps.removed) {
+    columns.push({ name: say(lang, "β (written)"), numbers: steps.write, error: 0, hides, write: factor });
+    columns.push({ name: say(lang, "product"), numbers: steps.before, error, hides, write: exactly });
+    columns.push({ name: say(lang, "by later writes"), numbers: steps.removed, error, hides, write: exactly });
+  }
+  const formula = steps.removed
+    ? say(lang, "No softmax. For every token up to this one: {score}; times L, what the decays γ between the two leave of it; times β, the share that was written; less what later writes at keys like its own took out. Weights below 0 are taken away. The output is every v times its weight, added up.", { score })
+    : say(lang, "No softmax. For every token up to this one: {score}; times L, the product of the decays γ between the two: what is left of what it wrote. Weights below 0 are taken away. The output is every v times its weight, added up.", { score });
+  const { weights, seen, output } = steps;
+  return { formula, pair: pair(one, query, steps), columns, weights, seen, sink: null, signed: true, output };
+}
+
+/** The chosen pair: its factors, and what became of it. @param {Mixer} one @param {number} i @param {import("./mixing.js").MixerSteps} steps @returns {Node[]} */
+function pair(one, i, { scaled, left, write, before, removed, weights, seen }) {
+  const { lang, key: j } = state.now;
+  if (!seen[j]) return [];
+  const { error } = one;
+  /** @type {Record<string, import("./dom.js").Child>} */
+  const names = { from: token(label("query", i)), to: token(label("key", j)), writer: "" };
+  const values = {
+    from: hole("from"),
+    to: hole("to"),
+    score: number(scaled[j], (one.layer.errors?.dot ?? 0) * one.layer.scale),
+    left: factor(left[j]),
+    beta: write ? factor(write[j]) : "",
+    product: exactly(before[j], error),
+    weight: exactly(weights[j], error),
+  };
+  const told = (/** @type {string} */ sentence) => [h("p", { class: "pair" }, ...filled(sentence, names))];
+  if (!write || !removed) return told(say(lang, "{from} takes {to}: {score} × {left} = {weight}", values));
+  if (Math.abs(removed[j]) <= 2 * error) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} = {weight}", values));
+  const taken = one.taken(i, j, weights);
+  const most = taken.reduce((best, x, t) => (Math.abs(x) > Math.abs(taken[best]) ? t : best), i);
+  names.writer = token(label("key", most));
+  return told(
+    say(lang, "{from} takes {to}: {score} × {left} × {beta} = {product}; later writes make it {weight}, most of all that of {writer} ({change}).", {
+      ...values,
+      writer: hole("writer"),
+      change: exactly(-taken[most], error),
+    }),
+  );
+}
+
+/** @param {number} scale */
+const short = (scale) => String(Number(scale.toPrecision(4)));

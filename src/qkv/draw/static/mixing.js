@@ -1,0 +1,116 @@
+// A mixer's weights (retention, Mamba-2, the delta rule), computed here from q, k, the decays and the writes. No softmax: they
+// are signed, and rows don't sum to 1. A row is what its query asks of the state, followed back to what each token wrote:
+//
+//     w = scale · qᵢ,   then for j = i, i − 1, …:   Aᵢⱼ = βⱼ (kⱼ·w),   w ← γⱼ (w − kⱼ Aᵢⱼ)
+//
+// since the state at j is γⱼ times the one before it, of which the delta rule first takes out what its key held. Where
+// everything is added (no β), w is only ever multiplied, and Aᵢⱼ = scale · (γ of the tokens between) · qᵢ·kⱼ.
+// N tokens, D key width.
+
+import { Head, product } from "./attention.js";
+
+/** @import { Given } from "./attention.js" */
+/** @import { Layer, Part } from "./data.js" */
+
+/**
+ * One row, step by step.
+ * @typedef {object} MixerSteps
+ * @property {Float64Array} dots q·k of every key
+ * @property {Float64Array} scaled times the scale
+ * @property {Float64Array} left L: how much of what a token wrote is left; 0 where nothing can be read
+ * @property {Float32Array | null} write β, under the delta rule
+ * @property {Float64Array} before the product of all these
+ * @property {Float64Array | null} removed what later writes changed of it, under the delta rule
+ * @property {Float32Array} weights
+ * @property {Uint8Array} seen
+ * @property {Float64Array | null} output Σ weight · v
+ */
+
+const GONE = -745; // below it e^x is 0
+
+export class Mixer extends Head {
+  /** @param {Part} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
+  constructor(part, layer, item, head, given) {
+    super(part, layer, item, head, given);
+    this.decay = this.own(/** @type {Float32Array} */ (given.decay), layer.decay ?? null); // log γ
+    this.write = given.write && this.own(given.write, layer.write ?? null); // β
+    this.top = part.tops?.[part.layers.indexOf(layer)][item][head] || 1;
+  }
+
+  /**
+   * The weights of a row, and which tokens it may read.
+   * @param {number} i
+   * @param {Float32Array} [weights]
+   * @param {Uint8Array} [seen]
+   */
+  row(i, weights = new Float32Array(this.m), seen = new Uint8Array(this.m)) {
+    const [low, high] = this.reach(i);
+    weights.fill(0);
+    seen.fill(0);
+    for (let j = low; j < high; j++) seen[j] = Number(this.inside(i, j));
+    if (this.write) this.corrected(i, low, weights);
+    else this.added(i, low, weights);
+    return { weights, seen };
+  }
+
+  /** Everything that was written is still there, less what decayed. @param {number} i @param {number} low @param {Float32Array} weights */
+  added(i, low, weights) {
+    for (let j = i, left = 0; j >= low && left > GONE; left += this.decay[j--])
+      weights[j] = this.dot(i, j) * this.layer.scale * Math.exp(left);
+  }
+
+  /** … and less what later writes took out. @param {number} i @param {number} low @param {Float32Array} weights */
+  corrected(i, low, weights) {
+    const { k, width, decay } = this;
+    const write = /** @type {Float32Array} */ (this.write);
+    const asked = Float64Array.from(this.q.subarray(i * width, (i + 1) * width), (x) => x * this.layer.scale);
+    for (let j = i; j >= low; j--) {
+      const found = write[j] * product(asked, 0, k, j, width),
+        gamma = Math.exp(decay[j]);
+      let size = 0;
+      weights[j] = found;
+      for (let d = 0; d < width; d++) {
+        asked[d] = gamma * (asked[d] - found * k[j * width + d]);
+        size += Math.abs(asked[d]);
+      }
+      if (size < 1e-300) return; // nothing is left to ask
+    }
+  }
+
+  /** @param {number} i @returns {any} as `MixerSteps` */
+  steps(i) {
+    const { scale } = this.layer;
+    const { weights, seen } = this.row(i);
+    const each = (/** @type {(j: number) => number} */ make) => Float64Array.from({ length: this.m }, (_, j) => make(j));
+    const dots = each((j) => this.dot(i, j));
+    const scaled = dots.map((dot) => dot * scale);
+    const left = this.left(i);
+    const before = each((j) => (seen[j] ? scaled[j] * left[j] * (this.write ? this.write[j] : 1) : 0));
+    const removed = this.write && each((j) => (j === i ? 0 : weights[j] - before[j]));
+    return { dots, scaled, left, write: this.write, before, removed, weights, seen, output: this.output(weights) };
+  }
+
+  /** How much of what each token wrote the decays leave at token i. @param {number} i */
+  left(i) {
+    const made = new Float64Array(this.m);
+    const [low] = this.reach(i);
+    for (let j = i, sum = 0; j >= low; sum += this.decay[j--]) made[j] = Math.exp(sum);
+    return made;
+  }
+
+  /**
+   * What each write between j and i took out of what i gets of j, under the delta rule: of A = β·L·q·k·scale − Σ these.
+   * @param {number} i
+   * @param {number} j
+   * @param {Float32Array} weights of row i
+   */
+  taken(i, j, weights) {
+    const made = new Float64Array(this.m);
+    const write = /** @type {Float32Array} */ (this.write);
+    for (let t = j + 1, sum = 0; t <= i; t++) {
+      sum += this.decay[t];
+      made[t] = weights[t] * write[j] * Math.exp(sum) * product(this.k, t, this.k, j, this.width);
+    }
+    return made;
+  }
+}

@@ -1,0 +1,292 @@
+"""A mixer's layers on the page: its rows are Python's, signed; a hybrid shows both parts; what is shown says what it is."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import qkv
+from qkv.draw import carry as carrying
+from qkv.draw.carry import carry
+from qkv.draw.page import LIMIT, html
+from qkv.mixers.calls import Mixing
+from qkv.mixers.dispatch import beginnings
+from qkv.tracing.tokens import Tokens
+from qkv.tracing.traces import Trace
+from tests.draw.pages import CLOSE, ROUGH, assert_shown, until, weights
+from tests.mixers.test_models import TEXT, model_of
+
+
+def mixing(
+    *, n=13, heads=4, groups=2, width=5, value=3, batch=1, delta=False, keep=None, documents=None, seed=0, **more
+):
+    """What one mixer received, at random: decays from almost 0 to exactly 1, keys of length 1."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def random(*shape):
+        return torch.randn(*shape, generator=rng)
+
+    k = torch.nn.functional.normalize(random(batch, groups, n, width), dim=-1)
+    q, v, decay = random(batch, groups, n, width), random(batch, heads, n, value), -random(batch, heads, n).abs() / 4
+    decay[random(batch, heads, n) > 1] = 0.0
+    write = random(batch, heads, n).sigmoid() if delta else None
+    keep = None if keep is None else torch.tensor(keep).expand(batch, n)
+    if keep is not None:
+        gone = ~keep[:, None]
+        k, v = (t.masked_fill(gone[..., None], 0.0) for t in (k, v))
+        decay, write = (None if t is None else t.masked_fill(gone, 0.0) for t in (decay, write))
+    resets = None if documents is None else beginnings(torch.tensor(documents).expand(batch, n), keep)
+    return Mixing(q, k, v, decay, 0.7, write, keep=keep, resets=resets, **more)
+
+
+def made(*calls, numbers=(), pieces=None, special=()):
+    n = calls[0].v.shape[2]
+    tokens = [Tokens(tuple(pieces or (f" w{i}" for i in range(n))), tuple(i in special for i in range(n)))]
+    tokens *= len(calls[0].v)
+    sides = {"mixers": tokens}
+    return Trace({"mixers": list(calls)}, sides, sides, "made", "", numbers={"mixers": numbers} if numbers else {})
+
+
+def hybrid():
+    return qkv.trace(model_of("mamba2 attention delta").float(), TEXT, name="hybrid")
+
+
+KINDS = {
+    "retention": {},
+    "delta": dict(delta=True),
+    "documents": dict(documents=[0] * 4 + [1] * 6 + [0] * 3),
+    "delta, documents": dict(documents=[0] * 4 + [1] * 6 + [0] * 3, delta=True),
+    "padded": dict(keep=[False] * 2 + [True] * 8 + [False] * 3),
+    "delta, padded, documents": dict(keep=[False] * 2 + [True] * 11, documents=[0] * 7 + [1] * 6, delta=True),
+    "one group, one number": dict(groups=1, width=1, delta=True),
+    "every head its own": dict(groups=4, batch=2),
+    "one token": dict(n=1, delta=True),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_row_is_pythons(opened, name):
+    found = made(mixing(**KINDS[name]))
+    tab = opened(found)
+    n = len(found.tokens())
+    for item in range(len(found.queries["mixers"])):
+        for head in range(4):
+            ours = found.map(0, head, batch=item)
+            assert np.abs(weights(tab, "mixers", 0, head, item) - ours).max() < CLOSE * max(np.abs(ours).max(), 1)
+    asked = "async (i) => { const s = await qkv.steps('mixers', 0, 3, i); return [[...s.output], [...s.seen], [...s.left]] }"
+    for i in {0, n // 2, n - 1}:
+        output, seen, left = tab.evaluate(asked, i)
+        call = found.head(0, 3).call
+        assert np.abs(np.array(output) - found.row(0, 3, i) @ call.v[0, 0].numpy()).max() < 1e-4
+        assert seen == found.head(0, 3).allowed([i])[0].int().tolist()
+        between = [float(call.decay[0, 0, j + 1 : i + 1].sum().exp()) for j in range(i + 1)]
+        readable = np.array(seen[: i + 1], bool)
+        assert np.abs(np.array(left[: i + 1]) - between)[readable].max(initial=0) < 1e-6
+
+
+def test_a_hybrid_has_both_parts_and_the_models_own_layer_numbers(opened):
+    found = hybrid()
+    tab = opened(found, lang="en", first=("mixers", 2, 1))
+    assert tab.evaluate("[qkv.state.now.part, qkv.state.now.layer, qkv.state.now.head]") == ["mixers", 1, 1]
+    for part, layer in (("mixers", 0), ("mixers", 2), ("decoder", 1)):
+        for head in range(found.n_head(part, layer)):
+            ours = found.map(layer, head, part=part)
+            assert np.abs(weights(tab, part, layer, head) - ours).max() < CLOSE * max(np.abs(ours).max(), 1)
+    assert tab.locator("qkv-overview [role=rowheader]").all_inner_texts() == ["0", "2"]
+    assert tab.locator("qkv-overview [role=radiogroup] button").all_inner_texts() == ["Attention", "Mixers"]
+    assert "rows don't sum to 1" in tab.inner_text("qkv-map") and "Layer 2 · Head 1" in tab.inner_text("qkv-steps")
+    assert "softmax makes" not in tab.inner_text("qkv-steps")
+    tab.evaluate("qkv.state.set({ query: 8, key: 3 })")
+    tab.click("qkv-overview [data-value=decoder]")
+    until(tab, "document.querySelector('qkv-steps').textContent.includes('softmax makes')")
+    assert tab.locator("qkv-overview [role=rowheader]").all_inner_texts() == ["1"]
+    assert tab.evaluate("[qkv.state.now.query, qkv.state.now.key]") == [8, 3]  # the same two tokens, in attention
+    assert "rows don't sum to 1" not in tab.inner_text("body")
+    tab.click("qkv-overview [data-value=mixers]")
+    until(tab, "document.querySelector('qkv-steps').textContent.includes('No softmax')")
+    assert tab.evaluate("[qkv.state.now.layer, qkv.state.now.query, qkv.state.now.key]") == [1, 8, 3]
+
+
+def test_the_heads_of_a_focus_are_of_the_part_that_is_opened(opened):
+    found = hybrid()
+    tab = opened(found, lang="en", focus=(8, 2), first=("mixers", 0, 0))
+    top = found.find(8, 2, part="mixers")
+    told = [item.split() for item in tab.locator("qkv-overview .links li").all_inner_texts()]
+    assert [name for name, _ in told] == [f"{layer}.{head}" for layer, head, _ in top]
+    for (_, number), (_, _, weight) in zip(told, top, strict=True):
+        assert_signed(number, weight)
+    tab.evaluate("qkv.state.set({ query: 7, key: 1 })")
+    tab.click("qkv-overview .links .ask")
+    until(tab, "document.querySelectorAll('qkv-overview .links .ask').length === 0")
+    names = [item.split()[0] for item in tab.locator("qkv-overview .links li").all_inner_texts()]
+    assert names == [f"{layer}.{head}" for layer, head, _ in found.find(7, 1, part="mixers")]
+
+
+def assert_signed(text, true):
+    """As `assert_shown`, below 0 too."""
+    if text.startswith(">"):
+        assert float(text[1:].replace("−", "-")) < true < 0
+        return
+    assert_shown(text, true)
+
+
+# The colours of cell (i, j) of the map, and of cell (i, j) of a head's picture.
+CELL = """([i, j]) => { const { base, plot, frame } = document.querySelector('qkv-map');
+    const [x, y] = [plot.left + (j + 0.5) * frame.size, plot.top + (i + 0.5) * frame.size].map(Math.round);
+    return [...base.getContext('2d').getImageData(x, y, 1, 1).data.slice(0, 3)]; }"""
+PICTURE = """([head, i, j]) => { const canvas = document.querySelector(`[data-head="0.${head}"] canvas`);
+    return [...canvas.getContext('2d').getImageData(j, i, 1, 1).data.slice(0, 3)]; }"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_below_0_is_red_above_0_is_blue_and_the_largest_is_the_deepest(opened, scheme):
+    found = made(mixing(delta=True))
+    tab = opened(found, scheme=scheme, first=("mixers", 0, 2), lang="en")
+    table = found.map(0, 2)
+    tab.wait_for_selector("[data-head='0.2'] canvas[data-drawn]")
+    top = np.abs(table).max()
+    for i, j in np.argwhere(np.tri(13, dtype=bool) & (np.abs(table) > 0.02 * top)):
+        for red, _, blue in (tab.evaluate(CELL, [int(i), int(j)]), tab.evaluate(PICTURE, [2, int(i), int(j)])):
+            assert (red > blue) == (table[i, j] < 0), (i, j, table[i, j])
+    i, j = np.unravel_index(np.abs(table).argmax(), table.shape)
+    deepest = {"light": ([5, 48, 97], [103, 0, 31]), "dark": ([214, 236, 255], [255, 226, 208])}[scheme]
+    assert tab.evaluate(CELL, [int(i), int(j)]) == deepest[int(table[i, j] < 0)]
+    ends = tab.locator("qkv-map .ramp").inner_text().split()
+    assert ends[0][0] == "−" and ends[-1][0] == "+" and "0" in ends
+    assert_signed(ends[-1][1:], top)
+
+
+def test_joined_tokens_have_a_scale_of_their_own(opened):
+    """Words sum over keys: more than any one token has."""
+    found = made(mixing(), pieces=[" ab", "c", "d", " e", "f", "g", " h", "i", " j", "k", "l", " m", "n"])
+    tab = opened(found, by="words", first=("mixers", 0, 1))
+    words = found.map(0, 1, words=True)
+    read = tab.evaluate(
+        "document.querySelector('qkv-map').seen.queries.map((_, u) => [...document.querySelector('qkv-map').seen.row(u).weights])"
+    )
+    assert np.abs(np.array(read) - words).max() < CLOSE
+    assert_signed(tab.locator("qkv-map .ramp b").last.inner_text()[1:], np.abs(words).max())
+
+
+def test_lines_are_as_wide_as_the_sizes_and_red_below_0(opened):
+    found = made(mixing(delta=True))
+    tab = opened(found, first=("mixers", 0, 1), lang="en")
+    tab.evaluate("qkv.state.set({ query: 9, key: 3 })")
+    until(tab, "document.querySelector('qkv-lines .near .chosen').textContent === 'w9'")
+    lines = tab.evaluate(
+        "[...document.querySelectorAll('qkv-lines path')].map((p) => [Number(p.getAttribute('stroke-width')), p.getAttribute('class') === 'below'])"
+    )
+    row = found.row(0, 1, 9)
+    sizes = np.abs(row) / np.abs(row).max()
+    shown = sizes >= 0.002
+    assert np.abs(np.array([width for width, _ in lines]) - (0.6 + 11 * sizes[shown])).max() < 1e-3
+    assert [below for _, below in lines] == (row[shown] < 0).tolist()
+    for text, true in zip(tab.locator("qkv-lines .far button i").all_inner_texts()[:10], row, strict=False):
+        assert_signed(text, true)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
+    """q·k, L, β, their product, what later writes changed of it; every digit that is shown is true."""
+    if half:
+        monkeypatch.setattr(carrying, "LEAST", 1e9)
+    call = mixing(delta=delta)
+    call.v.mul_(40)
+    found = made(call)
+    one = found.head(0, 3).call.mapped(torch.Tensor.double)
+    row = Trace({"mixers": [one]}, found.queries, found.keys).row(0, 0, 10)
+    q, k, write = one.q[0, 0, 10], one.k[0, 0], None if one.write is None else one.write[0, 0]
+    dots, left = k @ q, torch.stack([one.decay[0, 0, j + 1 : 11].sum().exp() for j in range(13)])
+    product = dots * 0.7 * left * (write if delta else 1)
+    columns = [dots, dots * 0.7, left] + ([write, product, torch.from_numpy(row) - product] if delta else [])
+    key = int((torch.from_numpy(row) - product)[:10].abs().argmax()) if delta else 4  # the one that writes changed most
+
+    tab = opened(found, first=("mixers", 0, 3), lang="en")
+    tab.evaluate(f"qkv.state.set({{ query: 10, key: {key} }})")
+    until(tab, "document.querySelector('qkv-steps h3').textContent.includes('query 10')")
+    rows = tab.evaluate(
+        "[...document.querySelectorAll('qkv-steps tbody tr')].map((r) => [r.dataset.key, ...[...r.cells].slice(1).map((c) => c.textContent)])"
+    )
+    assert [int(j) for j, *_ in rows[:8]] == np.argsort(-np.abs(row), kind="stable")[:8].tolist()
+    for j, *texts, weight, _ in rows:
+        for text, column in zip(texts, columns, strict=True):
+            assert_signed(text, float(column[int(j)]))
+        assert_signed(weight, row[int(j)])
+    output = tab.inner_text("qkv-steps .output code").strip("[]").split(",")
+    for text, number in zip(output, row @ one.v[0, 0].numpy(), strict=True):
+        assert_signed(text.strip(), number)
+    assert_signed(tab.inner_text("qkv-steps tfoot .sum td"), row.sum())
+
+    true = [columns[1][key], left[key], row[key]]
+    if delta:
+        # What write t took out of it: A[10, t]·β_key·(what the decays leave between key and t)·k_t·k_key.
+        later = torch.arange(key + 1, 11)
+        between = torch.stack([one.decay[0, 0, key + 1 : t + 1].sum().exp() for t in later])
+        taken = torch.from_numpy(row)[later] * write[key] * between * (k[later] @ k[key])
+        assert float(product[key] - taken.sum()) == pytest.approx(row[key], abs=1e-6)
+        most = int(taken.abs().argmax())
+        true = [columns[1][key], left[key], write[key], product[key], row[key], -taken[most]]
+        assert f"that of w{int(later[most])} (" in tab.inner_text("qkv-steps .pair")
+    numbers = re.findall(r"[<>]?−?\d+\.\d+", tab.inner_text("qkv-steps .pair"))
+    for text, number in zip(numbers, true, strict=True):
+        assert_signed(text, float(number))
+
+
+def test_a_state_that_came_before_is_told(opened):
+    plain = mixing()
+    before = replace(plain, state=torch.ones(1, 4, 5, 3))
+    assert "A state came before" in opened(made(before), lang="en").inner_text("qkv-steps")
+    assert "A state came before" not in opened(made(plain), lang="en").inner_text("qkv-steps")
+
+
+def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
+    """Two documents of 1,500 tokens: no table of pairs anywhere; a layer that doesn't fit is a signed overview."""
+    n, ids = 3000, [0] * 1500 + [1] * 1500
+    calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(4)]
+    found = made(*calls, numbers=(0, 2, 3, 5))
+    limit = 500_000
+    text = html(found, limit=limit, layers=[3], lang="en")
+    assert len(text.encode()) <= limit
+    blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)
+    assert max(len(block) for name, block in blocks if name != "header") < n * 8 * 4 * 4 / 3 + 4 * 64 * 64 * 2
+    header = json.loads(re.search(r'id="qkv-header">(.*?)</script>', text).group(1))
+    whole = [layer["number"] for layer in header["parts"][0]["layers"] if layer["q"]]
+    assert 3 in whole and len(whole) < 4
+    path = tmp_path / "long.html"
+    path.write_text(text, encoding="utf-8")
+    tab = opened(path)
+    for query in (700, 1500, 2999):
+        row = np.array(tab.evaluate("async (i) => [...(await qkv.row('mixers', 3, 1, i))]", query))
+        assert np.abs(row - found.row(3, 1, query)).max() < ROUGH * np.abs(found.map(3, 1, bins=64, pool="max")).max()
+    pooled = next(i for i, layer in enumerate(header["parts"][0]["layers"]) if not layer["q"])
+    tab.evaluate(f"qkv.state.set({{ layer: {pooled}, head: 0 }})")
+    until(tab, "document.querySelector('qkv-map .note').textContent")
+    cells = found.map(found.layers()[pooled], 0, bins=64, pool="max")
+    top = np.abs(cells).max()
+    for i in (5, 40):
+        cell = tab.evaluate(f"[...document.querySelector('qkv-map').seen.row({i}).weights]")
+        assert np.abs(np.array(cell) - cells[i]).max() < top / 100
+
+
+def test_the_largest_link_leaves_out_its_own_and_special_tokens():
+    found = made(mixing(delta=True), mixing(seed=2), special=(3,))
+    links = carry(found, LIMIT).header["parts"][0]["links"][0]
+    for layer in range(2):
+        for head in range(4):
+            table = found.map(layer, head).copy()
+            table[:, 3] = table[3] = 0
+            np.fill_diagonal(table, 0)
+            i, j, weight = links[layer][head]
+            assert (i, j) == np.unravel_index(np.abs(table).argmax(), table.shape)
+            assert weight == pytest.approx(table[i, j], rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (400, 800)])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_nothing_sticks_out(opened, size, lang):
+    tab = opened(made(mixing(n=40, heads=16, groups=2, delta=True)), size=size, lang=lang)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
