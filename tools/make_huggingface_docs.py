@@ -38,11 +38,17 @@ the kernel gave, and the size of every layer against the tokens; what doesn't fi
 
 **Layers have the model's own numbers.** Where only some layers attend (Jamba, Qwen3-Next), `trace.layers()` names them.
 
+**Layers that keep a state instead of attending** are the part `mixers`: `trace.map(3, 0, part="mixers")`, `qkv see … --part mixers`.
+Heard are Mamba-2's scan (Mamba-2, Bamba, Falcon-H1, Granite hybrid, Nemotron-H, Zamba 2) and the gated delta rule (Qwen3-Next,
+Qwen3.5, OLMo Hybrid). What goes into their kernel is kept, and all that comes out of it is computed again from that; what doesn't
+fit is refused. Such maps are signed and their rows don't add up to 1: [what may stand where attention stands](mixers.md).
+Mamba-1 (Jamba's too) and Kimi Linear's own delta rule are of another kind and not shown.
+
 **With `--eager`.** Other models compute attention in code of their own. They can hand out their weights (`output_attentions=True`),
 which are then kept whole: layers × heads × n² numbers, said before they are made. There are no q, k and v, so steps and contributions
 can't be shown; maps, links, patterns, pages and files are the same. What isn't a map of the tokens is refused.
 
-**Refused.** No attention at all (Mamba), or weights that aren't shares of the tokens: windows (Longformer), pooled rows (Funnel),
+**Refused.** Nothing that can be seen (Mamba-1, RWKV), or weights that aren't shares of the tokens: windows (Longformer), pooled rows (Funnel),
 latents (Perceiver), scores before the softmax (SqueezeBERT), one softmax over two texts (T5Gemma 2).
 """,
     "zh": """# Hugging Face 模型
@@ -61,10 +67,15 @@ latents (Perceiver), scores before the softmax (SqueezeBERT), one softmax over t
 
 **层号就是模型自己的层号。** 如果只有部分层有注意力（Jamba、Qwen3-Next），`trace.layers()` 会列出它们。
 
+**保存状态、没有注意力的层**属于 `mixers` 部分：`trace.map(3, 0, part="mixers")`、`qkv see … --part mixers`。能记录的有 Mamba-2 的扫描
+（Mamba-2、Bamba、Falcon-H1、Granite 混合模型、Nemotron-H、Zamba 2）和门控 delta 规则（Qwen3-Next、Qwen3.5、OLMo Hybrid）。进入内核的内容被保留下来，
+内核给出的一切都由它重新算一遍核对；不符的就拒绝。这样的图有正有负，一行加起来不是 1：见[什么可以代替注意力](mixers.zh-CN.md)。
+Mamba-1（包括 Jamba 里的）和 Kimi Linear 自己的 delta 规则是另一类，不显示。
+
 **用 `--eager`。** 另一些模型用自己的代码计算注意力。它们可以交出权重（`output_attentions=True`），这时权重被完整保存：层数 × 头数 × n² 个数，
 大小会事先说明。没有 q、k、v，因此看不到计算步骤和贡献；图、连接、模式、网页和文件都照常。不是词元之间的图的，会被拒绝。
 
-**拒绝。** 完全没有注意力（Mamba），或者给出的不是词元的份额：窗口（Longformer）、合并后的行（Funnel）、隐变量（Perceiver）、
+**拒绝。** 没有可看的内容（Mamba-1、RWKV），或者给出的不是词元的份额：窗口（Longformer）、合并后的行（Funnel）、隐变量（Perceiver）、
 softmax 之前的分数（SqueezeBERT）、对两段文本一起做的 softmax（T5Gemma 2）。
 """,
 }
@@ -87,11 +98,11 @@ TITLES = {
 COUNTED = {
     "en": "## Which\n\ntransformers {version} has {every} model types with a model class. {tried} of them were built small with random weights and "
     "given a text (a picture, a sound): {traced} are traced, {eager} more give their weights with `--eager`, {refused} are refused with "
-    "the reason. Every map was compared with the one that the model's own eager kernel gives, to 10⁻⁵; of three Nemotron speech "
+    "the reason. Every map of attention was compared with the one that the model's own eager kernel gives, to 10⁻⁵; of three Nemotron speech "
     "encoders that one is NaN, and only their logits were compared (`tests/tracing/test_zoo.py`; this list is made by "
     "`tools/make_huggingface_docs.py`).\n",
     "zh": "## 哪些模型\n\ntransformers {version} 有 {every} 种带模型类的类型。其中 {tried} 种以随机权重构建成小模型，并给了一段文本（图像、声音）："
-    "{traced} 种可记录，另有 {eager} 种用 `--eager` 给出权重，{refused} 种说明原因后拒绝。每张图都与模型自己的 eager 内核的结果比较过，误差不超过 10⁻⁵；"
+    "{traced} 种可记录，另有 {eager} 种用 `--eager` 给出权重，{refused} 种说明原因后拒绝。每张注意力图都与模型自己的 eager 内核的结果比较过，误差不超过 10⁻⁵；"
     "只有三个 Nemotron 语音编码器的 eager 结果是 NaN，只比较了 logits（`tests/tracing/test_zoo.py`；本列表由 `tools/make_huggingface_docs.py` 生成）。\n",
 }
 

@@ -55,7 +55,10 @@ def state(model):
 def same(found, tables, near=1e-5):
     """Are the maps of a trace the model's own, part by part and layer by layer?"""
     first, apart = None, 0.0
-    for part in found.parts:
+    parts = [
+        part for part in found.parts if part != "mixers"
+    ]  # whose weights no model hands out: tests/mixers/test_theirs.py
+    for part in parts:
         theirs = tables.get(f"{part}_attentions", tables.get("attentions", []))
         n, m = (len(found.tokens(part, keys=keys)) for keys in (False, True))
         theirs = [table for table in theirs if table.shape[2:] == (n, m)]  # MiniMax lists its states among them
@@ -69,7 +72,7 @@ def same(found, tables, near=1e-5):
                 np.testing.assert_allclose(ours, own, atol=near, rtol=0, err_msg=f"{part} {layer}.{head}")
                 first = ours if first is None or first.shape != ours.shape else first
                 apart = max(apart, float(np.abs(ours - first).max()))
-    assert apart > 100 * near, "heads must look at different places for this to mean anything"
+    assert apart > 100 * near or not parts, "heads must look at different places for this to mean anything"
     assert {part for part in ("encoder", "cross") if tables.get(f"{part}_attentions")} <= set(found.parts)
 
 
@@ -105,7 +108,8 @@ def outcome(kind):
         assert state(model) == before
         assert torch.equal(found.more["logits"].nan_to_num(), plain.float().nan_to_num()), "tracing changes nothing"
         wanted = attending(model.config.get_text_config())
-        assert wanted is None or len(found.parts) > 1 or found.layers() == wanted
+        parts = [part for part in found.parts if part != "mixers"]
+        assert wanted is None or len(parts) != 1 or found.layers(parts[0]) == wanted
         sizes = {part: {(call.q.shape[2], call.k.shape[2]) for call in found.calls[part]} for part in found.parts}
         if {"input_ids", "decoder_input_ids"} <= set(given):
             assert sizes == {"encoder": {(11, 11)}, "decoder": {(7, 7)}, "cross": {(7, 11)}}

@@ -1,6 +1,6 @@
 """A trace of a model of Hugging Face's `transformers`: what goes in, what was heard, what is kept.
 
-No code here is about one architecture (registry.py says how they are heard), so nothing is taken on trust: that q, k, v
+No code here is about one architecture (registry.py and states.py say how they are heard), so nothing is taken on trust: that q, k, v
 and the mask explain what the kernel gave is checked on two rows of every call, and that an output projection reads the
 heads' outputs as they are, when it does.
 """
@@ -24,7 +24,9 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.dispatch import Call
 from ..attention.rules import Band, Mask
+from ..mixers.calls import Mixing
 from ..words import Problem, _, all_of
+from . import states
 from .chunking import chunks, is_long, join_calls
 from .inputs import check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
 from .models import MOST
@@ -195,7 +197,7 @@ class Heard:
 
     model: Any
     text: bool = True  # what it reads; attention to pictures and sound beside a text is left out
-    calls: dict[str, list[Call]] = field(default_factory=dict)
+    calls: dict[str, list[Any]] = field(default_factory=dict)  # a `Call` for each layer, a `Mixing` in the part mixers
     names: dict[str, list[str]] = field(default_factory=dict)  # part → of each call, its module's name in the model
     outputs: dict[str, Projection] = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
@@ -206,7 +208,8 @@ class Heard:
 
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
-        with hearing(), self.listening():
+        mixing = states.listening(self.model, self._hear_state, all_senses=not self.text)
+        with hearing(), self.listening(), mixing:
             made = run(self.model, inputs)
         silent = sorted({type(module).__name__ for module in self.entered if not self.heard[module]})
         if silent or not self.calls:
@@ -266,6 +269,12 @@ class Heard:
         if (projection := self.projections.get(id(module))) is not None:
             self.waiting[id(projection)] = call.name, given[:, -1].flatten(1)
 
+    def _hear_state(self, name: str, call: Mixing) -> None:
+        """One mixing, of a layer that keeps a state."""
+        layers = self.calls.setdefault("mixers", [])
+        layers.append(replace(call, name=f"mixers.{len(layers)}"))
+        self.names.setdefault("mixers", []).append(name)
+
     def _projecting(self, projection: nn.Module, given: tuple[Any, ...]) -> None:
         """An output projection is kept only if it reads the heads' outputs as they are: no gate, no norm between."""
         name, last = self.waiting.pop(id(projection), ("", None))
@@ -300,14 +309,15 @@ def _made(model: Any, heard: Heard, inputs: Inputs, tokenizer: Any, made: Any, n
     outputs = {renamed[key]: value for key, value in heard.outputs.items()}
     counted = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
     queries, keys = _sides(model, calls, inputs, tokenizer)
-    more: dict[str, Any] = {"kind": "encoder-decoder" if several(model) else parts[0]}
+    alone = "decoder" if parts[0] == "mixers" else parts[0]
+    more: dict[str, Any] = {"kind": "encoder-decoder" if several(model) else alone}
     if made is not None:
         more["logits"] = made.float()
     return Trace(calls, queries, keys, name, text, outputs, more, numbers=counted)
 
 
 def _sides(
-    model: Any, calls: dict[str, list[Call]], inputs: Inputs, tokenizer: Any
+    model: Any, calls: dict[str, list[Any]], inputs: Inputs, tokenizer: Any
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
@@ -322,6 +332,7 @@ def _sides(
         memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
     ahead = [tokens.ahead() for tokens in answer]
     sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (ahead, memory)}
+    sides["mixers"] = sides["decoder"]
     for part, layers in calls.items():
         wanted = tuple(len(side[0]) for side in sides[part])
         for call in layers:

@@ -1,0 +1,149 @@
+"""Mixers inside models of transformers are heard: every map's row times V is what the layer's own kernel gave, and the same
+model read by us has the same maps."""
+
+import copy
+import threading
+from functools import wraps
+
+import numpy as np
+import pytest
+import torch
+from transformers.models.bamba import modeling_bamba
+from transformers.models.mamba2 import modeling_mamba2
+from transformers.models.qwen3_next import modeling_qwen3_next
+
+import qkv
+from qkv import Transformer
+from qkv.model.families import to_ours
+from qkv.tracing import states
+from qkv.tracing.registry import Untraceable
+from qkv.tracing.traces import Trace
+from tests.model.test_families import saved, texts, theirs
+
+NAMES = ["mamba2", "mamba2 with biases", "bamba", "qwen3-next", "qwen3-next, as many of all heads, tied"]
+LAYERS = {
+    "mamba2": ((), (0, 1, 2)),
+    "mamba2 with biases": ((), (0, 1, 2)),
+    "bamba": ((1, 4), (0, 2, 3)),
+    "qwen3-next": ((2, 4), (0, 1, 3)),
+    "qwen3-next, as many of all heads, tied": ((3,), (0, 1, 2, 4)),
+}
+FILES = (modeling_mamba2, modeling_bamba, modeling_qwen3_next)
+
+
+def small(name):
+    """Without the skip, so that what goes into the norm is what the kernel made of the state alone."""
+    model = copy.deepcopy(theirs(name, torch.float32, spread=0.7, words=0.3))
+    for module in model.modules():
+        if states.kernel_of(module) == "mamba2_chunk_scan":
+            torch.nn.init.zeros_(module.D)
+    return model
+
+
+def kernels():
+    return [getattr(file, kernel) for file in FILES for kernel in states.KERNELS if hasattr(file, kernel)]
+
+
+def normed(model):
+    """What each mixer hands to its norm, (B, N, H·P), before the gate."""
+    kept = {}
+
+    def hook(name):
+        return lambda norm, given: kept.__setitem__(name, given[0].detach())
+
+    mixers = [(name, module) for name, module in model.named_modules() if states.kernel_of(module)]
+    return kept, [module.norm.register_forward_pre_hook(hook(name)) for name, module in mixers]
+
+
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_map_s_row_times_v_is_what_the_layer_computes(name, padding, tmp_path):
+    model = small(name)
+    ids, real, _ = texts(name, padding)
+    given = {"input_ids": ids, "attention_mask": real.long()}
+    with torch.no_grad():
+        plain, before = model(**given).logits, kernels()
+    kept, hooks = normed(model)
+    found = qkv.trace(model, given, logits=True)
+    for hook in hooks:
+        hook.remove()
+    assert torch.equal(found.more["logits"], plain) and kernels() == before  # nothing changed, nothing left behind
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    attends, mixes = LAYERS[name]
+    assert found.parts == ["decoder"] * bool(attends) + ["mixers"] and found.more["kind"] == "decoder"
+    assert found.layers("mixers") == mixes and (not attends or found.layers("decoder") == attends)
+    found.save(tmp_path / "trace.safetensors")
+    again = Trace.load(tmp_path / "trace.safetensors")
+    for layer, wanted in zip(mixes, kept.values(), strict=True):
+        call = found.call(layer, "mixers")
+        wanted = wanted.reshape(*ids.shape, call.n_head, -1)  # (B, N, H, P)
+        for item, head in ((0, 0), (1, call.n_head - 1), (2, 1)):
+            table = found.map(layer, head, part="mixers", batch=item)
+            made, there = table @ call.v[item, head].numpy(), wanted[item, :, head].numpy()
+            scale = np.abs(there[real[item]]).max()
+            assert scale > 1e-3 and np.abs(np.tril(table, -1)).max() > 1e-4 and not np.triu(table, 1).any()
+            np.testing.assert_allclose(made[real[item]], there[real[item]], atol=2e-5 * max(scale, 1))
+            np.testing.assert_allclose(again.map(layer, head, part="mixers", batch=item), table, atol=1e-6)
+            row = int(real[item].nonzero()[-1])
+            np.testing.assert_allclose(
+                found.row(layer, head, row, part="mixers", batch=item), table[row], atol=1e-6 * max(scale, 1)
+            )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_theirs_and_ours_are_one_trace(name, tmp_path):
+    model = small(name)
+    config, state = to_ours(*saved(model, tmp_path / "theirs"))
+    ours = Transformer(config).eval()
+    ours.load_state_dict(state)
+    ids = texts(name)[0][:1].tolist()[0]
+    one, two = qkv.trace(model, ids), qkv.trace(ours, ids)
+    assert one.parts == two.parts
+    for part in one.parts:
+        assert one.layers(part) == two.layers(part)
+        for layer in one.layers(part):
+            for head in range(one.n_head(part, layer)):
+                theirs_, mine = one.map(layer, head, part=part), two.map(layer, head, part=part)
+                np.testing.assert_allclose(theirs_, mine, atol=1e-4 * max(1, np.abs(mine).max()))
+
+
+def test_what_the_kernel_is_not_given_is_refused(monkeypatch):
+    """A kernel that does more than its arguments tell makes no map, and leaves nothing behind."""
+    model, own = small("qwen3-next"), modeling_qwen3_next.torch_chunk_gated_delta_rule
+
+    @wraps(own)
+    def more(*args, **options):
+        made, state = own(*args, **options)
+        return made * 1.1, state
+
+    def other(*args, **options):  # as if a new version had other names
+        return own(*args, **options)
+
+    for kernel in (more, other):
+        monkeypatch.setattr(modeling_qwen3_next, "torch_chunk_gated_delta_rule", kernel)
+        with pytest.raises(Untraceable, match="Qwen3NextGatedDeltaNet does more with its state") as caught:
+            qkv.trace(model, [3, 1, 4, 1, 5])
+        assert caught.value.say("zh") != str(caught.value)
+        assert modeling_qwen3_next.torch_chunk_gated_delta_rule is kernel
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_two_threads_hear_their_own_model():
+    models, found = [small("mamba2"), small("bamba"), small("mamba2")], {}
+    ids, before = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8]], kernels()
+    alone = [qkv.trace(model, row).map(0, 1, part="mixers") for model, row in zip(models, ids, strict=True)]
+    gate = threading.Barrier(3)
+
+    def look(i):
+        gate.wait()
+        for _time in range(5):
+            found[i] = qkv.trace(models[i], ids[i]).map(0, 1, part="mixers")
+
+    threads = [threading.Thread(target=look, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kernels() == before
+    for i in range(3):
+        np.testing.assert_array_equal(found[i], alone[i])
