@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qkv import Transformer, attend
 from qkv.attention import heads, latent
-from qkv.model.config import PRESETS
+from qkv.model.config import PRESETS, STATES
 from qkv.model.describe import cache_bytes, describe, parts
 
 from .cases import SHAPES, make, words
@@ -100,7 +100,9 @@ def test_the_table_says_so(name, lang):
     text = model.describe(lang)
     assert text == describe(PRESETS[name], lang)
     assert f"{model.count():,}" in text and "100.0 %" in text
-    assert ("KV" in text) == (PRESETS[name].kind != "encoder")
+    states = [word in STATES for word in PRESETS[name].mixers]
+    assert ("KV" in text) == (PRESETS[name].kind != "encoder" and not all(states))
+    assert (("State of the mixers" if lang == "en" else "状态") in text) == any(states)
     assert ("解码器" in text or "编码器" in text) == (lang == "zh")
 
 

@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--preset",
         metavar="NAME",
-        help=say("tiny, small or gpt2 (tiny)"),
+        help=say("tiny, small or gpt2; tiny-mamba2, tiny-bamba or tiny-qwen3-next (tiny)"),
     )
     add("--steps", type=int, metavar="N", help=say("how many steps"))
     add("--seed", type=int, metavar="S", help=say("draws weights and batches (0)"))

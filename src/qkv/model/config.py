@@ -454,13 +454,44 @@ def layer_pattern(words: tuple[str, ...]) -> str:
     return once if period == count else f"({once})×{count // period}"
 
 
-# Shapes by name. `tiny` and `small` are the modern recipe that training defaults to; the others are as published.
+# Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published.
 _MODERN: dict[str, Any] = dict(
     position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out"
 )
 PRESETS: dict[str, Config] = {
     "tiny": Config(width=128, n_layer=4, n_head=4, context=64, **_MODERN),
     "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),
+    # Of the same size as tiny, each in the layout of its family: blocks without a feed-forward are half as large.
+    "tiny-mamba2": Config(
+        width=128,
+        n_layer=8,
+        n_head=8,
+        head_width=32,
+        context=64,
+        mixer="mamba2",
+        state_width=32,
+        **_MODERN | dict(position="none", qk_norm=None, feed_forward="none"),
+    ),
+    "tiny-bamba": Config(
+        width=128,
+        n_layer=4,
+        n_head=4,
+        context=64,
+        mixer="mamba2×3 attention",
+        state_width=32,
+        rotary_fraction=0.5,
+        **_MODERN | dict(qk_norm=None),
+    ),
+    "tiny-qwen3-next": Config(
+        width=128,
+        n_layer=4,
+        n_head=4,
+        context=64,
+        mixer="delta×3 attention",
+        attention_gate=True,
+        rotary_fraction=0.25,
+        **_MODERN | dict(norm="rms-centred", qk_norm="rms-centred"),
+    ),
     "gpt2": Config(
         vocab=50257,
         width=768,

@@ -172,12 +172,14 @@ _CLASSIC = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)
 _RUNS: dict[str, dict[str, Any]] = {
     "tiny": dict(steps=1000, batch=24),
     "small": dict(steps=2000, batch=16, eval_every=200),
+    **{name: dict(steps=1000, batch=24) for name in ("tiny-mamba2", "tiny-bamba", "tiny-qwen3-next")},
     "gpt2": dict(steps=20000, batch=8, lr=6e-4, eval_every=500, **_CLASSIC),
 }
 
 
 def preset(name: str, task: str) -> tuple[Config, Settings]:
-    """The model and the run of a preset (tiny, small, gpt2) for a task (lm, mlm, translate); vocab is set later."""
+    """The model and the run of a preset (tiny, small, gpt2, tiny-mamba2, …) for a task (lm, mlm, translate); vocab is
+    set later."""
     if name not in _RUNS:
         raise unknown("preset", name, _RUNS)
     config, settings = PRESETS[name], Settings(**_RUNS[name])
