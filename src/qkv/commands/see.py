@@ -324,13 +324,14 @@ def _tell(options: argparse.Namespace, trace: Trace, part: str) -> None:
             tokens=_sizes(map(len, sides)),
         )
     )
-    if part in trace.numbers and len(trace.numbers) > 1:
-        other = next(name for name in trace.numbers if name != part)
+    if "mixers" in trace.parts and len(trace.parts) > 1:
+        other = "mixers" if part != "mixers" else trace.parts[0]
         print(
             say(
-                "These are layers {layers}; the others: --part {other}.",
+                "These are layers {layers}; --part {other} shows {others}.",
                 layers=all_of(trace.layers(part)),
                 other=other,
+                others=all_of(trace.layers(other)),
             )
         )
     elif part in trace.numbers and part != "mixers":
