@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from qkv import Transformer, masks
 from qkv.model.export import export
-from qkv.model.families import to_ours, to_theirs
+from qkv.model.families import FAMILIES, to_ours, to_theirs
 from qkv.model.families.bert import ROBERTA
 from qkv.model.generation import generate
 from qkv.model.step import fits
@@ -633,6 +633,34 @@ def test_a_t5_is_what_its_file_says_and_not_what_its_config_says(tmp_path):
     assert to_ours(told, tensors | repeated)[0].tied is True
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "fraction"),
+    [
+        ("bamba", dict(rope_theta=700.0, attn_rotary_emb=6, partial_rotary_factor=0.25), 0.5),  # theirs is deaf to that
+        ("bamba", dict(rope_parameters=dict(rope_type="default", rope_theta=700.0, partial_rotary_factor=1.0)), 1.0),
+        ("qwen3-next", dict(rope_theta=700.0, partial_rotary_factor=0.5), 0.5),
+        ("qwen3-next", dict(rope_theta=700.0, head_dim=24), 0.25),
+    ],
+)
+def test_the_share_of_a_head_that_is_turned_is_what_theirs_makes_of_a_file(name, old, fraction, tmp_path):
+    """Files of transformers 4 say it beside the angles, or nowhere."""
+    told, tensors = saved(theirs(name), tmp_path / "theirs")
+    told = {key: value for key, value in told.items() if key != "rope_parameters"} | old
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps(told))
+    own = CASES[name].config.from_pretrained(tmp_path / "theirs").rope_parameters
+    assert (own["partial_rotary_factor"], own["rope_theta"]) == (fraction, 700.0)
+    known = {key: value for key, value in tensors.items() if "self_attn" not in key}
+    read = next(family for family in FAMILIES if told["model_type"] in family.types).read(told, known)
+    assert (read.rotary_fraction, read.rotary_base) == (fraction, 700.0)
+
+
+def test_infinity_is_read_as_both_versions_write_it(tmp_path):
+    told, tensors = saved(theirs("mamba2"), tmp_path / "theirs")
+    assert told["time_step_limit"] != [0.0, float("inf")]  # transformers 5 has a word of its own for it
+    old = json.loads(json.dumps(told | dict(time_step_limit=[0.0, float("inf")])))
+    assert to_ours(told, tensors)[0] == to_ours(old, tensors)[0]
+
+
 STRANGE = {
     "gemma2": (hf.Gemma2Config, "llama"),
     "phi3": (hf.Phi3Config, "llama"),
@@ -667,6 +695,7 @@ UNREADABLE = {
     "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' has no word in qkv"),
     "a convolution without its bias": ("mamba2", dict(use_conv_bias=False), "use_conv_bias is False"),
     "steps that are kept within limits": ("bamba", dict(time_step_limit=[0.0, 0.1]), "time_step_limit is .*0.1"),
+    "steps of Mamba-2 within limits": ("mamba2", dict(time_step_limit=[0.001, 0.1]), "time_step_limit is .*0.1"),
     "an activation of mixers": ("mamba2", dict(hidden_act="gelu"), "activation 'gelu' has no word in qkv"),
     "some biases": ("bamba", dict(mlp_bias=True), "mlp_bias is True"),
     "a Bamba that never attends": ("bamba", dict(attn_layer_indices=[]), "no layer of this Bamba attends"),
