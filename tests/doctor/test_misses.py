@@ -533,6 +533,90 @@ class Counted(nn.Module):
         return self.out((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
 """,
     ),
+    Slip(
+        "K4", "Ring", 'ks, vs, at = held["k"], held["v"], held["at"]', "pass",
+        """
+class Ring(nn.Module):
+    def __init__(self, dim=24, heads=4, span=6):
+        super().__init__()
+        self.heads, self.span = heads, span
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def nothing_yet(self, texts):
+        empty = torch.zeros(texts, self.heads, self.span, self.out.in_features // self.heads)
+        return {"k": empty, "v": empty.clone(), "at": torch.full((self.span,), -1), "n": 0}
+
+    def forward(self, x, held):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        when = torch.arange(held["n"], held["n"] + n)
+        ks, vs = torch.cat([held["k"], k], 2), torch.cat([held["v"], v], 2)
+        at = torch.cat([held["at"], when])
+        held.update(k=ks[:, :, -self.span:], v=vs[:, :, -self.span:], at=at[-self.span:], n=held["n"] + n)
+        HERE
+        gap = when[:, None] - at
+        y = F.scaled_dot_product_attention(q, ks, vs, (at >= 0) & (gap >= 0) & (gap < self.span))
+        return self.out(y.transpose(1, 2).reshape(b, n, c))
+
+ring = Ring()
+held = ring.nothing_yet(2)
+for piece in torch.randn(2, 20, 24).split(5, 1):
+    ring(piece, held)
+""",
+    ),
+    Slip(
+        "K4", "Keeps", "ks, vs, at = self.ks, self.vs, self.at", "pass",
+        """
+class Keeps:
+    def __init__(self, dim, span=5):
+        random = np.random.default_rng(0)
+        self.wq, self.wk, self.wv = (random.normal(size=(dim, dim)) / dim**0.5 for _ in range(3))
+        self.span, self.n = span, 0
+        self.ks, self.vs, self.at = np.zeros((0, dim)), np.zeros((0, dim)), np.zeros(0, int)
+
+    def read(self, x):
+        q, when = x @ self.wq, np.arange(self.n, self.n + len(x))
+        ks, vs = np.concatenate([self.ks, x @ self.wk]), np.concatenate([self.vs, x @ self.wv])
+        at = np.concatenate([self.at, when])
+        self.ks, self.vs, self.at, self.n = ks[-self.span:], vs[-self.span:], at[-self.span:], self.n + len(x)
+        HERE
+        gap = when[:, None] - at
+        s = np.where((gap >= 0) & (gap < self.span), q @ ks.T / np.sqrt(q.shape[-1]), -1e30)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ vs
+""",
+    ),
+    Slip(
+        "K1", "Remembers", "1", "n",
+        """
+class Remembers(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.hd = heads, dim // heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.begin()
+
+    def begin(self):
+        self.place, self.old = 0, None
+
+    def turned(self, t):
+        angle = (self.place + torch.arange(t.size(2)))[:, None] * 100.0 ** (-torch.arange(0, self.hd, 2) / self.hd)
+        a, b = t.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, self.hd).permute(2, 0, 3, 1, 4)
+        q, k = self.turned(q), self.turned(k)
+        self.place += HERE
+        if self.old is not None:
+            k, v = torch.cat([self.old[0], k], 2), torch.cat([self.old[1], v], 2)
+        self.old = k, v
+        seen = torch.ones(n, k.size(2), dtype=torch.bool).tril(k.size(2) - n)
+        y = F.scaled_dot_product_attention(q, k, v, seen)
+        return self.out(y.transpose(1, 2).reshape(b, n, c))
+""",
+    ),
 ]  # fmt: skip
 
 

@@ -128,7 +128,10 @@ class RingOverwritten(Mistake):
     evidence = {
         "": _(
             "beyond the window, token by token differs from the whole by {change:.1%}: slots are overwritten before they are used"
-        )
+        ),
+        "pieces": _(
+            "beyond what is kept, pieces of 3 and 4 tokens differ from single tokens by {change:.1%}: slots are overwritten before they are used"
+        ),
     }
 
     @staticmethod
@@ -147,6 +150,12 @@ class RingOverwritten(Mistake):
             ):
                 yield 1, node, ""
             elif called(node) in ("index_copy_", "scatter_", "copy_", "roll"):
+                yield 1, node, ""
+            elif (
+                isinstance(node, ast.Subscript)
+                and called(node.value) in ("cat", "concat", "concatenate")
+                and any(isinstance(n, ast.Slice) and isinstance(n.lower, ast.UnaryOp) for n in ast.walk(node.slice))
+            ):
                 yield 1, node, ""
 
 

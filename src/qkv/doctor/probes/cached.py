@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from ...words import _
 from ..case import Case
+from ..subject import leavings
 from ..subject.adapt import frequencies
 from ..subject.building import builds
 from ..subject.errors import UserError
 from ..subject.guess import meaning, role
-from ..subject.subject import Subject
+from ..subject.subject import Fitted, Subject
 from ..subject.values import copied, parameters_of, settings, signature
 from .probe import size_of
 
@@ -39,15 +40,16 @@ class Way:
     flags: dict[str, Any]
     make: Callable[[], Any] | None = None  # a fresh object, where it is one
     method: str = ""  # the method that takes one token, where it is another than forward
+    streams: bool = False  # it was seen that a call goes on from what the one before left behind
 
 
 def examine(case: Case) -> None:
     """Token by token, and in pieces of three, against the whole."""
     subject = case.subject
     if (
-        subject.layout not in ("bnc", "nbc", "ids")
-        or not isinstance(subject.owner, nn.Module)
-        or subject.framework != "torch"
+        (subject.left is None and subject.layout not in ("bnc", "nbc", "ids"))
+        or (subject.left is None and not isinstance(subject.owner, nn.Module))
+        or (subject.left is None and subject.framework != "torch")
         or case.has("H1", "H2", "H3", "H9", "M14")
     ):
         return
@@ -63,11 +65,14 @@ def examine(case: Case) -> None:
     if subject.inputs != ["x"]:
         case.miss("cache", NO_WAY)
         return
+    if way.streams:
+        _stream(case, way)
+        return
     window = subject.declared.get("window") or 0
     n = max(subject.sizes.queries, int(window) + 5) if window else subject.sizes.queries
     if subject.chosen.get("context") and n > subject.chosen["context"]:
         n = subject.sizes.queries
-    inputs = subject.draw(11, n=n, batch=BATCH)
+    inputs = subject.draw(11, n=n, batch=_batch(subject))
     try:
         _copy(subject)
     except Refused as error:
@@ -114,6 +119,47 @@ def examine(case: Case) -> None:
         if change > 1e-5:
             _name_pieces(case, way, inputs["x"], split, change, window)
             return
+
+
+def _batch(subject: Subject) -> int:
+    """What is kept inside may be for one text, or for as many as its file says."""
+    return 1 if subject.layout == "nc" else min(BATCH, subject.sizes.batch)
+
+
+def _stream(case: Case, way: Way) -> None:
+    """Whatever the pieces, the answers are the same: of a few tokens, and of more than can be kept.
+
+    A call of many tokens may be what is wrong: then what it says of the first ones changes with those that follow.
+    """
+    try:
+        few = case.subject.draw(11, n=4, batch=_batch(case.subject))
+        ones, pieces, whole = (_pieces(case, way, few["x"], split, few["x"], True) for split in ([1] * 4, [2, 2], [4]))
+    except (UserError, Refused) as error:
+        case.stopped("cache", error)
+        return
+    if ones is None or pieces is None or whole is None or not _driven(case, way, few["x"], ones, True):
+        case.miss("cache", NO_WAY)
+        return
+    case.checked.append("cache")
+    if (change := _difference(pieces, whole)) > 1e-5 and _difference(ones, whole) < 1e-5:
+        return _name_pieces(case, way, few["x"], [2, 2], change, 0)
+    if (change := _difference(ones, whole)) > 1e-5:
+        return _name_ones(case, way, ones, whole, change, few, 0)
+    for n in (42, 21):
+        many = case.subject.draw(12, n=n, batch=_batch(case.subject))
+        try:
+            ones, pieces, whole = (
+                _pieces(case, way, many["x"], split, few["x"], True) for split in ([1] * n, [3, 4] * (n // 7), [n])
+            )
+        except (UserError, Refused):  # longer than it takes
+            continue
+        assert ones is not None and pieces is not None and whole is not None
+        if (change := _difference(pieces, ones)) > 1e-5:
+            case.add("K4", "pieces", change=change)
+        elif _difference(whole[:, :3], ones[:, :3]) < 1e-5 < (change := _difference(ones, whole)):
+            _name_ones(case, way, ones, whole, change, many, 0)
+        return None
+    return None
 
 
 def _driven(case: Case, way: Way, x: Array, ones: Array, causal: bool) -> bool:
@@ -177,6 +223,10 @@ def _copy(subject: Subject) -> Subject:
 
 def _way(case: Case) -> Way | None:
     subject = case.subject
+    if subject.left is not None:
+        return Way("inside", "", {}, streams=True)
+    if (found := _filled(case)) is not None:
+        return found
     parameters = inspect.signature(subject.owner.forward).parameters
     flags = {p: True for p, given in parameters.items() if re.search(r"cache", p) and isinstance(given.default, bool)}
     for parameter, r in subject.roles.items():
@@ -202,12 +252,36 @@ def _way(case: Case) -> Way | None:
     return _tried(case) or _stepped(case)
 
 
+def _filled(case: Case) -> Way | None:
+    """An argument that the call itself fills: what it leaves there is what the next call goes on from."""
+    subject = case.subject
+    if subject.inputs != ["x"]:
+        return None
+    inputs = subject.draw(11, n=3, batch=_batch(subject))
+    for parameter, value in subject.fixed.items():
+        if not isinstance(value, Fitted):
+            continue
+
+        def make(value: Fitted = value) -> Any:
+            return subject.typed(value.make(_batch(subject), 3, 3))
+
+        given = make()
+        before = leavings.copied(given)
+        try:
+            subject(inputs, {parameter: given})
+        except UserError:
+            continue
+        if not leavings.same(given, before):
+            return Way("object", parameter, {}, make=make, streams=True)
+    return None
+
+
 def _tried(case: Case) -> Way | None:
     """What comes back beside the output goes in again by some argument, or an empty dict comes back filled: by trying."""
     subject = case.subject
     if subject.inputs != ["x"]:
         return None
-    inputs = subject.draw(11, n=3, batch=BATCH)
+    inputs = subject.draw(11, n=3, batch=_batch(subject))
     parameters = signature(subject.function).parameters
     open_ = [
         p
@@ -219,7 +293,7 @@ def _tried(case: Case) -> Way | None:
         given = _given_back(result.raw, result.graph, None)
     except UserError:
         return None
-    more = subject.draw(12, n=3, batch=BATCH)
+    more = subject.draw(12, n=3, batch=_batch(subject))
     alone = subject(more).output
     for parameter in open_:
         try:
@@ -367,6 +441,9 @@ def _narrow(table: Any, start: int, length: int) -> Any:
 def _pieces(case: Case, way: Way, x: Array, split: list[int], reference: Array, causal: bool) -> Array | None:
     """The outputs of all pieces, one after another."""
     subject = _copy(case.subject)
+    if subject.left is not None:
+        subject.left.restore(subject.owner)
+        subject.carrying = True
     if way.method:
         subject.function = getattr(subject.owner, way.method)
         first = next(iter(inspect.signature(subject.function).parameters))

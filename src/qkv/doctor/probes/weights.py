@@ -107,6 +107,7 @@ def registered(case: Case) -> None:
         return None
     result = case.subject(case.inputs, watch=True)
     assert result.seen is not None
+    state = case.subject.left.changed(owner) if case.subject.left is not None else set()  # filled by the call
     plain = [
         name
         for part in owner.modules()
@@ -117,6 +118,7 @@ def registered(case: Case) -> None:
         weight = product.weight
         if not named(owner, weight) and _kept_on(owner, weight):
             plain.append(_kept_on(owner, weight))
+    plain = [name for name in plain if name not in state]
     if plain and not case.has("T1"):
         case.add(
             "T2", "tensor", names=", ".join(dict.fromkeys(plain)), known=sum(p.numel() for p in owner.parameters())

@@ -16,6 +16,7 @@ from .adapt import subjects
 from .building import Built, builds, declared
 from .errors import CannotRun, UserError, endless, last_line, line_of, lines_of
 from .guess import Sizes, meaning
+from .leavings import Leavings
 from .subject import Subject
 from .values import copied, describe, settings
 
@@ -65,14 +66,19 @@ def _first_that_runs(ways: Ways, unbuilt: list[BaseException]) -> Subject:
     tried: list[str] = []
     blocked: Subject | None = None
     grouped: BaseException | None = None
-    each = ((built, subject) for built, calls in ways for subject in calls())
-    for built, subject in itertools.islice(each, TRIES):
+    each = (
+        (built, before, subject) for built, calls in ways for before in [Leavings(built.object)] for subject in calls()
+    )
+    for built, before, subject in itertools.islice(each, TRIES):
         tried.append(f"{built.text} {subject.layout} {subject.dtype}")
         try:
             inputs = subject.draw()
             if not inputs:
                 continue
+            before.restore(subject.owner)
             first = subject(inputs)
+            if _goes_on(subject, before):
+                subject.left = before
             if subject.framework == "torch" and subject.layout == "bnc" and not np.isfinite(first.output).any():
                 continue
             if first.output.size == 0 or not _listens(subject, inputs, first.output):
@@ -129,6 +135,28 @@ class Failure:
             elif parameter in self.subject.fixed:
                 said.append(f"{parameter} {describe(self.subject.fixed[parameter])}")
         return ", ".join(said)
+
+
+def _goes_on(subject: Subject, before: Leavings) -> bool:
+    """Whether, after a call, a token is answered otherwise than at first: by what that call left behind, not by chance."""
+    if subject.owner is None or not before.changed(subject.owner):
+        return False
+    token = subject.draw(n=1)
+    after: np.ndarray | None
+    try:
+        after = subject(token).output
+    except (UserError, ValueError, TypeError, RuntimeError, IndexError):
+        after = None
+    answers = []
+    for _ in range(2):
+        before.restore(subject.owner)
+        try:
+            answers.append(subject(token).output)
+        except (UserError, ValueError, TypeError, RuntimeError, IndexError):
+            return False
+    before.restore(subject.owner)
+    equal = np.array_equal(answers[0], answers[1], equal_nan=True)
+    return equal and (after is None or not np.array_equal(after, answers[0], equal_nan=True))
 
 
 def _listens(subject: Subject, inputs: dict[str, np.ndarray], output: np.ndarray) -> bool:

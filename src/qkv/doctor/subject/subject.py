@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .capture import Capture, NumpyCapture
 from .errors import CALL, Budget, Spent, UserError
 from .guess import Sizes
+from .leavings import Leavings
 from .values import arrays, cast, describe, settings, signature, to_numpy
 
 # Bound before any file of a user's has run.
@@ -65,6 +66,8 @@ class Subject:
     tails: dict[str, tuple[int, ...]] = field(default_factory=dict)  # role → the axes that one token has: (3, 16, 16)
     grid: int = 0  # axes that the tokens lie on: 2 in an image, 3 in a film
     patch: int = 0  # pixels of each side of a token, where an image is cut into tokens inside
+    left: Leavings | None = None  # as it was before any call, where a call goes on from what the one before left behind
+    carrying: bool = False  # then each call goes on; else each begins anew
     inner: bool = False  # what gives one vector per text is looked at where its tokens last stood side by side
 
     @property
@@ -186,14 +189,14 @@ class Subject:
         other = inputs.get("memory", inputs.get("k", asking))
         axis = 1 if self.layout == "ids" else -2
         b, n, m = len(asking), asking.shape[axis], other.shape[axis if other.ndim == asking.ndim else 1]
-        return {p: self._typed(v.make(b, n, m)) for p, v in self.fixed.items() if isinstance(v, Fitted)}
+        return {p: self.typed(v.make(b, n, m)) for p, v in self.fixed.items() if isinstance(v, Fitted)}
 
-    def _typed(self, value: Any) -> Any:
+    def typed(self, value: Any) -> Any:
         """Arrays, in dicts and lists too, of this framework and precision."""
         if isinstance(value, dict):
-            return {key: self._typed(one) for key, one in value.items()}
+            return {key: self.typed(one) for key, one in value.items()}
         if type(value) in (list, tuple):
-            return type(value)(self._typed(one) for one in value)
+            return type(value)(self.typed(one) for one in value)
         if isinstance(value, nn.Module):
             cast(value.eval(), getattr(torch, self.dtype))
         if isinstance(value, np.ndarray) and self.framework == "torch":
@@ -232,6 +235,8 @@ class Subject:
         """One call with arguments as they are."""
         if self.budget is not None:  # each weight meets each token once, and a gradient costs twice as much again
             self.budget.pay(CALL + 2 * self._weights_count * int(np.prod(shape[:-1])) * (3 if grad else 1))
+        if self.left is not None and not self.carrying:
+            self.left.restore(self.owner)
         plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}
         filled = {**arguments, **plain, **(given or {})}
         positional, named = self._bind(filled)
