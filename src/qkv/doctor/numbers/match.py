@@ -14,7 +14,7 @@ from ..mistakes import CATALOGUE
 from ..mistakes.mistake import At
 from ..subject.subject import Subject
 from .guesses import Guess, head_counts
-from .oracle import Form, Piece, attention
+from .oracle import Form, Looks, Piece, attention
 from .variants import Variant, mixed, pairs, singles
 from .watching import Watched
 
@@ -95,19 +95,42 @@ class Matcher:
         self.subject, self.watched = subject, watched
         self.tolerance = TOLERANCE.get(subject.dtype, 3e-4)
         self.contexts = list(watched.contexts)
+        self.known: dict[
+            int, tuple[Guess, dict[Any, Looks]]
+        ] = {}  # by guess, which is held so that its number stays its own
         self.sizes = [float(np.abs(np.where(np.isfinite(c), c, 0)).max()) or 1.0 for c in self.contexts]
+
+    def mine(self, guess: Guess, form: Form) -> Array | None:
+        """The context as this form has it; None where it doesn't go together."""
+        known = self.known.setdefault(id(guess), (guess, {}))[1]
+        try:
+            with np.errstate(all="ignore"):
+                return attention(guess.q, guess.k, guess.v, form, known)
+        except (ValueError, IndexError):
+            return None
+
+    def fits(self, guess: Guess, form: Form) -> tuple[float, int] | None:
+        """Error and context of a form that gives the user's numbers; most are told to be others by their last one."""
+        mine = self.mine(guess, form)
+        if mine is None:
+            return None
+        for theirs, size in zip(self.contexts, self.sizes, strict=True):
+            if mine.shape == theirs.shape and not abs(mine.flat[-1] - theirs.flat[-1]) > self.tolerance * size:
+                error, place = self._nearest(mine)
+                return (error, place) if error < self.tolerance else None
+        return None
 
     def error(self, guess: Guess, form: Form) -> tuple[float, int]:
         """The largest difference, relative to the largest number, and with which context."""
-        try:
-            with np.errstate(all="ignore"):
-                mine = attention(guess.q, guess.k, guess.v, form)
-        except (ValueError, IndexError):
-            return np.inf, 0
+        mine = self.mine(guess, form)
+        return (np.inf, 0) if mine is None else self._nearest(mine)
+
+    def _nearest(self, mine: Array) -> tuple[float, int]:
         best, place = np.inf, 0
         for index, (theirs, size) in enumerate(zip(self.contexts, self.sizes, strict=True)):
             if mine.shape == theirs.shape:
-                difference = np.abs(mine - theirs)
+                with np.errstate(all="ignore"):
+                    difference = np.abs(mine - theirs)
                 same_nan = np.isnan(mine) == np.isnan(theirs)
                 error = (
                     np.inf
@@ -131,9 +154,8 @@ class Matcher:
             (g, f, at) for g in options for p in (pieces, *also) for f, at in bases(self.subject, g, self.watched, p)
         ]
         for guess, form, at in trials:
-            error, place = self.error(guess, form)
-            if error < self.tolerance:
-                return Match(Variant(form), guess, form, error, at, place)
+            if (fit := self.fits(guess, form)) is not None:
+                return Match(Variant(form), guess, form, fit[0], at, fit[1])
         plain = [(g, f, at) for g, f, at in trials if (f.split == "hd" and f.merge == "hd") or f.split == "given"]
         likely = [id(g) for g in options[:2]]
 
@@ -160,9 +182,8 @@ class Matcher:
         for guess, form, at in trials:
             hits = []
             for variant in wrong(form, at):
-                error, place = self.error(guess, variant.form)
-                if error < self.tolerance:
-                    hits.append(Match(variant, guess, form, error, at, place))
+                if (fit := self.fits(guess, variant.form)) is not None:
+                    hits.append(Match(variant, guess, form, fit[0], at, fit[1]))
             if hits:
                 return hits
         return []

@@ -47,8 +47,35 @@ class Form:
     swap: str = ""  # inputs in each other's places
 
 
-def attention(q: Array, k: Array, v: Array, form: Form) -> Array:
-    """The context (B, N, H·D) before the output projection; q (B, N, H·D), k and v (B, M, G·D)."""
+Looks = tuple[Array, Array, float]  # q·kᵀ (B, H, N, M), values (B, H, M, D), 1/√D
+
+
+def attention(q: Array, k: Array, v: Array, form: Form, known: dict[Any, Looks] | None = None) -> Array:
+    """The context (B, N, H·D) before the output projection; q (B, N, H·D), k and v (B, M, G·D).
+
+    `known` keeps what forms of the same q, k and v have in common, where thousands are tried.
+    """
+    key = form.heads, form.kv_heads, form.split, form.groups, form.activation, form.rotary, form.turned, form.base
+    looks = None if known is None else known.get(key)
+    if looks is None:
+        looks = _looks(q, k, v, form)
+        if known is not None:
+            known[key] = looks
+    products, v, scale = looks
+    scores = products * (scale if form.scale is None else form.scale)
+    if form.slopes:
+        scores = scores + _alibi(scores, form.slopes)
+    weights = _softmax(_masked(scores, form.pieces), form.softmax)
+    for piece in form.pieces:
+        if piece.how == "after":
+            weights = weights * piece.keep
+    if form.divide != 1.0:
+        weights = weights / form.divide
+    return _merge(weights @ v, form.merge)
+
+
+def _looks(q: Array, k: Array, v: Array, form: Form) -> Looks:
+    """What comes before scale and mask: heads cut, turned by their positions, shared, multiplied."""
     heads, shared = form.heads, form.kv_heads or form.heads
     if form.activation == "relu":
         q, k, v = (np.maximum(x, 0) for x in (q, k, v))
@@ -68,15 +95,7 @@ def attention(q: Array, k: Array, v: Array, form: Form) -> Array:
         q, k = (np.concatenate([rotated(x[..., :r], form.rotary, form.base), x[..., r:]], -1) for x in (q, k))
     if shared != heads:
         k, v = (_grouped(x, heads // shared, form.groups) for x in (k, v))
-    scale = q.shape[-1] ** -0.5 if form.scale is None else form.scale
-    scores = q @ k.swapaxes(-1, -2) * scale  # (B, H, N, M)
-    if form.slopes:
-        scores = scores + _alibi(scores, form.slopes)
-    weights = _softmax(_masked(scores, form.pieces), form.softmax)
-    for piece in form.pieces:
-        if piece.how == "after":
-            weights = weights * piece.keep
-    return _merge(weights / form.divide @ v, form.merge)
+    return q @ k.swapaxes(-1, -2), v, q.shape[-1] ** -0.5
 
 
 def rotated(x: Array, pairing: str, base: float = 10000.0) -> Array:
@@ -150,7 +169,7 @@ def _merge(x: Array, how: str) -> Array:
 
 def _masked(scores: Array, pieces: tuple[Piece, ...]) -> Array:
     for piece in pieces:
-        keep = np.broadcast_to(piece.keep, scores.shape)
+        keep = piece.keep
         raw = keep if piece.given == "keep" else ~keep  # what the tensor held, True = 1
         if piece.how == "fill":
             scores = np.where(keep, scores, -np.inf)
@@ -173,22 +192,25 @@ def _masked(scores: Array, pieces: tuple[Piece, ...]) -> Array:
     return scores
 
 
+AXES: dict[str, Any] = {
+    "keys": -1,
+    "queries": -2,
+    "heads": 1,
+    "batch": 0,
+    "heads and keys": (1, 3),
+    "batch and heads": (0, 1),
+}
+
+
 def _softmax(scores: Array, over: str) -> Array:
-    axes: dict[str, Any] = {
-        "keys": -1,
-        "queries": -2,
-        "heads": 1,
-        "batch": 0,
-        "heads and keys": (1, 3),
-        "batch and heads": (0, 1),
-    }
     if over == "nothing":
         return np.where(np.isfinite(scores), scores, 0.0)
-    axis = axes[over]
-    top = scores.max(axis, keepdims=True)
-    powers = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return powers / powers.sum(axis, keepdims=True)
+    axis = AXES[over]
+    top = np.maximum.reduce(scores, axis, keepdims=True)
+    if not np.isfinite(top).all():
+        top = np.where(np.isfinite(top), top, 0.0)
+    powers = np.exp(scores - top)
+    return powers / np.add.reduce(powers, axis, keepdims=True)
 
 
 def _alibi(scores: Array, how: str) -> Array:
