@@ -28,7 +28,9 @@ def in_the_tenth(file: str) -> bool:
 
 def a_tenth(cases: Iterable[Case]) -> list[Any]:
     """Those of the tenth as they are, the others marked as slow."""
-    return [case if in_the_tenth(case.file) else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+    return [
+        case if in_the_tenth(case.file or case.name) else pytest.param(case, marks=pytest.mark.slow) for case in cases
+    ]
 
 
 def one_of_each(cases: Iterable[Case]) -> list[Any]:

@@ -70,7 +70,7 @@ def right_as_far(case: Case, report) -> None:
     assert sorted(one.id for one in report.unseen) == sorted(case.unseen), report
 
 
-@pytest.mark.parametrize("case", ODD, ids=str)
+@pytest.mark.parametrize("case", a_tenth(ODD), ids=str)
 def test_odd_ones_are_never_called_wrong(case):
     report = examined("right", case)
     assert report.verdict != "wrong", report
@@ -97,7 +97,17 @@ def test_the_corpus_of_right_ones_is_large_and_its_files_are_all_used():
     }
 
 
-@pytest.mark.parametrize("file, name, verdict", HOSTILE, ids=[file for file, *_ in HOSTILE])
+# One of each way out in every run: it computes for ever, ends the process, takes the memory, dies, lies, says too much.
+DAILY = "loop_forward os_exit big_torch segfault patched_softmax fake_report million_prints absent_used child_process".split()
+
+
+@pytest.mark.parametrize(
+    "file, name, verdict",
+    [
+        pytest.param(*case, id=case[0], marks=[] if case[0].removesuffix(".py") in DAILY else [pytest.mark.slow])
+        for case in HOSTILE
+    ],
+)
 def test_nothing_stops_or_fools_it(file, name, verdict):
     seconds = 6 if verdict == "unknown" else 40
     if file in ("loop_constant.py", "loop_forward.py", "recursion.py"):  # any limit ends them

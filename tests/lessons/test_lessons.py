@@ -126,15 +126,20 @@ def test_hints_follow_the_step_that_is_wrong(name):
 
 # Modules that the doctor can look at by themselves. It reads another fill in the file beside the zero of this one.
 WHOLE = {"MultiHeadAttention", "GroupedQueryAttention", "CachedAttention", "EncoderLayer"}
-MARKED = [
-    (name, wrong.id)
+MARKED = {
+    (name, wrong.id): wrong.mistake
     for name in NAMES
     for wrong in load(name).wrongs
     if WHOLE & set(wrong.code) and wrong.mistake and wrong.id != "mask zero"
-]
+}
+ONCE = {mistake: case for case, mistake in reversed(MARKED.items())}.values()  # the first of each mistake
 
 
-@pytest.mark.parametrize(("name", "id"), MARKED, ids=lambda part: part.replace(" ", "-"))
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [case if case in ONCE else pytest.param(*case, marks=pytest.mark.slow) for case in MARKED],
+    ids=lambda part: part.replace(" ", "-"),
+)
 def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, id):
     wrong = next(w for w in load(name).wrongs if w.id == id)
     [target] = WHOLE & set(wrong.code)
