@@ -564,8 +564,8 @@ def test_ctrl_c_stops_it_without_a_traceback(lang, says):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
 def test_ctrl_c_stops_it_while_it_computes():
     begun = "import numpy as np; np.random.default_rng = (lambda f: lambda s: (print('begun', flush=True), f(s))[1])(np.random.default_rng)"
-    text = " ".join(f"w{i}" for i in range(6000))
-    script = f"{begun}; from qkv.cli import main; raise SystemExit(main(['steps', {text!r}, '--dim', '4096']))"
+    text = " ".join(f"w{i}" for i in range(4000))
+    script = f"{begun}; from qkv.cli import main; raise SystemExit(main(['steps', {text!r}, '--dim', '2048']))"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -191,7 +191,7 @@ class MultiHeadAttention(nn.Module):
 """
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("newline", [pytest.param("\n", marks=pytest.mark.slow), "\r\n"])
 def test_fix_mends_one_after_another_and_keeps_the_file_as_it_was(typed, tmp_path, newline):
     file = tmp_path / "two.py"
     old = TWO.replace("\n", newline).encode()
