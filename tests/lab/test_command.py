@@ -146,6 +146,7 @@ MISTAKES = {
     "complexity --lengths 20000,30000,40000": ("plain attention can be measured up to", "最多只能测到"),
     "memory --model lama-3-8b": ("did you mean 'llama-3-8b'", "是不是想写 llama-3-8b"),
     "memory --model bert": ("is an encoder", "是编码器"),
+    "memory --model tiny-mamba2": ("keeps a state of one size", "大小固定的状态"),
     "memory --kv-heads 5": ("5", "5"),
     "memory --bytes 3": ("--bytes is 3", "--bytes 是 3"),
     "memory --length 1.5": ("--length is 1.5", "--length 是 1.5"),

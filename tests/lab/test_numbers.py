@@ -153,6 +153,11 @@ def test_a_compiled_step_is_timed():
 # memory
 
 
+def test_only_layers_that_attend_keep_keys_and_values():
+    for name, kept in {"tiny": 4, "tiny-bamba": 1, "tiny-qwen3-next": 1}.items():
+        assert memory.shape_of(name).layers == kept
+
+
 @pytest.mark.parametrize(
     "config",
     [
