@@ -7,8 +7,18 @@ from torch import Tensor
 
 from ...words import Message
 from ..config import Config, layer_pattern
-from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
-from .llama import IGNORED, looks, read_rotary, rotary_table, thinks, write_rotary
+from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
+from .llama import (
+    HEAD,
+    IGNORED,
+    REPEATS,
+    looks,
+    read_sizes,
+    rotary_table,
+    stack,
+    write_rotary,
+    write_sizes,
+)
 from .mamba2 import fewest, insist_on_steps, remembers, whole_widths
 
 ACTIVATIONS = {"swiglu": "silu"}  # which is the convolution's too
@@ -38,17 +48,8 @@ def write(config: Config) -> dict[str, Any]:
     """config.json."""
     heads, values, groups, keys = config.state_sizes("mamba2")
     biased = config.bias is True
-    return dict(
-        model_type="bamba",
-        architectures=["BambaForCausalLM"],
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        intermediate_size=config.hidden_width,
-        num_hidden_layers=config.n_layer,
+    mamba = dict(
         attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"],
-        num_attention_heads=config.n_head,
-        num_key_value_heads=config.n_kv_head or config.n_head,
-        head_dim=config.head_width or config.width // config.n_head,
         mamba_n_heads=heads,
         mamba_d_head=values,
         mamba_expand=heads * values // config.width,
@@ -56,57 +57,33 @@ def write(config: Config) -> dict[str, Any]:
         mamba_n_groups=groups,
         mamba_d_conv=config.taps,
         mamba_conv_bias=True,
-        mamba_proj_bias=biased,
-        attention_bias=biased,
-        mlp_bias=biased,
-        max_position_embeddings=config.context,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        rms_norm_eps=config.norm_eps,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-        **write_rotary(config, said=True),
     )
+    biases = dict(attention_bias=biased, mlp_bias=biased, mamba_proj_bias=biased)
+    theirs = dict(model_type="bamba", architectures=["BambaForCausalLM"]) | write_sizes(config) | mamba | biases
+    return theirs | write_rotary(config, said=True)
 
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    width, n_head, layers = theirs["hidden_size"], theirs["num_attention_heads"], theirs["num_hidden_layers"]
-    head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
     bias = theirs.get("attention_bias", False)
     insist(theirs, dict(mlp_bias=bias, mamba_proj_bias=bias, mamba_conv_bias=True))
     insist_on_steps(theirs)
-    heads, values = theirs["mamba_n_heads"], theirs.get("mamba_d_head", "auto")
-    values = theirs["mamba_expand"] * width // heads if values == "auto" else values
     if not theirs.get("attn_layer_indices"):
         raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
-    words = ["attention" if i in theirs["attn_layer_indices"] else "mamba2" for i in range(layers)]
+    layers, attend = theirs["num_hidden_layers"], theirs["attn_layer_indices"]
+    heads, values = theirs["mamba_n_heads"], theirs.get("mamba_d_head", "auto")
     fraction = rotary_table(theirs).get("partial_rotary_factor", 0.5)  # transformers hears it nowhere else
-    base, scaling = read_rotary(theirs, fraction)
     return fewest(
         Config(
-            kind="decoder",
-            vocab=theirs["vocab_size"],
-            width=width,
-            n_layer=layers,
-            n_head=n_head,
-            n_kv_head=None if n_kv_head == n_head else n_kv_head,
-            head_width=None if head_width * n_head == width else head_width,
-            hidden=theirs["intermediate_size"],
-            context=theirs["max_position_embeddings"],
-            norm_eps=theirs.get("rms_norm_eps", 1e-5),
             feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
             bias=bias,
-            mixer=layer_pattern(tuple(words)),
+            mixer=layer_pattern(tuple("attention" if i in attend else "mamba2" for i in range(layers))),
             state_width=theirs["mamba_d_state"],
             n_state_head=heads,
-            state_head_width=values,
+            state_head_width=theirs["mamba_expand"] * theirs["hidden_size"] // heads if values == "auto" else values,
             n_state_group=theirs["mamba_n_groups"],
             taps=theirs["mamba_d_conv"],
-            rotary_base=base,
-            rotary_scaling=scaling,
-            rotary_fraction=fraction,
-            tied=theirs.get("tie_word_embeddings", False),
-            dropout=theirs.get("attention_dropout") or 0.0,
+            **read_sizes({"rms_norm_eps": 1e-5, **theirs}, fraction),
         ),
         "mamba2",
     )
@@ -114,18 +91,8 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
 
 def rows(config: Config) -> list[Row]:
     """Where each tensor lies."""
-    table = [
-        Row("embedding.weight", "model.embed_tokens.weight"),
-        Row("decoder_norm.weight", "model.final_layernorm.weight"),
-    ]
-    for i, word in enumerate(config.mixers):
-        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        mixer, name = (looks, "self_attn") if word == "attention" else (remembers, "mamba")
-        table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.feed_forward")
-        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.pre_ff_layernorm", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    mixers = {"attention": ("self_attn", looks), "mamba2": ("mamba", remembers)}
+    return stack(config, mixers, think="feed_forward", think_norm="pre_ff_layernorm", last="final_layernorm")
 
 
 BAMBA = Family(
@@ -138,6 +105,6 @@ BAMBA = Family(
     rows,
     ignored=IGNORED,
     prefix="model.",
-    head=r"^lm_head\.",
-    repeats={"lm_head.weight": "model.embed_tokens.weight"},
+    head=HEAD,
+    repeats=REPEATS,
 )

@@ -1,6 +1,6 @@
 """LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -77,9 +77,22 @@ def obstacles(config: Config) -> list[Message]:
 def write(config: Config) -> dict[str, Any]:
     """config.json."""
     kind = member(config)
-    theirs: dict[str, Any] = dict(
-        model_type=kind,
-        architectures=[CLASSES[kind]],
+    theirs = dict(model_type=kind, architectures=[CLASSES[kind]]) | write_sizes(config) | write_rotary(config)
+    if kind == "llama":
+        return theirs | dict(attention_bias=bool(config.bias), mlp_bias=bool(config.bias))
+    # Ours counts the tokens before; theirs counts the token itself too.
+    window = None if config.window is None else config.window + 1
+    if kind == "mistral":
+        return theirs | dict(sliding_window=window)
+    layers = ["full_attention" if window is None else "sliding_attention"] * config.n_layer
+    return theirs | dict(
+        use_sliding_window=window is not None, sliding_window=window, max_window_layers=0, layer_types=layers
+    )
+
+
+def write_sizes(config: Config) -> dict[str, Any]:
+    """What all that grew out of LLaMA say in the same words."""
+    return dict(
         vocab_size=config.vocab,
         hidden_size=config.width,
         intermediate_size=config.hidden_width,
@@ -92,17 +105,6 @@ def write(config: Config) -> dict[str, Any]:
         rms_norm_eps=config.norm_eps,
         attention_dropout=config.dropout,
         tie_word_embeddings=config.tied,
-        **write_rotary(config),
-    )
-    if kind == "llama":
-        return theirs | dict(attention_bias=bool(config.bias), mlp_bias=bool(config.bias))
-    # Ours counts the tokens before; theirs counts the token itself too.
-    window = None if config.window is None else config.window + 1
-    if kind == "mistral":
-        return theirs | dict(sliding_window=window)
-    layers = ["full_attention" if window is None else "sliding_attention"] * config.n_layer
-    return theirs | dict(
-        use_sliding_window=window is not None, sliding_window=window, max_window_layers=0, layer_types=layers
     )
 
 
@@ -135,8 +137,6 @@ def write_rotary(config: Config, said: bool = False) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
-    width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
-    head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
     insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True))
     bias: bool | str = "qkv" if kind == "qwen2" else False
     if kind == "llama":
@@ -144,8 +144,21 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         insist(theirs, dict(mlp_bias=bias))
     elif kind == "qwen3":
         insist(theirs, dict(attention_bias=False))
-    base, scaling = read_rotary(theirs)
     return Config(
+        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
+        bias=bias,
+        qk_norm="rms" if kind == "qwen3" else None,
+        window=read_window(theirs),
+        **read_sizes(theirs),
+    )
+
+
+def read_sizes(theirs: dict[str, Any], fraction: float = 1.0) -> dict[str, Any]:
+    """What all that grew out of LLaMA say in the same words; `fraction` is the share of a head that is turned."""
+    width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
+    head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
+    base, scaling = read_rotary(theirs, fraction)
+    return dict(
         kind="decoder",
         vocab=theirs["vocab_size"],
         width=width,
@@ -156,14 +169,11 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         hidden=theirs["intermediate_size"],
         context=theirs["max_position_embeddings"],
         norm_eps=theirs.get("rms_norm_eps", 1e-6),
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-        bias=bias,
-        qk_norm="rms" if kind == "qwen3" else None,
-        window=read_window(theirs),
         rotary_base=base,
         rotary_scaling=scaling,
+        rotary_fraction=fraction,
         tied=theirs.get("tie_word_embeddings", False),
-        dropout=theirs.get("attention_dropout", 0.0),
+        dropout=theirs.get("attention_dropout") or 0.0,
     )
 
 
@@ -224,13 +234,26 @@ def read_rotary(theirs: dict[str, Any], fraction: float = 1.0) -> tuple[float, d
 
 def rows(config: Config) -> list[Row]:
     """Where each tensor lies."""
-    table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", "model.norm.weight")]
-    for i in range(config.n_layer):
+    return stack(config, {"attention": ("self_attn", looks)})
+
+
+def stack(
+    config: Config,
+    mixers: Mapping[str, tuple[str, Callable[[Config, str, str], list[Row]]]],
+    *,
+    think: str = "mlp",
+    think_norm: str = "post_attention_layernorm",
+    last: str = "norm",
+) -> list[Row]:
+    """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows."""
+    table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", f"model.{last}.weight")]
+    for i, word in enumerate(config.mixers):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        table += looks(config, f"{ours}.attention", f"{theirs}.self_attn")
-        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.mlp")
+        name, mixer = mixers[word]
+        table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
+        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.{think}")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=False)
+        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
     return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
 
 
@@ -259,6 +282,8 @@ def thinks(config: Config, ours: str, theirs: str) -> list[Row]:
 
 # Old files hold the rotary angles, and a tied head may be repeated.
 IGNORED = r"rotary_emb\.inv_freq$|^lm_head\.weight$"
+REPEATS = {"lm_head.weight": "model.embed_tokens.weight"}
+HEAD = r"^lm_head\."
 LLAMA = Family(
     "LLaMA",
     tuple(CLASSES),
@@ -269,6 +294,6 @@ LLAMA = Family(
     rows,
     ignored=IGNORED,
     prefix="model.",
-    head=r"^lm_head\.",
-    repeats={"lm_head.weight": "model.embed_tokens.weight"},
+    head=HEAD,
+    repeats=REPEATS,
 )

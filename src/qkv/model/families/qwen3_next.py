@@ -11,8 +11,18 @@ from torch import Tensor
 from ...mixers.delta import NAMES
 from ...words import Message, all_of
 from ..config import Config, layer_pattern
-from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
-from .llama import IGNORED, looks, read_rotary, rotary_table, thinks, write_rotary
+from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
+from .llama import (
+    HEAD,
+    IGNORED,
+    REPEATS,
+    looks,
+    read_sizes,
+    rotary_table,
+    stack,
+    write_rotary,
+    write_sizes,
+)
 from .mamba2 import fewest
 
 ACTIVATIONS = {"swiglu": "silu"}  # which is the convolution's too
@@ -42,70 +52,36 @@ def obstacles(config: Config) -> list[Message]:
 def write(config: Config) -> dict[str, Any]:
     """config.json."""
     heads, values, groups, keys = config.state_sizes("delta")
-    return dict(
-        model_type="qwen3_next",
-        architectures=["Qwen3NextForCausalLM"],
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        intermediate_size=config.hidden_width,
-        num_hidden_layers=config.n_layer,
+    delta = dict(
         layer_types=[WORDS[word] for word in config.mixers],
-        num_attention_heads=config.n_head,
-        num_key_value_heads=config.n_kv_head or config.n_head,
-        head_dim=config.head_width or config.width // config.n_head,
         linear_num_value_heads=heads,
         linear_value_head_dim=values,
         linear_num_key_heads=groups,
         linear_key_head_dim=keys,
         linear_conv_kernel_dim=config.taps,
-        attention_bias=False,
-        num_experts=0,
-        num_experts_per_tok=0,
-        mlp_only_layers=[],
-        max_position_embeddings=config.context,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        rms_norm_eps=config.norm_eps,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-        **write_rotary(config, said=True),
     )
+    dense = dict(attention_bias=False, num_experts=0, num_experts_per_tok=0, mlp_only_layers=[])
+    theirs = dict(model_type="qwen3_next", architectures=["Qwen3NextForCausalLM"]) | write_sizes(config) | delta | dense
+    return theirs | write_rotary(config, said=True)
 
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    width, n_head, layers = theirs["hidden_size"], theirs["num_attention_heads"], theirs["num_hidden_layers"]
-    head_width, n_kv_head = theirs.get("head_dim") or 256, theirs.get("num_key_value_heads") or n_head
     insist(theirs, dict(attention_bias=False, attn_output_gate=True, is_causal=True))
     refuse_experts(theirs)
-    words = read_layers(theirs)
     fraction = rotary_table(theirs).get("partial_rotary_factor", theirs.get("partial_rotary_factor", 0.25))
-    base, scaling = read_rotary(theirs, fraction)
     return fewest(
         Config(
-            kind="decoder",
-            vocab=theirs["vocab_size"],
-            width=width,
-            n_layer=layers,
-            n_head=n_head,
-            n_kv_head=None if n_kv_head == n_head else n_kv_head,
-            head_width=None if head_width * n_head == width else head_width,
-            hidden=theirs["intermediate_size"],
-            context=theirs["max_position_embeddings"],
             norm="rms-centred",
-            norm_eps=theirs.get("rms_norm_eps", 1e-6),
             feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-            mixer=layer_pattern(tuple(words)),
+            mixer=layer_pattern(tuple(read_layers(theirs))),
             state_width=theirs["linear_key_head_dim"],
             n_state_head=theirs["linear_num_value_heads"],
             state_head_width=theirs["linear_value_head_dim"],
             n_state_group=theirs["linear_num_key_heads"],
             taps=theirs["linear_conv_kernel_dim"],
-            rotary_base=base,
-            rotary_scaling=scaling,
-            tied=theirs.get("tie_word_embeddings", False),
-            dropout=theirs.get("attention_dropout") or 0.0,
-            rotary_fraction=fraction,
             **ATTENTION,
+            **read_sizes({"head_dim": 256, **theirs}, fraction),
         ),
         "delta",
     )
@@ -158,15 +134,7 @@ def overwrites(config: Config, ours: str, theirs: str) -> list[Row]:
 
 def rows(config: Config) -> list[Row]:
     """Where each tensor lies."""
-    table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", "model.norm.weight")]
-    for i, word in enumerate(config.mixers):
-        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        mixer, name = (looks, "self_attn") if word == "attention" else (overwrites, "linear_attn")
-        table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.mlp")
-        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    return stack(config, {"attention": ("self_attn", looks), "delta": ("linear_attn", overwrites)})
 
 
 QWEN3_NEXT = Family(
@@ -179,6 +147,6 @@ QWEN3_NEXT = Family(
     rows,
     ignored=IGNORED + r"|^mtp\.",  # a further head that guesses several tokens at once
     prefix="model.",
-    head=r"^lm_head\.|^mtp\.",
-    repeats={"lm_head.weight": "model.embed_tokens.weight"},
+    head=HEAD + r"|^mtp\.",
+    repeats=REPEATS,
 )
