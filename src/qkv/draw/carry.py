@@ -352,7 +352,7 @@ def _layer(call: Call | Mixing, number: int) -> dict[str, Any]:
     told: dict[str, Any] = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
     told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
     if isinstance(call, Mixing):
-        return told | dict(decay=None, write=None, state=call.state is not None)
+        return told | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
     sinks = None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist()
     return told | dict(softcap=call.softcap, sinks=sinks)
 

@@ -112,7 +112,10 @@ export class MapElement extends HTMLElement {
     this.hover = null;
     this.controls();
     const { tall, wide } = part.thumbs;
-    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, "This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].", { tall, wide, layer: part.layers[layer].number }));
+    const pooled = part.signed
+      ? mark("This layer is here as an overview only: each cell is the weight of {tall} × {wide} tokens that is largest by size, with its sign. To have it whole, make the page with layers=[{layer}].")
+      : mark("This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].");
+    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, pooled, { tall, wide, layer: part.layers[layer].number }));
     this.layout(!same);
     void this.draw();
     this.tell();
@@ -193,7 +196,8 @@ export class MapElement extends HTMLElement {
     context.clearRect(0, 0, base.width, base.height);
     this.crosshair();
     const pooled = this.querySelector(".pooling");
-    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, "each pixel is the largest weight it covers") : "";
+    const each = seen.signed ? mark("each pixel is the weight it covers that is largest by size") : mark("each pixel is the largest weight it covers");
+    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, each) : "";
     const top = await seen.deepest(() => mine === this.drawing);
     if (top === null || mine !== this.drawing) return;
     ramp(this.querySelector(".ramp"), top);

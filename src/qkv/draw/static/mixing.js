@@ -26,7 +26,9 @@ import { Head, product } from "./attention.js";
  * @property {Float64Array | null} output Σ weight · v
  */
 
-const GONE = -745; // below it e^x is 0
+const GONE = -150; // a logarithm of what no float32 holds, whatever q·k it is multiplied by
+const NOTHING = 1e-45; // the least that a float32 holds
+const OFTEN = 32; // tokens after which it is asked whether there is anything left
 
 export class Mixer extends Head {
   /** @param {Part} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
@@ -67,13 +69,9 @@ export class Mixer extends Head {
     for (let j = i; j >= low; j--) {
       const found = write[j] * product(asked, 0, k, j, width),
         gamma = Math.exp(decay[j]);
-      let size = 0;
       weights[j] = found;
-      for (let d = 0; d < width; d++) {
-        asked[d] = gamma * (asked[d] - found * k[j * width + d]);
-        size += Math.abs(asked[d]);
-      }
-      if (size < 1e-300) return; // nothing is left to ask
+      for (let d = 0, at = j * width; d < width; d++) asked[d] = gamma * (asked[d] - found * k[at + d]);
+      if ((i - j) % OFTEN === 0 && asked.every((x) => Math.abs(x) < NOTHING)) return;
     }
   }
 
