@@ -14,6 +14,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
+import qkv
 from qkv import Config, Transformer, masks, steps
 from qkv.draw import paper, plots
 from qkv.text import Bytes
@@ -21,6 +22,7 @@ from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
 from qkv.words import Notice
 from tests.draw.pages import made
+from tests.mixers.test_models import TEXT, model_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -310,3 +312,22 @@ def test_labels_never_touch(name, n):
         assert all(apart(*pair, figure.dpi) for pair in itertools.pairwise(labels))
         assert len(labels) >= n / 3
         assert [label.get_text() for label in labels] == [words[round(place)] for place in axis.get_ticklocs()]
+
+
+def test_a_mixers_figures_are_signed_and_in_one_scale():
+    """All heads of a layer, and a head as it forms, by the largest weight of all that stand side by side; the overview's
+    pictures each by its own."""
+    found = qkv.trace(model_of("mamba2 attention delta").float(), TEXT)
+    tables = [found.map(2, head, part="mixers") for head in range(found.n_head("mixers", 2))]
+    assert min(table.min() for table in tables) < 0
+    drawn = [axes.images[0] for axes in plots.layer(found, 2, part="mixers").axes]
+    top = max(np.abs(table).max() for table in tables)
+    assert all(image.get_clim() == pytest.approx((-top, top)) and image.get_cmap().name == "RdBu" for image in drawn)
+    for image, table in zip(drawn, tables, strict=True):
+        np.testing.assert_allclose(image.get_array(), table, rtol=1e-5)
+    grown = plots.growth([found, found], 2, 1, part="mixers").axes[0].images[0]
+    assert grown.get_clim() == pytest.approx((-np.abs(tables[1]).max(), np.abs(tables[1]).max()))
+    small = [axes.images[0] for axes in plots.overview(found, part="mixers").axes][-len(tables) :]
+    for image, table in zip(small, tables, strict=True):
+        np.testing.assert_allclose(image.get_array(), np.sign(table) * np.abs(table) ** 0.5, rtol=1e-4, atol=1e-6)
+        assert image.get_clim()[0] == -image.get_clim()[1]

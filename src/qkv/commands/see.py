@@ -508,16 +508,18 @@ def _watch(options: argparse.Namespace) -> None:
                 n=MOMENTS,
             )
         )
+    weights = []
+    for trace in traces if linked else ():
+        at = [
+            stand(trace.tokens(part, keys=side), word, _by(options))[0]
+            for word, side in ((options.from_, False), (options.to, True))
+        ]
+        weights.append(float(view(trace, layer, head, _by(options), part=part).weights[at[0], at[1]]))
+    longest = max(1.0, *map(abs, weights)) if weights else 1.0  # a mixer's may be of any size, and below 0
     for number, trace in enumerate(traces):
         step = trace.more.get("step", files[number].stem)
         if linked:
-            seen = view(trace, layer, head, _by(options), part=part)
-            at = [
-                stand(trace.tokens(part, keys=side), word, _by(options))[0]
-                for word, side in ((options.from_, False), (options.to, True))
-            ]
-            weight = float(seen.weights[at[0], at[1]])
-            print(f"  {step:>7}  {weight:.2f}  {'█' * round(weight * 30)}")
+            print(f"  {step:>7}  {weights[number]:.2f}  {'█' * round(abs(weights[number]) / longest * 30)}")
         elif number in shown and len(trace.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + say("step {step}", step=step))
             draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part)))

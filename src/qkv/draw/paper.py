@@ -57,12 +57,12 @@ def paint(
     axes: Axes,
     table: np.ndarray,
     allowed: ArrayLike | None,
-    top: float = 1.0,
+    top: float | None = 1.0,
     *,
     bottom: float = 0.0,
     colours: str = COLOURS,
 ) -> Any:
-    """A cell per number, from `bottom` to `top`; what isn't allowed is hatched."""
+    """A cell per number, from `bottom` to `top` (None: the largest there is); what isn't allowed is hatched."""
     image = axes.imshow(table, cmap=colours, vmin=bottom, vmax=top, aspect="auto", interpolation="nearest")
     if allowed is not None:
         hidden = ~np.broadcast_to(np.asarray(allowed, bool), table.shape)

@@ -188,6 +188,11 @@ def _scale(table: np.ndarray) -> dict[str, Any]:
     return {"top": top, "bottom": -top, "colours": SIGNED} if finite.min(initial=0) < 0 else {"top": top}
 
 
+def _common(part: str, tables: Sequence[np.ndarray]) -> dict[str, Any]:
+    """One scale for maps that are compared: shares reach from 0 to 1, a mixer's weights as far as the largest by size."""
+    return _scale(np.concatenate([table.ravel() for table in tables])) if part == "mixers" else {}
+
+
 def steps(
     done: Steps, *, head: int = 0, item: int = 0, lang: str | None = None, path: str | Path | IO[bytes] | None = None
 ) -> Figure:
@@ -353,15 +358,22 @@ def layer(
     figure = blank(
         (3.1 * across, 3.1 * down + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
     )
-    for number in range(heads):
+    views = None
+    if max(len(queries), len(keys)) > 256:
+        tables = [trace.map(layer, number, bins=256, part=part, batch=batch) for number in range(heads)]
+    else:
+        views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads)]
+        tables = [seen.weights for seen in views]
+    scale = _common(part, tables)
+    for number, table in enumerate(tables):
         axes = figure.add_subplot(down, across, number + 1)
-        if max(len(queries), len(keys)) > 256:
-            paint(axes, trace.map(layer, number, bins=256, part=part, batch=batch), None)
+        if views is None:
+            paint(axes, table, None, **scale)
             label(axes, None, None)
         else:
-            seen = view(trace, layer, number, by, part=part, batch=batch)
-            few = max(seen.weights.shape) <= FEW
-            paint(axes, seen.weights, seen.allowed)
+            seen = views[number]
+            few = max(table.shape) <= FEW
+            paint(axes, table, seen.allowed, **scale)
             asking, asked = seen.names if few else (None, None)
             label(axes, asking, asked, seen.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
@@ -398,8 +410,10 @@ def overview(
             axes = figure.add_axes(
                 (0.06 + 0.93 * j / heads, top * (1 - (i + 1) / layers) + 0.01, 0.88 / heads, 0.94 * top / layers)
             )
-            table = trace.map(number, j, bins=48, part=part, batch=batch)
-            axes.imshow(table**0.5, cmap=COLOURS, vmin=0, aspect="auto")
+            table = trace.map(number, j, bins=48, pool="max" if part == "mixers" else "mean", part=part, batch=batch)
+            shown = np.sign(table) * np.abs(table) ** 0.5
+            scale = _scale(shown) if part == "mixers" else {"top": None}
+            paint(axes, shown, None, **scale)
             axes.set_xticks([])
             axes.set_yticks([])
             chosen = (number, j) in {(a, b) for a, b in mark}
@@ -439,11 +453,12 @@ def growth(
     chosen = [traces[i] for i in few]
     names = [text for side in (False, True) for text, _, _ in chosen[-1].tokens(part, keys=side).groups(by)]
     figure = blank((2.6 * len(chosen), 3.4), names, lang)
-    for number, trace in enumerate(chosen):
+    views = [view(trace, layer, head, by, part=part) for trace in chosen]
+    scale = _common(part, [seen.weights for seen in views])
+    for number, (trace, seen) in enumerate(zip(chosen, views, strict=True)):
         axes = figure.add_subplot(1, len(chosen), number + 1)
-        seen = view(trace, layer, head, by, part=part)
         queries, keys = seen.names
-        paint(axes, seen.weights, seen.allowed)
+        paint(axes, seen.weights, seen.allowed, **scale)
         label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
         step = trace.more.get("step", "")
         axes.set_title(say("step {step}", lang, step=step), fontsize=9)
