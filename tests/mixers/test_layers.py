@@ -112,8 +112,8 @@ def test_equals_transformers_in_output_and_gradient(kind, padded, n):
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     theirs = theirs.double()
-    ours = ours_class.from_transformers(theirs)
     given = torch.randn(2, n, WIDTH, dtype=torch.float64)
+    ours = ours_class.from_transformers(theirs)
     keep = torch.ones(2, n, dtype=torch.bool)
     if padded == "left":
         keep[1, : n // 2] = False
@@ -353,3 +353,12 @@ def test_what_is_recorded_replays():
     again = mix(call.q, call.k, call.v, call.decay, write=call.write, scale=call.scale)[0]
     close(again, call.run("recurrent", 1)[0])
     close(replace(call, scale=2 * call.scale).run("chunkwise", 4)[0], 2 * again)
+
+
+@pytest.mark.parametrize("kind", ["retention", "mamba2", "delta"])
+def test_a_fresh_layer_remembers(kind):
+    """Of what a token wrote, some head still holds a tenth after 20 more: who forgets all at once can't learn to recall."""
+    for seed in range(5):
+        with torch.no_grad(), record() as calls:
+            made(kind, seed)(x(1, 20))
+        assert float(calls[0].decay.sum(-1).exp().max()) > 0.1

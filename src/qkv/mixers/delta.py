@@ -9,6 +9,7 @@ B batch, N tokens, C model width, H heads of values, P their width, G heads of q
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,7 +86,9 @@ class GatedDelta(nn.Module):
         self.gate = nn.Linear(width, n_head * head_width, bias=False)
         self.rates = nn.Linear(width, 2 * n_head, bias=False)  # how much is written, how much is forgotten
         self.convolution = CausalConvolution(sum(self.parts), taps, bias=False)
-        self.step_bias = nn.Parameter(torch.ones(n_head))
+        # As the rule is trained, not as transformers leaves it for weights to be loaded (ones: all is forgotten at once).
+        steps = torch.exp(torch.empty(n_head).uniform_(math.log(0.001), math.log(0.1)))
+        self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is `steps`
         self.rate = nn.Parameter(torch.empty(n_head).uniform_(0.01, 16).log())
         self.norm = RMSNorm(head_width, eps)
         self.out = nn.Linear(n_head * head_width, width, bias=False)
