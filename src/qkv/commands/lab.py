@@ -18,6 +18,7 @@ EXAMPLES = [
     "qkv lab scaling",
     "qkv lab complexity --lengths 512,1024,2048,4096 -o complexity.svg",
     "qkv lab memory --model deepseek-v3 --length 128000",
+    "qkv lab mixers --text mybook.txt --pairs 2,8,32",
     'qkv lab seq2seq --text "二〇二六年十一月十五日"',
     "qkv lab heads --help",
 ]

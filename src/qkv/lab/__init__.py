@@ -145,6 +145,32 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         "qkv lab heads --heads 1,4 --width 32",
     ),
+    "mixers": Experiment(
+        Message("attention, window, retention, Mamba-2, delta and a hybrid: text, recall, cost of a token"),
+        (
+            Size(
+                "text",
+                "",
+                0,
+                0,
+                Message("what is learned: a file, a folder or a data set (shakespeare, if it is here)"),
+            ),
+            Size("steps", 200, 1, 100_000, Message("training steps on the text")),
+            Size(
+                "pairs", (2, 4, 8, 16, 32), 1, 1024, Message("pairs of key and value to recall, one number or several")
+            ),
+            Size("recall_steps", 400, 1, 100_000, Message("training steps on the pairs")),
+            Size("lengths", (1000, 10_000, 100_000), 1, 10**6, Message("tokens before the one that is timed")),
+            Size("width", 64, 8, 1024, Message("width of the models")),
+            Size("layers", 2, 2, 24, Message("layers; the hybrid's last is attention, the others Mamba-2")),
+            Size("window", 31, 0, 131_072, Message("keys before it that a windowed query sees")),
+            Size("state", 16, 2, 1024, Message("width of the keys of every state")),
+            Size("seeds", 3, 1, 100, Message("how often each is trained, from other first weights on other rows")),
+            Size("tune", 0, 0, 1, Message("choose the learning rates anew, by a sweep")),
+            _seed(),
+        ),
+        "qkv lab mixers --pairs 2,8,32 --state 4 --text mybook.txt",
+    ),
     "seq2seq": Experiment(
         Message("a GRU with additive attention against a Transformer, on dates"),
         (

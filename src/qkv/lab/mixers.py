@@ -1,0 +1,425 @@
+"""What may stand where attention stands, side by side: attention, a window, retention, Mamba-2, the delta rule, a hybrid.
+
+Six models of equal size, each at the learning rate that suits it, several seeds, three questions: how fast does it learn a
+text, how many pairs of key and value can it recall, and what does one more token cost it after a long text? A state has one
+size, so that a new token always costs the same, and that is also why it can hold only so many pairs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from .. import store
+from ..attention import masks
+from ..attention.cache import KVCache
+from ..draw import paper
+from ..model.transformer import ModelCache, Transformer
+from ..train.threads import threads, threads_for
+from ..words import Notice, Problem, say
+from . import Course, Progress, report, small_step
+from .contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
+from .findings import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DATA = "shakespeare"  # what is learned where no text is named
+CONTEXT = 128  # tokens of a row of text
+RATES = (0.01, 0.02, 0.04, 0.08, 0.16)  # that a sweep tries
+OTHER = 1000  # added to the seed of a sweep: rates are chosen by other rows and other first weights than are measured
+LAST = 2**31  # seeds are below it
+PIECE = 1024  # tokens that a state or a window reads at once
+
+# What the rates were chosen by: the loss (text) and the share of right answers, mean over the numbers of pairs (recall), after
+# a run of the default sizes with seed 1000 at each rate. `qkv lab mixers --tune` does it again, with any sizes.
+SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
+    "text": {
+        "attention": (2.1976, 2.0572, 1.9950, 1.9675, 2.0501),
+        "window": (2.1313, 2.0174, 1.9597, 1.9532, 1.9817),
+        "retention": (2.2624, 2.2081, 2.1744, 2.1934, 2.2285),
+        "mamba2": (1.9243, 1.8805, 1.8963, 1.9268, 1.9394),
+        "delta": (2.0160, 1.9809, 2.0318, 2.0269, 2.0502),
+        "hybrid": (1.9628, 1.9012, 1.8979, 1.9164, 1.9658),
+    },
+    "recall": {
+        "attention": (0.9998, 0.9994, 1.0000, 1.0000, 1.0000),
+        "window": (0.8088, 0.8223, 0.9246, 0.9381, 0.9428),
+        "retention": (0.2578, 0.2539, 0.2588, 0.2596, 0.2611),
+        "mamba2": (0.4262, 0.4967, 0.6049, 0.6061, 0.5377),
+        "delta": (0.9389, 0.9318, 0.7883, 0.7254, 0.2498),
+        "hybrid": (1.0000, 0.9998, 1.0000, 0.9998, 1.0000),
+    },
+}
+
+__all__ = ["draw", "measure", "shows", "tables"]
+INKS = dict(zip(KINDS, (*report.INK[:4], report.INK[4], "#000000"), strict=True))
+MARKS = dict(zip(KINDS, "os^vDX", strict=True))
+
+
+def measure(
+    *,
+    text: str,
+    steps: int,
+    pairs: tuple[int, ...],
+    recall_steps: int,
+    lengths: tuple[int, ...],
+    width: int,
+    layers: int,
+    window: int,
+    state: int,
+    seeds: int,
+    tune: int,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train all six on both tasks with every seed; then one more token after contexts of these lengths."""
+    if width % (2 * HEADS):
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",
+            width=width,
+            heads=HEADS,
+        )
+    shape, load = Shape(width, layers, window, state), report.busy()
+    tasks: dict[str, Task] = {"recall": Recall(pairs, recall_steps)}
+    if (source := _source(text)) is not None:
+        tasks = {"text": NextCharacter(source, CONTEXT), **tasks}
+    total = {"text": steps, "recall": recall_steps}
+    configs = {name: {kind: shape.config(kind, t.vocab, t.context) for kind in KINDS} for name, t in tasks.items()}
+    models = {name: {kind: Transformer(config) for kind, config in of.items()} for name, of in configs.items()}
+    counts = {name: {kind: model.count() for kind, model in of.items()} for name, of in models.items()}
+    with threads(threads_for(max(counts["recall"].values()), TOKENS)):
+        plan = [
+            (name, kind, own, rate)
+            for name in tasks
+            for own, rate in [
+                *(((seed + OTHER) % LAST, rate) for rate in RATES if tune),
+                *(((seed + i) % LAST, None) for i in range(seeds)),
+            ]
+            for kind in KINDS
+        ]
+
+        def learning(name: str, kind: str, own: int, rate: float) -> Learning:
+            return Learning(configs[name][kind], tasks[name], rate, total[name], own)
+
+        once = {(name, kind): small_step(learning(name, kind, seed, RATES[0]).step) for name in tasks for kind in KINDS}
+        expected = [once[name, kind] * total[name] for name, kind, *_rest in plan]
+        course = Course(progress, [*expected, *(_expected(n, layers) for n in lengths)])
+        sweep = {name: dict(rows) for name, rows in SWEEP.items()}
+        tried: dict[tuple[str, str], list[float]] = {}
+        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tasks}
+        for part, (name, kind, own, rate) in enumerate(plan):
+            if rate is None and (name, kind) in tried:
+                sweep[name][kind] = tuple(tried[name, kind])
+            model = learning(name, kind, own, best_rate(name, sweep[name][kind]) if rate is None else rate)
+            looks = model.whole(partial(course, part))
+            if rate is None:
+                rows[name].append({"kind": kind, "seed": own, "looks": looks})
+            else:
+                tried.setdefault((name, kind), []).append(fmean(looks[-1]["score"]))
+        cost = list(_cost(models["recall"], lengths, seed, lambda done: course(len(plan) + done)))
+        count = torch.get_num_threads()
+    return {
+        "models": [
+            {
+                "kind": kind,
+                "layers": list(models["recall"][kind].config.mixers),
+                "parameters": {name: of[kind] for name, of in counts.items()},
+                "rates": {name: best_rate(name, sweep[name][kind]) for name in tasks},
+            }
+            for kind in KINDS
+        ],
+        "sweep": {name: {kind: list(sweep[name][kind]) for kind in KINDS} for name in tasks},
+        "tried": list(RATES),
+        "tuned": bool(tune),
+        "text": {"source": Path(text).name or DATA, "rows": rows.get("text", [])},
+        "recall": {"rows": rows["recall"]},
+        "cost": cost,
+        "threads": count,
+        "busy": load,
+    }
+
+
+def _source(named: str) -> str | None:
+    """Where the text lies: a file, a folder, or a data set; None where nothing was named and the usual one isn't here."""
+    name = named or DATA
+    if Path(name).exists() or all(item.name != name for item in store.listing("data")):
+        return name
+    found = store.path(name)
+    if found is None and named:
+        raise Problem("the data set {name} is not here: get it with  qkv data get {name}", name=name)
+    if found is None:
+        warnings.warn(
+            Notice(
+                "{name} is not here, so no text is learned: get it with  qkv data get {name}, or give --text FILE",
+                name=name,
+            ),
+            stacklevel=2,
+        )
+    return None if found is None else str(found)
+
+
+def best_rate(task: str, scores: tuple[float, ...]) -> float:
+    """The rate of the lowest loss, or of the most right answers.
+
+    >>> best_rate("text", (2.5, 2.1, 2.2, 2.3, 2.4)), best_rate("recall", (0.1, 0.4, 0.9, 0.9, 0.2))
+    (0.02, 0.04)
+    """
+    at = scores.index((min if task == "text" else max)(scores))
+    return RATES[at]
+
+
+@torch.no_grad()
+def _cost(
+    models: dict[str, Transformer], lengths: tuple[int, ...], seed: int, tell: Callable[[int], None]
+) -> Iterator[dict[str, Any]]:
+    """Time of one more token after each length, and the memory it needs: what is kept of the text, and what is worked with."""
+    torch.manual_seed(seed)
+    for part, n in enumerate(lengths):
+        steppers = {kind: stepper(model.eval(), n) for kind, model in models.items()}
+        times = report.race({kind: step for kind, (step, _cache) in steppers.items()})
+        for kind, (step, cache) in steppers.items():
+            # All are held on to: the profiler complains where something is freed that it didn't see made.
+            before = [vars(layer).copy() for layer in cache.layers]
+            held = sum(part.nbytes for part in kept(cache))
+            yield {"kind": kind, "n": n, "seconds": times[kind], "kept": held, "worked": report.peak_bytes(step)}
+            del before
+        tell(part)
+
+
+def _expected(n: int, layers: int) -> float:
+    """Seconds that one length takes: a race of six, and what fills their caches (a rough guess by other machines)."""
+    return 6 * report.race_takes(0.002 * layers) + 1e-5 * n * layers
+
+
+def stepper(model: Transformer, n: int) -> tuple[Callable[[], Any], ModelCache]:
+    """(what makes one token after n others, where it keeps them).
+
+    States and windows have really read n random vectors. Keys and values of full attention are drawn at random: that many
+    are looked at, whatever they are, and reading them would take n² steps.
+    """
+    cache = model.new_cache(1, n + 1)
+    full = [layer for layer in cache.layers if isinstance(layer, KVCache)]
+    for block, layer in zip(cast(Any, model.decoder), cache.layers, strict=True):
+        if layer in full:
+            layer.k.normal_()
+            layer.v.normal_()
+        else:
+            for start in range(0, n, PIECE):
+                x = torch.randn(1, min(PIECE, n - start), model.config.width)
+                block.attention(x, mask=masks.causal(), cache=layer)
+    token = torch.zeros(1, 1, dtype=torch.long)
+
+    def step() -> None:
+        for layer in cache.layers:  # after n tokens again
+            layer.lengths.fill_(n)
+            layer.longest = n
+        model(token, cache=cache)
+
+    return step, cache
+
+
+def kept(cache: ModelCache) -> list[Tensor]:
+    """What the layers keep of the text: keys and values, states, and the last inputs of convolutions."""
+    return [
+        getattr(layer, name) for layer in cache.layers for name in ("k", "v", "state", "tail") if hasattr(layer, name)
+    ]
+
+
+def tables(results: dict[str, Any]) -> list[report.Table]:
+    """The six; the text; the pairs; one more token; and the sweep, where there was one."""
+    sizes, models = results["sizes"], {model["kind"]: model for model in results["models"]}
+    tasks = list(results["sweep"])
+    names = {"text": say("text"), "recall": say("recall")}
+    made = [
+        report.Table(
+            say(
+                "Six models: {layers} layers, width {width}, {heads} heads; window {window}",
+                heads=HEADS,
+                **{name: sizes[name] for name in ("layers", "width", "window")},
+            ),
+            [
+                say("model"),
+                *(say("weights ({task})", task=names[task]) for task in tasks),
+                *(say("rate ({task})", task=names[task]) for task in tasks),
+                say("in its layers"),
+            ],
+            [
+                [
+                    say(CALLED[kind]),
+                    *(f"{model['parameters'][task]:,}" for task in tasks),
+                    *(f"{model['rates'][task]:g}" for task in tasks),
+                    layer_words(model["layers"], kind),
+                ]
+                for kind, model in models.items()
+            ],
+            words=(0, 1 + 2 * len(tasks)),
+        )
+    ]
+    if results["text"]["rows"]:
+        losses, (room, in_time) = losses_of(results), in_time_of(results)
+        rows = []
+        for kind, runs in by_kind(results["text"]["rows"]).items():
+            took = fmean(row["looks"][-1]["seconds"] for row in runs)
+            tokens = runs[0]["looks"][-1]["tokens"]
+            rows.append(
+                [
+                    say(CALLED[kind]),
+                    spread(losses[kind]),
+                    f"{in_time[kind]:.3f}",
+                    report.duration(took),
+                    f"{tokens / took:,.0f}",
+                ]
+            )
+        title = say(
+            "Learning {text}: loss of held-out text after {steps} steps of {tokens} tokens{seeds}",
+            text=results["text"]["source"],
+            steps=sizes["steps"],
+            tokens=f"{runs[0]['looks'][-1]['tokens'] // sizes['steps']:,}",
+            seeds=_of_seeds(sizes["seeds"]),
+        )
+        header = say("model|loss|after {seconds}|time|tokens/s", seconds=report.duration(room)).split("|")
+        made.append(report.Table(title, header, rows))
+    made.append(
+        report.Table(
+            say(
+                "Recall: right answers by the number of pairs, after {steps} steps{seeds}",
+                steps=sizes["recall_steps"],
+                seeds=_of_seeds(sizes["seeds"]),
+            ),
+            [say("model"), *(f"{count}" for count in sizes["pairs"])],
+            [
+                [say(CALLED[kind]), *(spread([100 * one for one in seeds], 1) + " %" for seeds in shares)]
+                for kind, shares in recalled(results).items()
+            ],
+        )
+    )
+    cost = {(row["kind"], row["n"]): row for row in results["cost"]}
+    made.append(
+        report.Table(
+            say("One new token after so many: time, and memory beside the weights"),
+            [say("model"), *2 * [f"{n:,}" for n in sizes["lengths"]]],
+            [
+                [
+                    say(CALLED[kind]),
+                    *(report.duration(cost[kind, n]["seconds"]) for n in sizes["lengths"]),
+                    *(report.amount(memory(cost[kind, n])) for n in sizes["lengths"]),
+                ]
+                for kind in KINDS
+            ],
+        )
+    )
+    if results["tuned"]:
+        made.append(
+            report.Table(
+                say(
+                    "The sweep that chose the rates, one seed that is measured nowhere else: loss of text, share recalled"
+                ),
+                [say("model"), *(f"{names[task]} {rate:g}" for task in tasks for rate in results["tried"])],
+                [
+                    [say(CALLED[kind]), *(f"{one:.3f}" for task in tasks for one in results["sweep"][task][kind])]
+                    for kind in KINDS
+                ],
+            )
+        )
+    return made
+
+
+def layer_words(layers: list[str], kind: str) -> str:
+    """What stands in the layers, as a config has it.
+
+    >>> layer_words(["mamba2", "mamba2", "attention"], "hybrid"), layer_words(["attention"], "window")
+    ('mamba2×2 attention', 'attention×1, window')
+    """
+    runs: list[list[Any]] = []
+    for word in layers:
+        if runs and runs[-1][0] == word:
+            runs[-1][1] += 1
+        else:
+            runs.append([word, 1])
+    joined = " ".join(word if count == 1 and len(runs) > 1 else f"{word}×{count}" for word, count in runs)
+    return f"{joined}, window" if kind == "window" else joined
+
+
+def _of_seeds(seeds: int) -> str:
+    return "" if seeds == 1 else say(" (mean of {seeds} seeds ± half their range)", seeds=seeds)
+
+
+def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+    """Loss by tokens and by seconds, recall by pairs, time and memory by context."""
+    figure = report.canvas(2, 3, each=(4.1, 3.3))
+    sizes = results["sizes"]
+    names = {kind: say(CALLED[kind]) for kind in KINDS}
+    if results["text"]["rows"]:
+        for at, (what, scale, label) in enumerate(
+            (("tokens", 1e-3, say("thousand tokens")), ("seconds", 1, say("seconds")))
+        ):
+            title = say("text: loss by tokens") if at == 0 else say("text: loss by seconds")
+            axes = report.panel(figure, 2, 3, at + 1, title=title, x=label, y=say("loss of held-out text (nats)"))
+            for kind, rows in by_kind(results["text"]["rows"]).items():
+                x = [
+                    fmean(look[what] * scale for look in looks)
+                    for looks in zip(*(r["looks"] for r in rows), strict=True)
+                ]
+                losses = [
+                    [look["score"][0] for look in looks] for looks in zip(*(r["looks"] for r in rows), strict=True)
+                ]
+                _line(axes, kind, names[kind], x, losses)
+            axes.set_xlim(left=0)
+    axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("pairs told"), y=say("right answers"))
+    for kind, shares in recalled(results).items():
+        _line(axes, kind, names[kind], sizes["pairs"], shares)
+    axes.plot(
+        sizes["pairs"],
+        [1 / n for n in sizes["pairs"]],
+        ":",
+        color=paper.GREY,
+        linewidth=1.2,
+        label=say("any value told"),
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes["pairs"], [f"{count}" for count in sizes["pairs"]])
+    axes.set_ylim(0, 1.05)
+    legend = axes
+    cost = {(row["kind"], row["n"]): row for row in results["cost"]}
+    for at, (title, value, told) in enumerate(
+        (
+            (say("one new token: time"), lambda row: row["seconds"], report.duration),
+            (say("one new token: memory beside the weights"), memory, report.amount),
+        )
+    ):
+        axes = report.panel(figure, 2, 3, at + 4, title=title, x=say("tokens of context"))
+        for kind in KINDS:
+            _line(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _tell(axes, told)
+    lines, labels = legend.get_legend_handles_labels()
+    axes = figure.add_subplot(2, 3, 6)
+    axes.axis("off")
+    axes.legend(lines, labels, fontsize=10, frameon=False, loc="center left", title_fontsize=10)
+    return report.finish(figure, path)
+
+
+def _line(axes: Axes, kind: str, label: str, x: Any, seeds: list[list[float]]) -> None:
+    """The mean of the seeds, and a band from the lowest to the highest."""
+    axes.fill_between(x, list(map(min, seeds)), list(map(max, seeds)), color=INKS[kind], alpha=0.15, linewidth=0)
+    # Attention and the hybrid often lie on each other: a broad line below a broken one shows both.
+    broad, broken = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
+    style: dict[str, Any] = dict(color=INKS[kind], marker=MARKS[kind], markersize=4, label=label)
+    axes.plot(x, list(map(fmean, seeds)), linewidth=broad, linestyle=broken, **style)
+
+
+def _tell(axes: Axes, words: Callable[[float], str]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: words(value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
