@@ -246,6 +246,8 @@ def test_a_model_tells_what_its_state_takes():
     said = model_of("mamba2×2 attention").describe("en")
     assert "mixers" in said and "State of the mixers" in said and "KV cache" in said
     assert "KV cache" not in model_of("delta").describe("en")
+    for mixer, heads in (("mamba2", "4"), ("delta", "2"), ("mamba2×2 delta", "4/2"), ("mamba2×2 attention", "2")):
+        assert f"width 16, {heads} heads" in model_of(mixer).describe("en")
 
 
 @pytest.mark.parametrize("mixer", ["retention", "mamba2 delta"])

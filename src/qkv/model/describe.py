@@ -17,7 +17,7 @@ from ..attention.latent import LatentAttention
 from ..attention.positions import Learned, Relative
 from ..mixers.delta import GatedDelta
 from ..words import _, say
-from .config import Config
+from .config import STATES, Config
 from .layers import StateMixer
 from .transformer import Transformer
 
@@ -147,6 +147,8 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
             ]
         )
     heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
+    if set(config.mixers) <= set(STATES):  # nothing attends: theirs are the heads there are
+        heads = "/".join(dict.fromkeys(str(config.state_sizes(word).heads) for word in config.mixers))
     encoder, decoder = config.layers
     layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
     shape = dict(kind=say(NAMES[config.kind], lang), layers=layers, width=config.width, heads=heads)
