@@ -11,7 +11,7 @@ from qkv.words import say
 
 ROOT = Path(__file__).resolve().parents[2]
 IDS = """S1 S2 S3 S4 S6 S7 S8 X1 X2 X3 X5 X6 X7 X8 M1 M2 M3 M5 M6 M7 M8 M9 M11 M12 M14 M15 M16 M17 M18 M19 M20 M21
-H1 H2 H3 H4 H6 H7 H8 H9 H10 H11 P1 P2 P3 P4 C1 C2 C3 C4 C5 R1 R3 R4 R5 R6 R7 K1 K2 K3 K4 K5 N1 N2 N3
+H1 H2 H3 H4 H6 H7 H8 H9 H10 H11 P1 P2 P3 P4 C1 C2 C3 C4 C5 R1 R3 R4 R5 R6 R7 K1 K2 K3 K4 K5 L1 L2 L3 L4 L5 N1 N2 N3
 T1 T2 T3 T5 T6 T8 E1 W1""".split()
 HAN = re.compile("[\u4e00-\u9fff]")
 
@@ -19,7 +19,7 @@ HAN = re.compile("[\u4e00-\u9fff]")
 LATIN = set(
     """softmax dropout value key query NaN LayerNorm Linear PyTorch NumPy Python float CPU GPU RuntimeError ALiBi LLaMA Qwen Mistral
     KV eval reshape scaled_dot_product_attention rotate_half pre norm post True False None W_q W_k d_k sin cos exp inf mod W_v
-    qkv check py Name pytest markdown json lang float16 float32 float64 F dim mask MyAttention English md GPT""".split()
+    qkv check py Name pytest markdown json lang float16 float32 float64 F dim mask MyAttention English md GPT delta""".split()
 )
 
 
@@ -57,6 +57,7 @@ def test_the_catalogue_is_whole():
         *(i for i in IDS if i[0] in "PC"),
         *(i for i in IDS if i[0] in "R"),
         *(i for i in IDS if i[0] in "K"),
+        *(i for i in IDS if i[0] in "L"),
         *(i for i in IDS if i[0] in "NTEW"),
     ]
 

@@ -28,6 +28,7 @@ PROBES = {
     "cache": _("its cache, one token at a time"),
     "cache in pieces": _("its cache, several tokens at a time"),
     "constant values": _("values that are all alike"),
+    "chunks": _("where chunks meet"),
     "cost": _("what it costs"),
     "dropout": _("dropout"),
     "every input counts": _("whether every input counts"),
@@ -44,12 +45,14 @@ PROBES = {
     "numbers": _("the numbers, one by one"),
     "order": _("shuffled tokens"),
     "other keys": _("keys of another number than queries"),
+    "recurrence": _("the numbers, against the layer with a state"),
     "registered": _("whether all its weights are registered"),
     "repeat": _("the same call twice"),
     "rotary": _("rotary positions"),
     "scores": _("the scores"),
     "second call": _("a second call with another width"),
     "slopes": _("the slopes"),
+    "state between calls": _("what one call leaves for the next"),
     "table": _("the table of positions"),
     "training": _("training mode"),
     "turn": _("the turn by positions"),
@@ -79,6 +82,7 @@ class Found:
     values: dict[str, Any] = field(default_factory=dict)
     line: int | None = None
     certain: bool = True
+    place: Any = None  # where running it patched proved that it stands
 
 
 def rounded(error: float) -> float:

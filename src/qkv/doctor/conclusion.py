@@ -32,8 +32,8 @@ def concluded(case: Case, source: Any, name: str, label: str) -> Report:
 
 def finding(found: Found, source: Any, name: str, case: Case | None = None) -> Finding:
     """A mistake with its place: as a traceback or the numbers have it, as the code reads, as running it again proves."""
-    place = None
-    if source is not None:
+    place = found.place
+    if source is not None and place is None:
         place = locate(found.id, source, name, *((case.unused, case.says.mask_words) if case is not None else ()))
     line = found.line or (place.line if place else None)
     if case is not None and isinstance(source, Source) and found.line is None and not (place and place.diff):

@@ -28,9 +28,9 @@ def proved(findings: list[Finding], source: Any, again: Callable[[Source], Repor
 
 
 def _by_the_patch(one: str, first: str) -> bool:
-    """Whether a mistake is rather the patch's: nothing hides what training shows, and half a patch of a scale, of heads or
-    of a projection makes its neighbour. k.T, which crashes, hides the scale as well."""
-    return one[0] in "TNWE" or (one[0] == first[0] and one[0] in "SXHPR" and first != "S7")
+    """Whether a mistake is rather the patch's: nothing hides what training shows, and half a patch of a scale, of heads, of
+    a projection or of a state makes its neighbour. k.T, which crashes, hides the scale as well."""
+    return one[0] in "TNWE" or (one[0] == first[0] and one[0] in "SXHPRL" and first != "S7")
 
 
 def _behind(one: Finding, first: Finding, source: Source, patched: Source | None) -> Finding | None:

@@ -9,6 +9,7 @@ probes/ (what else can be wrong), places, replay (where), conclusion, report; mi
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,8 @@ from .probes import (
     roads,
     run,
     scores,
+    state_modules,
+    states,
     structure,
     surroundings,
 )
@@ -112,6 +115,9 @@ def _diagnose(
     space = surroundings.around(surroundings.space_of(target, source), source)
     if (special := positions.examine(target, name, space, told)) is not None:
         return concluded(special, source, name, label)
+    mixer = states.examine(target, name, told, space, asked, source)
+    if mixer is not None:
+        return concluded(mixer, source, name, label) if isinstance(mixer, Case) else replace(mixer, target=label)
     owner = handed_over(target)
     sizes = sizes_for(owner, asked.heads, asked.args)
     try:
@@ -130,6 +136,11 @@ def _diagnose(
     strange = owners.discovered(subject)
     case = Case(subject, told, asked, space, source, discovered=list(strange))
     subject.roles |= strange
+    if (mixer := state_modules.examine(case, name)) is not None:
+        if whole and isinstance(mixer, Case) and isinstance(source, Source):
+            part = partial(_diagnose, name=name, label="", source=source, asked=asked, budget=budget, whole=False)
+            states.place(mixer, source, name, lambda mended: part(mended).verdict in ("right", "partly"))
+        return concluded(mixer, source, name, label) if isinstance(mixer, Case) else replace(mixer, target=label)
     if subject.masks and isinstance(source, Source) and not told.library:
         case.made = makers.masks(source, name)
         case.handed = makers.handed(source, name.split(".")[0], list(subject.roles), subject.masks)

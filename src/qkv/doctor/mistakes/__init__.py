@@ -1,15 +1,15 @@
 """The catalogue: every mistake that `qkv check` knows, one class each."""
 
 from ...words import _
-from . import caches, crossing, heads, masks, positions, projections, scale, softmax, training, triangles
+from . import caches, crossing, heads, masks, positions, projections, scale, softmax, states, training, triangles
 from .mistake import Mistake
 
-ROOMS = (scale, softmax, masks, triangles, heads, projections, crossing, positions, caches, training)
+ROOMS = (scale, softmax, masks, triangles, heads, projections, crossing, positions, caches, states, training)
 CATALOGUE: dict[str, type[Mistake]] = {
     one.id: one
     for room in ROOMS
     for one in vars(room).values()
-    if isinstance(one, type) and issubclass(one, Mistake) and one is not Mistake
+    if isinstance(one, type) and issubclass(one, Mistake) and "id" in vars(one)
 }
 # What docs/check.md puts side by side: the first letters of the ids.
 GROUPS = {
@@ -20,6 +20,7 @@ GROUPS = {
     _("Projections and cross-attention"): "PC",
     _("Positions"): "R",
     _("Cache"): "K",
+    _("Layers that keep a state"): "L",
     _("Numbers, modules, training"): "NTEW",
 }
 

@@ -1,13 +1,16 @@
 """What looks like attention in a file, by reading alone: nothing is run.
 
 Attention is a softmax (or an exp) beside a product of matrices, by names that speak of it or by what goes where: what
-the softmax gives goes into another product; or a call of a library's attention. A block holds such a thing; a position code turns or adds sines and cosines. Training, plotting and sampling are none of these.
+the softmax gives goes into another product; or a call of a library's attention. Retention, linear attention and the delta
+rule go over q, k and v without a softmax. A block holds such a thing; a position code turns or adds sines and cosines. Training, plotting and sampling are none of these.
 """
 
 import ast
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from .nodes import role
 
 if TYPE_CHECKING:
     from .file import Definition, Source
@@ -20,6 +23,10 @@ LIBRARY |= {"TransformerDecoderLayer", "Transformer"}
 ATTENTION = re.compile(r"att(entio)?n|attend|sdpa|mha\b|gqa\b|mqa\b|mla\b", re.IGNORECASE)
 SPEAKS = re.compile(
     r"att(entio)?n|attend|quer(y|ies)|scores?|heads?|sdpa|_?q_?k_?v?|qkv|wq|w_q|q_proj|wei|energy", re.IGNORECASE
+)
+STATE = re.compile(
+    r"retention|retnet|linear_?(att(entio)?n|transformer)|delta_?(rule|net)|gated_?delta|fast_?weight|selective_scan|\bssd\b",
+    re.IGNORECASE,
 )
 POSITION = re.compile(
     r"pos(ition(al)?)?_?(enc|emb)|sinusoid|rotary|rope|alibi|apply_rot|position_?al|pe_table|relativeposition",
@@ -110,6 +117,7 @@ class _Look:
         abstract = "NotImplementedError" in self.calls | self.names
         self.attends = (product and ((weighs and speaks) or named)) or "scaled_dot_product_attention" in self.calls
         self.attends = self.attends or (named and (weighs or bool(self.calls & LIBRARY))) or self._mixes(node)
+        self.attends = self.attends or self._keeps_a_state(node, product)
         self.attends = self.attends and not (abstract and not weighs) and node.name not in SOFTMAXES
         self.waves = bool(self.calls & {"sin", "sin_"} and self.calls & {"cos", "cos_"})
         self.reads_tokens = bool(self.calls & TOKENS)
@@ -129,6 +137,14 @@ class _Look:
             if self._is_softmax(inner)
             for side in (inner, *ast.iter_child_nodes(inner))
         )
+
+    def _keeps_a_state(self, node: "Definition", product: bool) -> bool:
+        """Whether it mixes tokens without a softmax: by its name, or a function of q, k and v that goes over them."""
+        goes = product or any(isinstance(inner, ast.For) for inner in _inside(node))
+        if isinstance(node, ast.ClassDef) or STATE.search(node.name):
+            return goes and bool(STATE.search(node.name))
+        given = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        return goes and {"q", "k", "v"} <= {role(name) for name in given}
 
     def _is_softmax(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and (_called(node) in self.softmaxes or _called(node) == "exp")

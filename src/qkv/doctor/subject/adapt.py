@@ -37,7 +37,7 @@ def subjects(
         roles = _roles(parameters, call)
         for part, optional in _rounds(roles, _nameless(parameters, roles)):
             missing = [p.name for p in parameters if _wanted(p, part.get(p.name, ""), optional)]
-            for framework in _frameworks(built.object, space):
+            for framework in frameworks(built.object, space):
                 for layout, width, widths in _layouts(built, function, part, framework, space):
                     for constants in _constants(missing, part, built.sizes, width, framework, layout, space):
                         found = {
@@ -162,7 +162,7 @@ def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> 
     return roles
 
 
-def _frameworks(target: Any, space: dict[str, Any]) -> list[str]:
+def frameworks(target: Any, space: dict[str, Any]) -> list[str]:
     if isinstance(target, nn.Module):
         return ["torch"]
     values = list(getattr(target, "__dict__", {}).values())

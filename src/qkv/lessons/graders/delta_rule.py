@@ -109,12 +109,14 @@ LESSON = Lesson(
                 "you write without taking out what the key held: after Paris and Rome it holds both. Write the difference, "
                 "β · k (v − held)ᵀ with held = Sᵀ k."
             ),
+            mistake="L5",
         ),
         Wrong(
             "no share",
             _write("no share"),
             Message("β isn't used: everything is overwritten whole ({got} instead of {want})."),
             furthest,
+            mistake="L5",
         ),
         Wrong(
             "all removed",
@@ -122,6 +124,7 @@ LESSON = Lesson(
             Message(
                 "you take out all that the key held but write only the share β of v. The share is of both: β · (v − held)."
             ),
+            mistake="L5",
         ),
         Wrong(
             "all written",
@@ -129,6 +132,7 @@ LESSON = Lesson(
             Message(
                 "you take out the share β of what the key held but write all of v. The share is of both: β · (v − held)."
             ),
+            mistake="L5",
         ),
         Wrong(
             "fades everything",
@@ -172,6 +176,7 @@ LESSON = Lesson(
             "beta unused",
             _plain("no share"),
             Message("beta isn't used: every word overwrites whole. Hand beta[i] to write."),
+            mistake="L5",
         ),
         Wrong(
             "read first",
@@ -188,13 +193,14 @@ LESSON = Lesson(
             _plain("end"),
             Message("every word reads the state as it is at the end, and so sees the future. Read inside the loop."),
         ),
-        Wrong("unused", _gated("unused"), Message("gamma isn't used: nothing fades.")),
+        Wrong("unused", _gated("unused"), Message("gamma isn't used: nothing fades."), mistake="L4"),
         Wrong(
             "after",
             _gated("after"),
             Message(
                 "you fade after the write: what was just written has faded already when it is read. First γ · S, then write."
             ),
+            mistake="L4",
         ),
         Wrong(
             "looked up first",
@@ -203,6 +209,7 @@ LESSON = Lesson(
                 "held is looked up before the state fades, so more is taken out than is left. First γ · S; look up and write "
                 "in the faded state."
             ),
+            mistake="L4",
         ),
         Wrong(
             "late",
@@ -211,12 +218,14 @@ LESSON = Lesson(
                 "the decay comes one word late: word i fades by the γ of the word before (or you fade at the end of the "
                 "loop). gamma[i] comes before the write of word i."
             ),
+            mistake="L4",
         ),
         Wrong(
             "twice",
             _gated("twice"),
             Message("the state fades twice at every word ({got} instead of {want})."),
             furthest,
+            mistake="L4",
         ),
         Wrong(
             "whole vector",
@@ -225,6 +234,7 @@ LESSON = Lesson(
                 "the decay is on the wrong axis: gamma holds one number for each word, and you multiply the rows of S by all "
                 "of them. It is one number now: gamma[i]."
             ),
+            mistake="L1",
         ),
     ],
     hints={

@@ -230,6 +230,7 @@ LESSON = Lesson(
                 "before that word is written."
             ),
             old_text,
+            mistake="L2",
         ),
         Wrong(
             "after the write",

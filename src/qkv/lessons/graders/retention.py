@@ -164,6 +164,7 @@ LESSON = Lesson(
                 "the decay runs along the wrong axis: γ^i counts from the beginning of the text, the same for all that was "
                 "written. It is the distance that counts, γ^(i−j)."
             ),
+            mistake="L1",
         ),
         Wrong(
             "by column",
@@ -172,6 +173,7 @@ LESSON = Lesson(
                 "the decay runs along the wrong axis: γ^j makes later words weaker, whoever reads them. It is the distance "
                 "that counts, γ^(i−j)."
             ),
+            mistake="L1",
         ),
         Wrong(
             "none", _fading("none"), Message("nothing fades: this is the causal mask of linear attention, γ is unused.")
@@ -198,6 +200,7 @@ LESSON = Lesson(
                 "the border of the chunk is off by one: word i reads S with γ^i, so word 0 reads it unfaded. S is as the "
                 "last word of the chunk before left it; at word 0 it has faded once: γ^(i+1)."
             ),
+            mistake="L3",
         ),
         Wrong(
             "unfaded",
@@ -224,6 +227,7 @@ LESSON = Lesson(
                 "the decay runs along the wrong axis: γ^(i+1) is a row and is lined up with the e columns of q @ S. It "
                 "belongs to the words, a column: np.arange(1, n + 1)[:, None]."
             ),
+            mistake="L1",
         ),
         Wrong(
             "one γ more",
@@ -232,6 +236,7 @@ LESSON = Lesson(
                 "the border of the chunk is off by one: what is written fades once too often, γ^(C−j). The last word, j = C "
                 "− 1, hasn't faded yet: γ^(C−1−j)."
             ),
+            mistake="L3",
         ),
         Wrong(
             "turned round",
@@ -255,16 +260,19 @@ LESSON = Lesson(
                 "the output is right; in the new state the decay runs along the wrong axis: γ^(C−1−j) is a row and is lined "
                 "up with the d numbers of a key. It belongs to the words, a column: […][:, None]."
             ),
+            mistake="L1",
         ),
         Wrong(
             "S unfaded",
             _chunk("S unfaded"),
             Message("the output is right; in the new state the old S hasn't faded: γ^C · S."),
+            mistake="L3",
         ),
         Wrong(
             "S faded once",
             _chunk("S faded once"),
             Message("the output is right; in the new state the old S has faded once. C words have passed: γ^C · S."),
+            mistake="L3",
         ),
         Wrong(
             "S forgotten",
@@ -277,6 +285,7 @@ LESSON = Lesson(
             Message(
                 "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the next."
             ),
+            mistake="L3",
         ),
         Wrong(
             "faded between",
@@ -285,6 +294,7 @@ LESSON = Lesson(
                 "the border of the chunk is off by one: the state fades once more between two chunks. chunk has done all of "
                 "it: hand on what it returns."
             ),
+            mistake="L3",
         ),
         Wrong(
             "end lost",
