@@ -1368,6 +1368,7 @@ def patched_text(text, diff):
 
 def test_every_rule_has_an_example():
     rest = {"M5", "H4", "P3", "R5", "R6", "K3", "K4", "K5", "W1"}
+    rest |= {id for id in CATALOGUE if id[0] == "L"}  # test_mixers.py has three files for each
     assert CATALOGUE.keys() - {s[0] for s in SNIPPETS} <= rest
 
 
