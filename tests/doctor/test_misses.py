@@ -617,6 +617,28 @@ class Remembers(nn.Module):
         return self.out(y.transpose(1, 2).reshape(b, n, c))
 """,
     ),
+    Slip(
+        "C4", "Turns", 'PADS["from"]["pad_id"]', 'PADS["to"]["pad_id"]',
+        """
+class Turns(nn.Module):
+    def __init__(self, words=(30, 33), dim=24, heads=4):
+        super().__init__()
+        self.here, self.there = (nn.Embedding(n, dim) for n in words)
+        self.place = nn.Embedding(50, dim)
+        self.two = nn.Transformer(dim, heads, 1, 1, 48, dropout=0.0, batch_first=True)
+
+    def forward(self, hier, dort):
+        n = dort.size(1)
+        later = torch.ones(n, n, dtype=torch.bool).triu(1)
+        ends, stops = hier == PADS["from"]["pad_id"], dort == HERE
+        x = self.here(hier) + self.place.weight[: hier.size(1)]
+        y = self.there(dort) + self.place.weight[:n]
+        return self.two(x, y, tgt_mask=later, src_key_padding_mask=ends, tgt_key_padding_mask=stops, memory_key_padding_mask=ends)
+
+PADS = {"from": {"pad_id": 0}, "to": {"pad_id": 3}}
+Turns()(torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5)))
+""",
+    ),
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ...words import _
-from ..source.nodes import HEAD_WIDTH, first_of, last, masky, names, number, path, role
+from ..source.nodes import HEAD_WIDTH, called, first_of, last, masky, names, number, path, role
 from ..source.says import unused_arguments
 from ..source.trees import Code
 from .heads import heads_like, reshapes
@@ -143,25 +143,33 @@ class SourcesPadding(Mistake):
     )
     fix = _("Each its own: `trg_mask = (trg != self.trg_pad_idx)`")
     shows = _("A whole model with two different padding ids: tokens of the target that are padding change the output.")
-    evidence = {"": _("the target's mask compares with the source's padding id")}
+    evidence = {
+        "": _(
+            "both texts are compared with id {used}; the other padding id that the file names, {unused}, is never used"
+        ),
+        "attribute": _("both texts are compared with the same padding id; {name} is never used"),
+    }
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
+        sides = r"trg|tgt|target|dec", r"src|source|enc"
         for node in code.walk(root):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-                left, right = path(node.left), node.comparators[0]
-                wrong, pad = path(right), re.compile("pad", re.I)
-                if not pad.search(wrong):
-                    continue
-                for mine, other in (
-                    (r"trg|tgt|target|dec", r"src|source|enc"),
-                    (r"src|source|enc", r"trg|tgt|target|dec"),
-                ):
-                    if re.search(mine, left, re.I) and re.search(other, wrong, re.I):
-                        known = {*code.assignments, *(f"self.{n}" for n in names(code.tree))}
-                        word = re.search(mine, left, re.I)
-                        right_name = re.sub(other, word.group(0) if word else "", wrong, flags=re.I)
-                        yield 0, node, code.diff(code.put(right, right_name)) if right_name in known else ""
+                text, pad = node.left, node.comparators[0]
+            elif isinstance(node, ast.Call) and len(node.args) == 2:  # pad_mask(tgt, SRC_PAD)
+                text, pad = node.args
+            elif isinstance(node, ast.Call) and called(node) in ("eq", "ne") and isinstance(node.func, ast.Attribute):
+                text, pad = node.func.value, node.args[0]
+            else:
+                continue
+            left, wrong = path(text), path(pad)
+            for mine, other in (sides, sides[::-1]):
+                word = re.search(mine, left, re.I)
+                if word and re.search("pad", wrong, re.I) and re.search(other, wrong, re.I):
+                    known = {*code.assignments, *(f"self.{n}" for n in names(code.tree))}
+                    meant = word[0].upper() if wrong.isupper() else word[0]
+                    right = re.sub(other, meant, wrong, flags=re.I)
+                    yield 0, node, code.diff(code.put(pad, right)) if right in known else ""
 
 
 class RolesSwapped(Mistake):

@@ -1,13 +1,20 @@
 """What the file around the target says: its masks, its padding ids, and the helpers that callers hand over."""
 
 import ast
+import contextlib
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
 from ..case import Case
+from ..source.nodes import path
 from ..subject.building import re_module
-from ..subject.errors import CannotRun
+from ..subject.errors import CannotRun, UserError
+from ..subject.subject import Subject
 
 
 def source_of(target: Any) -> Any:
@@ -64,17 +71,84 @@ def _handed_over(source: Any) -> list[str]:
 
 
 def pad_ids(case: Case, source: Any) -> None:
-    """C4: the target's mask made with the source's padding id."""
-    if source is None or "memory" not in case.subject.roles.values() or case.subject.layout != "ids":
+    """C4: both texts are compared with one padding id, and the other of two that are declared is never used."""
+    subject = case.subject
+    if subject.framework != "torch" or subject.layout != "ids" or sorted(subject.inputs) != ["memory", "x"]:
         return
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef) and re.search(
-            r"(trg|tgt|target|dec)\w*mask|mask\w*(trg|tgt|target|dec)", node.name
-        ):
-            for test in ast.walk(node):
-                if isinstance(test, ast.Compare) and re.search(r"src_?pad|source_?pad|enc_?pad", ast.unparse(test)):
-                    if re.search(r"trg_?pad|tgt_?pad|target_?pad|dec_?pad", source.text):
-                        case.add("C4", line=test.lineno)
+    if subject.sizes.queries == subject.sizes.keys:  # the two texts could not be told apart
+        return
+    own, other = _compared(subject)
+    held = getattr(subject.owner, "__dict__", {})
+    pads = [name for name, value in held.items() if PAD.search(name) and type(value) is int]
+    moved = {name: _moved(subject, name, (own, other)) for name in pads}
+    declared = set() if source is None else {number for name, number in _numbers(source.tree) if PAD.search(name)}
+    idle = [name for name, sides in moved.items() if sides == [False, False]]
+    if len(moved) == 2 and len(idle) == 1 and [True, True] in moved.values():
+        case.add("C4", "attribute", name=idle[0])
+    elif own == other and len(own) == 1 and len(declared) == 2 and own < declared:
+        case.add("C4", used=min(own), unused=min(declared - own))
+
+
+def _compared(subject: Subject) -> tuple[set[int], set[int]]:
+    """The numbers that the ids of the text and those of the memory are compared with."""
+    n, m = subject.sizes.queries, subject.sizes.keys
+    with _Watching() as watching, contextlib.suppress(UserError):  # whichever text its output is as long as
+        subject(subject.draw(n=n, m=m))
+    return watching.with_length(n), watching.with_length(m)
+
+
+def _moved(subject: Subject, name: str, before: tuple[set[int], set[int]]) -> list[bool]:
+    """Whether either text is compared with another number when this attribute is another."""
+    number = getattr(subject.owner, name)
+    setattr(subject.owner, name, number + 1)
+    try:
+        return [now != was for now, was in zip(_compared(subject), before, strict=True)]
+    finally:
+        setattr(subject.owner, name, number)
+
+
+PAD = re.compile(r"(^|_)(pad|padding)(_?(id|idx|index|token|src|tgt|trg|source|target|enc|dec)(_?id|_?idx)?)?$", re.I)
+
+
+class _Watching(TorchFunctionMode):
+    """The numbers that ids of a text are compared with, by the shape of the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[tuple[int, ...], int]] = []
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        if getattr(function, "__name__", "") in ("eq", "ne", "__eq__", "__ne__") and len(arguments) == 2:
+            ids, number = arguments
+            if isinstance(ids, Tensor) and ids.dim() >= 2 and not ids.is_floating_point() and isinstance(number, int):
+                self.seen.append((tuple(ids.shape), number))
+        return function(*arguments, **(named or {}))
+
+    def with_length(self, tokens: int) -> set[int]:
+        """Those that a text of so many tokens was compared with."""
+        return {number for shape, number in self.seen if tokens in shape}
+
+
+def _numbers(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Whole numbers that the file gives a name: PAD = 0, {"pad_id": 0}, Vocabulary(pad=0)."""
+    for node in ast.walk(tree):
+        named: list[tuple[ast.AST | str | None, ast.AST]] = []
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    named += zip(target.elts, node.value.elts, strict=False)
+                else:
+                    named.append((target, node.value))
+        elif isinstance(node, ast.Dict):
+            named += zip(node.keys, node.values, strict=True)
+        elif isinstance(node, ast.keyword):
+            named.append((node.arg, node.value))
+        for name, value in named:
+            if isinstance(value, ast.Constant) and type(value.value) is int:
+                word = (
+                    name.value if isinstance(name, ast.Constant) else path(name) if isinstance(name, ast.AST) else name
+                )
+                yield str(word).rpartition(".")[2], value.value
 
 
 def space_of(target: Any, source: Any) -> dict[str, Any]:
