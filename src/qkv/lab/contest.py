@@ -1,6 +1,6 @@
 """Six models of one size that differ in what lets their tokens see each other, and the two tasks they learn.
 
-All have one width, depth and vocabulary. What a mixer needs more weights for than attention, its feed-forward has fewer.
+All have one width, depth and vocabulary; where a mixer needs more weights than another, its feed-forward has fewer.
 The keys of all states (retention, Mamba-2, delta) are as wide.
 
 B batch, N tokens.
@@ -8,6 +8,7 @@ B batch, N tokens.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +28,8 @@ from ..train.tasks import summed_loss
 
 KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
 HEADS = 4
-HIDDEN = 2  # times the width: the feed-forward of attention's model, whose size the others meet
+HIDDEN = 2  # times the width: the feed-forward of attention's model, whose size the others meet,
+LEAST = 0.25  # unless a mixer alone has about as many: then all grow until its feed-forward is at least so wide
 TOKENS = 1024  # of a training step, about
 TESTED = 8192  # tokens of held-out text that a loss is the mean of
 ANSWERS = 1024  # that a share of right ones is counted in
@@ -43,14 +45,18 @@ class Shape(NamedTuple):
     state: int
 
     def config(self, kind: str, vocab: int, context: int) -> Config:
-        """The model of this kind that has as many weights as attention's, as near as its feed-forward can bring it.
+        """The model of this kind that has as many weights as the others, as near as its feed-forward can bring it.
 
         >>> from ..model.describe import parts
         >>> shape = Shape(width=64, layers=2, window=31, state=8)
         >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
         [90496, 90480, 90312]
         """
-        wanted = _count(self._config("attention", vocab, context, HIDDEN * self.width))
+        least = max(int(LEAST * self.width), 1)
+        wanted = max(
+            _count(self._config("attention", vocab, context, HIDDEN * self.width)),
+            *(_count(self._config(other, vocab, context, least)) for other in KINDS),
+        )
         one, two = (_count(self._config(kind, vocab, context, hidden)) for hidden in (1, 2))
         return self._config(kind, vocab, context, max(1 + round((wanted - one) / (two - one)), 1))
 
@@ -59,14 +65,14 @@ class Shape(NamedTuple):
         if kind in ("attention", "window"):
             own = {"mixer": "attention", "qk_norm": "rms", "window": self.window if kind == "window" else None}
         elif kind == "hybrid":
-            mixer = f"mamba2×{self.layers - 1} attention" if self.layers > 1 else "attention"
-            own = {"mixer": mixer, "qk_norm": "rms", "state_width": self.state}
+            own = {"mixer": f"mamba2×{self.layers - 1} attention", "qk_norm": "rms", "state_width": self.state}
         else:
             own["state_width"] = self.state
         sizes: dict[str, Any] = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
         return Config(**sizes, context=context, tied=False, init="zero-out", **own)
 
 
+@functools.cache
 def _count(config: Config) -> int:
     with torch.device("meta"):
         return Transformer(config).count()
@@ -93,7 +99,7 @@ class NextCharacter:
         border = corpus.cut()
         parts = [_read(corpus, *ends, most) for ends in ((corpus.start, border), (border, corpus.end))]
         tokenizer = text.train_tokenizer("auto", parts, special=())
-        self.vocab, self.context, self.kind = tokenizer.vocab, context, tokenizer.kind
+        self.vocab, self.context = tokenizer.vocab, context
         self.data = text.Dataset.of(*(tokenizer.encode_array([part]) for part in parts))
         for split in ("train", "validation"):  # a text that is too short is told now
             self.data.batch(0, 0, 1, context, split)

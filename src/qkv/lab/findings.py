@@ -147,18 +147,24 @@ def _says_text(results: dict[str, Any]) -> list[str]:
         high=spread(losses[last]),
         near=_named(near),
     )
+    sentence = _(
+        "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); no other's "
+        "seeds reach into those of {best}."
+    )
+    if len(losses[best]) == 1:
+        sentence = _(
+            "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}), by one "
+            "seed each: small differences may be chance."
+        )
+    elif near:
+        sentence = _(
+            "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); the seeds "
+            "of {near} overlap with those of {best}, so that these can't be told apart."
+        )
     quick = min(in_time, key=lambda kind: in_time[kind])
     said = [
         say(
-            _(
-                "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); no "
-                "other's seeds reach into those of {best}."
-            )
-            if not near
-            else _(
-                "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); the "
-                "seeds of {near} overlap with those of {best}, so that these can't be told apart."
-            ),
+            sentence,
             **values,
         ),
         say(
@@ -208,7 +214,10 @@ def _says_recall(results: dict[str, Any]) -> list[str]:
             )
             for kind in short
         )
-        said.append(say("How many pairs the others held so: {each}.", each=_joined(each)))
+        sentence = (
+            _("How many pairs the others held so: {each}.") if whole else _("How many pairs each held so: {each}.")
+        )
+        said.append(say(sentence, each=_joined(each)))
     said.append(
         say(
             "(Whoever names just any of the values told is right about once in as many times as there are pairs, a little more often since a value may be told twice.)"

@@ -23,7 +23,7 @@ from ..attention.cache import KVCache
 from ..draw import paper
 from ..model.transformer import ModelCache, Transformer
 from ..train.threads import threads, threads_for
-from ..words import Notice, Problem, say
+from ..words import Notice, Problem, _, say
 from . import Course, Progress, report, small_step
 from .contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
 from .findings import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
@@ -317,19 +317,14 @@ def tables(results: dict[str, Any]) -> list[report.Table]:
             ],
         )
     )
-    if results["tuned"]:
-        made.append(
-            report.Table(
-                say(
-                    "The sweep that chose the rates, one seed that is measured nowhere else: loss of text, share recalled"
-                ),
-                [say("model"), *(f"{names[task]} {rate:g}" for task in tasks for rate in results["tried"])],
-                [
-                    [say(CALLED[kind]), *(f"{one:.3f}" for task in tasks for one in results["sweep"][task][kind])]
-                    for kind in KINDS
-                ],
-            )
+    for task in tasks if results["tuned"] else ():
+        title = (
+            _("The sweep that chose the rates, with a seed that is measured nowhere else: loss of the text")
+            if task == "text"
+            else _("The sweep that chose the rates, with a seed that is measured nowhere else: share recalled")
         )
+        rows = [[say(CALLED[kind]), *(f"{one:.3f}" for one in results["sweep"][task][kind])] for kind in KINDS]
+        made.append(report.Table(say(title), [say("model"), *(f"{rate:g}" for rate in results["tried"])], rows))
     return made
 
 
