@@ -76,6 +76,7 @@ def test_a_pattern_that_is_none_is_refused(wrong):
         (dict(mixer="mamba2", rotary_fraction=0.5), "rotary_fraction=0.5 is the share"),
         (dict(position="learned", rotary_fraction=0.5), "rotary_fraction=0.5 is the share"),
         (dict(rotary_fraction=1.5), "rotary_fraction is 1.5: give a share"),
+        (dict(rotary_fraction=0.5, width=24, n_head=4), "rotary turns pairs: 6 × 0.5 is 3 numbers"),
         (dict(rotary_fraction="half"), "rotary_fraction is 'half': give a share"),
         (dict(attention_gate="yes"), "attention_gate is 'yes': give true or false"),
         (dict(feed_forward="none", hidden=8), "leave hidden=8 out"),

@@ -208,6 +208,15 @@ class Config:
                 "leave it out, or set position='rotary' and an attention layer",
                 fraction=self.rotary_fraction,
             )
+        width = self.head_width or self.width // self.n_head
+        part = int(width * self.rotary_fraction)
+        if self.rotary_fraction != 1.0 and (part < 2 or part % 2):
+            raise Problem(
+                "rotary turns pairs: {width} × {fraction} is {turned} numbers; it must be even, 2 or more",
+                width=width,
+                fraction=str(self.rotary_fraction),
+                turned=part,
+            )
 
     def _check_kinds(self) -> None:
         """Values that come from a command line or a file may be anything."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..model.config import CHOICES as WORDS
-from ..model.config import PRESETS, Config
+from ..model.config import PRESETS, STATES, Config
 from ..words import Problem, _, all_of, nearest, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
@@ -183,6 +183,14 @@ def preset(name: str, task: str) -> tuple[Config, Settings]:
     if name not in _RUNS:
         raise unknown("preset", name, _RUNS)
     config, settings = PRESETS[name], Settings(**_RUNS[name])
+    if task != "lm" and set(config.mixers) & set(STATES):
+        raise Problem(
+            "preset {name} reads from left to right and keeps no memory of another text, so it learns lm: leave it out for "
+            "{task}, or choose one of {known}",
+            name=name,
+            task=task,
+            known=all_of(each for each in _RUNS if not set(PRESETS[each].mixers) & set(STATES)),
+        )
     if task == "mlm":
         config = _bert_like(config)
         settings = replace(settings, steps=settings.steps * 2)
@@ -220,7 +228,7 @@ def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Setti
     except Problem as problem:
         refused = problem
     usual = Config()
-    for word in WORDS:
+    for word in (*WORDS, "rotary_fraction"):
         had = getattr(config, word)
         if word != "kind" and word not in changes and had != getattr(usual, word):
             try:
