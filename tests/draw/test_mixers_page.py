@@ -242,6 +242,23 @@ def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
         assert_signed(text, float(number))
 
 
+def test_a_sum_of_many_rough_weights_shows_no_digit_that_is_not_known(opened, monkeypatch):
+    monkeypatch.setattr(carrying, "LEAST", 1e9)
+    call = mixing(n=60, delta=True, seed=3, width=16)
+    call.decay.div_(8)
+    found = made(call)
+    one = found.head(0, 0).call.mapped(torch.Tensor.double)
+    tab = opened(found, first=("mixers", 0, 0), lang="en")
+    for query in (20, 41, 59):
+        tab.evaluate(f"qkv.state.set({{ query: {query}, key: 5 }})")
+        until(tab, f"document.querySelector('qkv-steps h3').textContent.includes('query {query})')")
+        row = Trace({"mixers": [one]}, found.queries, found.keys).row(0, 0, query)
+        assert_signed(tab.inner_text("qkv-steps tfoot .sum td"), row.sum())
+        output = tab.inner_text("qkv-steps .output code").strip("[]").split(",")
+        for text, number in zip(output, row @ one.v[0, 0].numpy(), strict=True):
+            assert_signed(text.strip(), number)
+
+
 def test_a_state_that_came_before_is_told(opened):
     plain = mixing()
     before = replace(plain, state=torch.ones(1, 4, 5, 3))

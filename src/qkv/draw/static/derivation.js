@@ -26,6 +26,7 @@ import { label } from "./view.js";
  * @property {number | null} sink
  * @property {boolean} signed
  * @property {Float64Array | null} output
+ * @property {number} error how far off the sum of the weights may be
  */
 
 /** @param {Head} one @param {number} query @returns {Derivation} */
@@ -39,7 +40,7 @@ function attended(one, query) {
   const seen = Uint8Array.from(steps.masked, (score) => Number(score > -Infinity));
   /** @type {Column[]} */
   const columns = [];
-  const rest = { pair: [], columns, weights: steps.weights, seen, sink: steps.sink, signed: false, output: steps.output };
+  const rest = { pair: [], columns, weights: steps.weights, seen, sink: steps.sink, signed: false, output: steps.output, error: one.error };
   if (width === 0)
     return { ...rest, formula: say(lang, "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.") };
   const dot = layer.errors?.dot ?? 0,
@@ -62,27 +63,32 @@ function mixed(one, query) {
   const { layer, error } = one;
   const steps = one.steps(query);
   const dot = layer.errors?.dot ?? 0,
-    scale = short(layer.scale);
+    scored = Math.abs(dot * layer.scale),
+    rough = Math.max(error, scored); // a product may be larger than any weight
+  const scale = short(layer.scale);
   const score = layer.scale === 1 ? "q·k" : `q·k × ${scale}`;
   const hides = "–";
   /** @type {Column[]} */
   const columns = [{ name: say(lang, "q·k"), numbers: steps.dots, error: dot }];
-  if (layer.scale !== 1) columns.push({ name: say(lang, "× {scale}", { scale }), numbers: steps.scaled, error: dot * layer.scale });
+  if (layer.scale !== 1) columns.push({ name: say(lang, "× {scale}", { scale }), numbers: steps.scaled, error: scored });
   columns.push({ name: say(lang, "L (what is left)"), numbers: steps.left, error: 0, hides, write: factor });
   if (steps.removed) {
     columns.push({ name: say(lang, "β (written)"), numbers: steps.write, error: 0, hides, write: factor });
-    columns.push({ name: say(lang, "product"), numbers: steps.before, error, hides, write: exactly });
-    columns.push({ name: say(lang, "by later writes"), numbers: steps.removed, error, hides, write: exactly });
+    columns.push({ name: say(lang, "product"), numbers: steps.before, error: rough, hides, write: exactly });
+    columns.push({ name: say(lang, "by later writes"), numbers: steps.removed, error: rough, hides, write: exactly });
   }
   const formula = steps.removed
     ? say(lang, "No softmax. For every token up to this one: {score}; times L, what the decays γ between the two leave of it; times β, the share that was written; less what later writes at keys like its own took out. Weights below 0 are taken away. The output is every v times its weight, added up.", { score })
     : say(lang, "No softmax. For every token up to this one: {score}; times L, the product of the decays γ between the two: what is left of what it wrote. Weights below 0 are taken away. The output is every v times its weight, added up.", { score });
   const { weights, seen, output } = steps;
-  return { formula, pair: pair(one, query, steps), columns, weights, seen, sink: null, signed: true, output };
+  // What is off in q·k decays with it, and under the delta rule as much may be off in what was taken out.
+  const each = (/** @type {number} */ w, /** @type {number} */ j) => Math.min(error, scored * steps.left[j] * (steps.write ? 2 : 1)) + 1e-7 * Math.abs(w);
+  const all = weights.reduce((/** @type {number} */ sum, /** @type {number} */ w, /** @type {number} */ j) => sum + (seen[j] ? each(w, j) : 0), 0);
+  return { formula, pair: pair(one, query, steps, rough), columns, weights, seen, sink: null, signed: true, output, error: all };
 }
 
-/** The chosen pair: its factors, and what became of it. @param {Mixer} one @param {number} i @param {import("./mixing.js").MixerSteps} steps @returns {Node[]} */
-function pair(one, i, { scaled, left, write, before, removed, weights, seen }) {
+/** The chosen pair: its factors, and what became of it. @param {Mixer} one @param {number} i @param {import("./mixing.js").MixerSteps} steps @param {number} rough how far off products may be @returns {Node[]} */
+function pair(one, i, { scaled, left, write, before, removed, weights, seen }, rough) {
   const { lang, key: j } = state.now;
   if (!seen[j]) return [];
   const { error } = one;
@@ -94,12 +100,12 @@ function pair(one, i, { scaled, left, write, before, removed, weights, seen }) {
     score: number(scaled[j], (one.layer.errors?.dot ?? 0) * one.layer.scale),
     left: factor(left[j]),
     beta: write ? factor(write[j]) : "",
-    product: exactly(before[j], error),
+    product: exactly(before[j], rough),
     weight: exactly(weights[j], error),
   };
   const told = (/** @type {string} */ sentence) => [h("p", { class: "pair" }, ...filled(sentence, names))];
   if (!write || !removed) return told(say(lang, "{from} takes {to}: {score} × {left} = {weight}", values));
-  if (Math.abs(removed[j]) <= 2 * error) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} = {weight}", values));
+  if (Math.abs(removed[j]) <= 2 * rough) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} = {weight}", values));
   const taken = one.taken(i, j, weights);
   const most = taken.reduce((best, x, t) => (Math.abs(x) > Math.abs(taken[best]) ? t : best), i);
   names.writer = token(label("key", most));
@@ -107,7 +113,7 @@ function pair(one, i, { scaled, left, write, before, removed, weights, seen }) {
     say(lang, "{from} takes {to}: {score} × {left} × {beta} = {product}; later writes make it {weight}, most of all that of {writer} ({change}).", {
       ...values,
       writer: hole("writer"),
-      change: exactly(-taken[most], error),
+      change: exactly(-taken[most], rough),
     }),
   );
 }

@@ -52,7 +52,7 @@ export class StepsPanel extends HTMLElement {
   }
 
   /** @param {Head} one @param {Derivation} told */
-  table(one, { columns, weights, seen, signed, sink }) {
+  table(one, { columns, weights, seen, signed, sink, error: off }) {
     const { lang, key, part, item } = state.now;
     const special = axes(partOf(part), item, "tokens")[1];
     const { error } = one;
@@ -129,23 +129,23 @@ export class StepsPanel extends HTMLElement {
     const foot = h(
       "tfoot",
       {},
-      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(others, error), "rest") : null,
+      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(others, off), "rest") : null,
       sink === null ? null : line(say(lang, "sink"), exactly(sink, error), "sink"),
       signed
-        ? line(say(lang, "sum (any number: these are no shares)"), number(total, error), "sum")
+        ? line(say(lang, "sum (any number: these are no shares)"), number(total, off), "sum")
         : line(say(lang, "sum"), total.toFixed(3), "sum"),
     );
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
   }
 
   /** @param {Head} one @param {Derivation} told */
-  notes(one, { output, seen, signed, weights }) {
+  notes(one, { output, seen, signed, weights, error: off }) {
     const { lang } = state.now;
     const notes = [];
     const { value } = one.layer.errors ?? { value: 0 };
     // float16 is off by 1/2048 of the largest v; shares sum to 1, a mixer's weights to what they sum to.
-    const all = signed ? weights.reduce((sum, w) => sum + Math.abs(w) + one.error, 0) : 1;
-    const error = value * (all + 2048 * one.error);
+    const all = signed ? weights.reduce((sum, w) => sum + Math.abs(w), 0) : 1;
+    const error = value * (all + 2048 * off);
     if (output) {
       const some = Math.min(OUTPUT, output.length);
       notes.push(
