@@ -20,7 +20,7 @@ from qkv.model import reading
 from qkv.model.config import MIXERS, layer_pattern, layer_words
 from qkv.model.describe import parts, state_bytes
 from qkv.model.reading import Reading
-from qkv.tracing.edits import edit
+from qkv.tracing.edits import edit, find
 from qkv.tracing.traces import Trace
 from qkv.words import Problem
 
@@ -233,6 +233,20 @@ def test_signed_maps_are_refused_where_shares_are_meant():
     for look in (trace.patterns, trace.rollout):
         with pytest.raises(Problem):
             look()
+
+
+def test_a_layer_of_the_other_kind_is_refused_as_what_it_is():
+    model = model_of("mamba2 attention delta")
+    trace = qkv.trace(model, TEXT)
+    for look in (lambda: trace.map(1, 0, part="mixers"), lambda: find(model, "mixers.1.0")):
+        with pytest.raises(Problem, match="layer 1 is no mixer in this trace; these are: 0, 2"):
+            look()
+    with pytest.raises(Problem, match="layer 2 has no attention in this trace; these have: 1"):
+        trace.map(2, 0)
+    with pytest.raises(Problem, match="layer 2 has no attention in this trace; these have: 0"):  # not: it has 0 … 0
+        qkv.trace(model_of("attention delta×2"), TEXT).map(2, 0)
+    with pytest.raises(Problem, match="there is no layer 3: this model has 0 … 2"):
+        qkv.trace(model_of("delta"), TEXT).map(3, 0)
 
 
 @pytest.mark.parametrize("mixer", ["mamba2", "delta attention×2"])

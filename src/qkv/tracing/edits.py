@@ -100,7 +100,7 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
             raise Problem("this model has no part {part}: it has {parts}", part=part, parts=all_of(there))
         for i in there[part] if layer == "*" else [int(layer)]:
             if i not in there[part]:
-                raise no_layer(i, tuple(there[part]))
+                raise no_layer(i, tuple(there[part]), part, hybrid="mixers" in there and len(there) > 1)
             found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
     if not found:
         raise Problem(

@@ -409,7 +409,7 @@ class Trace:
         """Where a layer of the model stands among those that attend."""
         layers = self.layers(part)
         if layer not in layers:
-            raise no_layer(layer, layers)
+            raise no_layer(layer, layers, part, hybrid="mixers" in self.parts and len(self.parts) > 1)
         return layers.index(layer)
 
     def _item(self, part: str, batch: int) -> int:
@@ -431,10 +431,14 @@ def _mixer_steps(call: Mixing, names: Sequence[str]) -> Any:
     return mixing(kind, q, k, v, gamma, write=write, scale=call.scale, chunk=max(len(names) // 2, 1), names=names)
 
 
-def no_layer(layer: int, layers: tuple[int, ...]) -> Problem:
-    """The problem of a layer that isn't there, or that has no attention: it names those that have."""
-    if layers == tuple(range(len(layers))):
+def no_layer(layer: int, layers: tuple[int, ...], part: str | None = None, *, hybrid: bool = False) -> Problem:
+    """The problem of a layer that isn't there, or that has no attention (or is no mixer): it names those that have (are)."""
+    if layers == tuple(range(len(layers))) and not hybrid:
         return Problem("there is no layer {layer}: this model has 0 … {last}", layer=layer, last=len(layers) - 1)
+    if part == "mixers":
+        return Problem(
+            "layer {layer} is no mixer in this trace; these are: {layers}", layer=layer, layers=all_of(layers)
+        )
     return Problem(
         "layer {layer} has no attention in this trace; these have: {layers}", layer=layer, layers=all_of(layers)
     )
