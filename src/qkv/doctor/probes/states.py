@@ -24,7 +24,7 @@ from torch import Tensor
 from ...words import Message, _
 from ..case import Asked, Case
 from ..mistakes import CATALOGUE
-from ..mistakes.states import ADDED, StateKept, StateMistake
+from ..mistakes.states import ADDED, ChunkBorder, StateKept, StateMistake
 from ..numbers.states import Array, Mixing, close, featured, table, told
 from ..places import Place
 from ..report import Report
@@ -114,7 +114,7 @@ class Run:
     share: Any
     arguments: dict[str, Any]
     meanings: dict[str, str]  # which of them is the decay, which the share
-    made: Callable[[Any], Any]  # a function of whole texts of what the file has
+    made: partial[Any]  # a function of whole texts of what the file has
     chunk: int = 0
 
 
@@ -129,6 +129,7 @@ def _judged(runs: list[Run], told_: Says, asked: Asked, space: dict[str, Any]) -
             return _right_so_far(run, right, told_, asked, space)
     for run, mistake in itertools.product(runs, mistakes()):
         for m in _hypotheses(run, plain=True):
+            m = m if run.chunk else replace(m, chunk=run.made.keywords.get("piece", 0))
             if (said := named_mistake(mistake, m, run.output)) is not None:
                 case = _case(run, told_, asked, space)
                 case.add(mistake.id, said.pop("how", ""), **said)
@@ -185,9 +186,7 @@ def _runs(
     if len(numbers) > 2 or len(states) > 1:
         return
     framework, found = frameworks(target, space)[0], 0
-    walks = (
-        [partial(_walked, roles=roles, state=states[0], keep=keep) for keep in (False, True)] if states else [_whole]
-    )
+    walks = [partial(_walked, roles=roles, state=states[0], piece=piece) for piece in (0, 1)] if states else [_whole]
     ways = itertools.product(range(len(walks)), ("bhnd", "bnhd", "bnc", "nc"), _meanings(numbers))
     for walk, layout, meanings in ways:
         made = partial(walks[walk], layout=layout)
@@ -197,7 +196,8 @@ def _runs(
         q, k, v = (_heads(inputs[r], layout) for r in "qkv")
         for chunk in (2, 0) if chunks else (0,):
             cut = dict.fromkeys(chunks, chunk or SIZES.queries)
-            for filling in itertools.product(*(_encodings(one, layout, framework) for one in meanings.values())):
+            shapes = [_encodings(one, layout, framework) for one in meanings.values()]
+            for filling in itertools.product(*(way[::-1] if states else way for way in shapes)):  # one for all tokens
                 given = {**cut, **{p: f.encoded for p, f in zip(meanings, filling, strict=True)}}
                 if found < RUNS and (output := _called(subject, inputs, given)) is not None:
                     known = {one: f.numbers for one, f in zip(meanings.values(), filling, strict=True)}
@@ -211,8 +211,8 @@ def _whole(function: Any, layout: str) -> Any:
     return function
 
 
-def _walked(function: Any, layout: str, roles: dict[str, str], state: str, keep: bool) -> Any:
-    """A function that takes one token and a state, over a whole text; `keep`: its tokens have an axis of length 1."""
+def _walked(function: Any, layout: str, roles: dict[str, str], state: str, piece: int) -> Any:
+    """A function that takes a few tokens and a state, over a whole text; piece 0: one token, without an axis for it."""
     axis = {"bhnd": 2, "bnhd": 1, "bnc": 1, "nc": 0}[layout]
     kept = signature(function).replace(parameters=[p for p in parameters_of(function) if p.name != state])
     value = next(p for p, one in roles.items() if one == "v")
@@ -220,26 +220,28 @@ def _walked(function: Any, layout: str, roles: dict[str, str], state: str, keep:
     def walk(*given: Any, **named: Any) -> Any:
         whole = dict(kept.bind(*given, **named).arguments)
         n, held, rows = whole[value].shape[axis], None, []
-        for t in range(n):
-            token = {p: _token(x, t, n, axis, keep and p in roles) for p, x in whole.items()}
-            shown = _token(whole[value], t, n, axis, False)
+        for t in range(0, n, piece or 1):
+            token = {p: _token(x, t, n, axis, piece if p in roles or piece > 1 else 0) for p, x in whole.items()}
+            shown = _token(whole[value], t, n, axis, max(piece, 1))
             if held is None:
-                square = (*shown.shape, shown.shape[-1])
-                held = shown.new_zeros(square) if isinstance(shown, Tensor) else np.zeros(square)
+                one = _token(whole[value], t, n, axis, 0)
+                square = (*one.shape, one.shape[-1])
+                held = one.new_zeros(square) if isinstance(one, Tensor) else np.zeros(square)
             came = list(arrays(function(**token, **{state: held})))
-            held = next(x for x in came if tuple(x.shape) == tuple(held.shape))
             rows.append(next(x for x in came if math.prod(x.shape) == math.prod(shown.shape)).reshape(shown.shape))
-        return torch.stack(rows, axis) if isinstance(rows[0], Tensor) else np.stack(rows, axis)
+            held = next(x for x in reversed(came) if tuple(x.shape) == tuple(held.shape))
+        return torch.cat(rows, axis) if isinstance(rows[0], Tensor) else np.concatenate(rows, axis)
 
     walk.__signature__ = kept  # type: ignore[attr-defined]
+    walk.__wrapped__ = function  # type: ignore[attr-defined]
     return walk
 
 
-def _token(given: Any, t: int, n: int, axis: int, keep: bool) -> Any:
-    """One token's part of what has one for each token; anything else as it is."""
+def _token(given: Any, t: int, n: int, axis: int, piece: int) -> Any:
+    """The part of these tokens in what has one for each; anything else as it is."""
     if getattr(given, "ndim", 0) <= axis or given.shape[axis] != n:
         return given
-    return given[(slice(None),) * axis + (slice(t, t + 1) if keep else t,)]
+    return given[(slice(None),) * axis + (slice(t, t + piece) if piece else t,)]
 
 
 def _meanings(numbers: list[str]) -> list[dict[str, str]]:
@@ -367,7 +369,11 @@ def _right_so_far(run: Run, m: Mixing, told_: Says, asked: Asked, space: dict[st
     """Its numbers are those of a right layer; whether of the one that is meant, and what else a state can do wrong."""
     words = f"{run.subject.name} {told_.docstring}"
     never, whole = (bool(np.abs(numbers - 1).max() < 1e-9) for numbers in (m.gamma, m.beta))
-    if never and whole and m.rule == "add" and not MIXER.search(words) and "cumsum" not in told_.segment:
+    begins = re.match(r"\s*(\"\"\")(.*?)\1", told_.text, re.DOTALL)  # what the file says of itself
+    written = MIXER.search(words + (begins[2][:400] if begins else "")) or re.search(
+        r"cumsum|\bouter\(", told_.segment
+    )  # k vᵀ is no part of attention
+    if never and whole and m.rule == "add" and not written:
         return None  # attention without its softmax, for all that its numbers say
     if not m.causal and (asked.causal or re.search(r"(?<!non.)(?<!not.)(causal|autoregress)", words, re.I)):
         return None  # the attention doctor says what that means
@@ -389,6 +395,7 @@ def _right_so_far(run: Run, m: Mixing, told_: Says, asked: Asked, space: dict[st
         return case, run, m
     _calls(case, run)
     _chunks(case, run, m)
+    run = _pieces(case, run, m)
     for other in (p.name for p in parameters_of(run.subject.function)):
         if role(other) in ("mask", "lengths", "segment"):
             case.miss(f"mask {other}", MASKED, parameter=other)
@@ -438,6 +445,27 @@ def _chunks(case: Case, run: Run, m: Mixing) -> None:
     if not close(output, right, TOLERANCE):
         change = float(np.abs(output - right).max() / np.abs(right).max()) if output.shape == right.shape else 1.0
         case.add("L3", "rest", n=n, chunk=run.chunk, change=change, whole=SIZES.queries)
+
+
+def _pieces(case: Case, run: Run, m: Mixing) -> Run:
+    """What takes one token and a state may take several: then they must see each other as they see what came before."""
+    if run.made.keywords.get("piece") != 1:
+        return run
+    made = partial(run.made, piece=2)
+    function = run.subject.function.__wrapped__.__wrapped__  # type: ignore[attr-defined]
+    several = replace(run, made=made, subject=replace(run.subject, function=_unchanged(made(function))))
+    output = _called(several.subject, run.inputs, run.arguments)
+    if output is None:
+        return run  # one token is all that it takes
+    case.checked.append("chunks")
+    if close(output, table(m) @ m.v, TOLERANCE):
+        return run
+    if (said := named_mistake(ChunkBorder, replace(m, chunk=2), output)) is not None:
+        case.add("L3", **said)
+    else:
+        sentence = _("several tokens at once: it runs so, but its numbers are then those of no layer with a state")
+        case.miss("pieces", sentence)
+    return several
 
 
 def _first(given: Any, n: int, layout: str) -> Any:
