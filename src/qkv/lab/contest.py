@@ -133,7 +133,7 @@ class Recall:
     """Pairs are told, then every key is asked for: what was its value?
 
     Few pairs come first, more join over the first half of the steps: who has found out on two pairs that a key tells which
-    value is meant goes on from there, and with many from the start some never do.
+    value is meant goes on from there, and with many from the start some take far longer.
     """
 
     looks = 1
