@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         >>> from ..model.describe import parts
         >>> shape = Shape(width=64, layers=2, window=31, state=8)
         >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
-        [90496, 90480, 90312]
+        [90496, 90608, 90312]
         """
         least = max(int(LEAST * self.width), 1)
         wanted = max(

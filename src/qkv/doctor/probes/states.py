@@ -1,8 +1,9 @@
 """Layers that keep a state instead of all keys: retention, linear attention, the delta rule.
 
 A function of q, k and v is called with decays and shares that are known, and compared number for number with the mixers'
-reference; of a module they are read off its output (state_modules.py). Names only decide what is tried first. What equals no such layer, right
-or with a mistake of the catalogue, is left to the attention doctor, unless its own words say that it is none.
+reference; of a module they are read off its output (state_modules.py). Names only decide what is tried first. What equals
+no such layer, right or with a mistake of the catalogue, is left to the attention doctor, unless its own words say that it
+is none.
 """
 
 import contextlib
