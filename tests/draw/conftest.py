@@ -40,7 +40,10 @@ def opened(browser, tmp_path):
         if ready:
             tab.wait_for_selector("html[data-ready]")
             until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
-            until(tab, "document.querySelector('qkv-lines h2') && document.querySelector('qkv-steps h2')")
+            until(
+                tab,
+                "['qkv-lines', 'qkv-steps'].every((name) => document.querySelector(name)?.querySelector('h2') !== null)",
+            )
         return tab
 
     go.wrong = wrong

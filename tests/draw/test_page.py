@@ -13,7 +13,8 @@ from qkv import masks
 from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry, pack
-from qkv.draw.page import LIMIT, html, notebook_html
+from qkv.draw.page import LIMIT, PIECES, html, notebook_html
+from qkv.draw.shell import in_order, script
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
 from qkv.words import Notice, Problem, translated
@@ -544,12 +545,11 @@ def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
 
 def test_the_modules_name_nothing_twice_and_all_are_there():
     static = Path(carrying.__file__).parent / "static"
-    from qkv.draw.page import MODULES, _script
-
-    assert sorted(MODULES) == sorted(file.stem for file in static.glob("*.js"))
-    script = _script()
-    assert not re.search(r"^(import|export) ", script, re.MULTILINE) and "</script" not in script.lower()
-    names = re.findall(r"^(?:const|let|class|function|async function) (\w+)", script, re.MULTILINE)
+    every = ["top", *PIECES, "main"]
+    assert sorted(in_order(*every)) == sorted(file.stem for file in static.glob("*.js"))
+    made = script(*every)
+    assert not re.search(r"^(import|export) ", made, re.MULTILINE) and "</script" not in made.lower()
+    names = re.findall(r"^(?:const|let|class|function|async function) (\w+)", made, re.MULTILINE)
     assert len(names) == len(set(names))
 
 

@@ -1,35 +1,35 @@
 """One offline HTML file to look into a trace: it carries q, k and v (and a mixer's decays), and computes every map itself.
 
     page(trace, "attention.html", focus=("it", "cat"))
+    page(trace, "head.html", show=("map", "lines"), first=("decoder", 13, 8), lang="en")    a figure: one head, small
 
 Size grows with n, never with n², and stays within LIMIT at any length: carry.py decides what fits, and the page says which
 layers are whole and which are there as an overview only.
 
-The page makes no request: its own policy forbids any. The elements are the ES modules in static/, put into one script.
+The page makes no request: its own policy forbids any (shell.py). What is looked at stands in its address, after the #:
+`attention.html#layer=13&head=8&query=7` opens there.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html as escaping
-import json
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..tracing.survey import Progress
-from ..tracing.traces import Trace
-from ..words import LANGUAGES, _, language, say, translated
+from ..tracing.traces import Trace, no_layer
+from ..words import Problem, _, all_of, language, say, unknown
 from .carry import Opening, carry, text_of
+from .shell import in_every_language, shell
 
 Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
-# In the order that a reader, and the one script, needs them.
-MODULES = "words dom state data attention mixing heads view colour top overview lines derivation steps heat labels controls map main".split()
+PIECES = ("overview", "map", "lines", "steps")  # what a page shows, in the order it is read in
+OLD = """const able = "DecompressionStream" in window;
+document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;"""
 
 
 def page(
@@ -44,13 +44,16 @@ def page(
     told: Told | None = None,
     first: Opening | None = None,
     by: str = "characters",
+    show: Sequence[str] = PIECES,
 ) -> Path:
     """Write the page of a trace; gives where.
 
     `layers`: those to carry whole where not all fit. `focus`: two words, the heads that link them come first. `lang`: "en"
     or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many, and `told` which
     layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8). `by`: what its rows
-    and columns are at first, "characters", "tokens" or "words".
+    and columns are at first, "characters", "tokens" or "words". `show`: which pieces it has, any of "overview", "map",
+    "lines", "steps". Without the overview it is a figure to stand in a text: no title, and only the layers named (else the
+    one it opens at) are carried.
 
     >>> from tempfile import TemporaryDirectory
     >>> from ..model import Config, Transformer
@@ -62,7 +65,16 @@ def page(
     """
     path = Path(path)
     made = html(
-        trace, title=title, layers=layers, focus=focus, lang=lang, progress=progress, told=told, first=first, by=by
+        trace,
+        title=title,
+        layers=layers,
+        focus=focus,
+        lang=lang,
+        progress=progress,
+        told=told,
+        first=first,
+        by=by,
+        show=show,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(made, encoding="utf-8")
@@ -81,6 +93,7 @@ def html(
     told: Told | None = None,
     first: Opening | None = None,
     by: str = "characters",
+    show: Sequence[str] = PIECES,
 ) -> str:
     """The same as a text, of at most `limit` bytes.
 
@@ -91,16 +104,28 @@ def html(
     '<!doctype html>'
     """
     spoken = None if lang is None else language(lang)
-    shell = _shell(title or trace.model or say("Attention", spoken or "en"), spoken or "en", trace)
-    carried = carry(trace, limit - len("".join(shell).encode()), layers, focus, spoken, progress, first, by)
+    pieces = _pieces(show)
+    figure = "overview" not in pieces
+    trace = _named(trace, layers, first) if figure else trace
+    title = title or trace.model or say("Attention", spoken or "en")
+
+    def written(header: dict[str, Any], blocks: dict[str, str]) -> str:
+        return shell(
+            title,
+            spoken or "en",
+            *([] if figure else ["top"]),
+            *pieces,
+            "main",
+            header=header,
+            blocks=blocks,
+            still=_still(title, spoken or "en", trace, figure),
+            early=OLD,
+        )
+
+    carried = carry(trace, limit - len(written({}, {}).encode()), layers, focus, spoken, progress, first, by)
     if told is not None:
         told(carried.whole)
-    header = json.dumps(carried.header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    blocks = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in carried.blocks.items())
-    head, script = shell
-    # The script stands before the numbers and doesn't wait for them: the page is drawn while the file is being read.
-    about = f'<script type="application/json" id="qkv-header">{header}</script>\n'
-    return head + about + script + "".join(blocks) + "</body>\n</html>\n"
+    return written(carried.header | {"show": pieces}, carried.blocks)
 
 
 def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:
@@ -119,77 +144,41 @@ def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> 
     )
 
 
-@cache
-def _script() -> str:
-    """The modules as one: they name each other's things as they are, so imports and exports only have to go."""
-    pieces = []
-    for name in MODULES:
-        source = (files(__package__) / "static" / f"{name}.js").read_text(encoding="utf-8")
-        source = re.sub(r"^import [^;]*;\n", "", source, flags=re.MULTILINE)
-        pieces.append(re.sub(r"^export ", "", source, flags=re.MULTILINE))
-    script = "\n".join(pieces)
-    return _safe(script.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(script)};"))
+def _pieces(show: Sequence[str]) -> list[str]:
+    """What is shown, in the order it is read in.
+
+    >>> _pieces(("lines", "map"))
+    ['map', 'lines']
+    """
+    for name in show:
+        if name not in PIECES:
+            raise unknown("show", name, PIECES)
+    if not show:
+        raise Problem("show is empty: give one or more of {pieces}", pieces=all_of(PIECES))
+    return [name for name in PIECES if name in show]
 
 
-def _catalogues(script: str) -> str:
-    """What the modules say, in every language there is, as JSON."""
-    strings = {json.loads(text) for text in re.findall(r'"(?:[^"\\\n]|\\.)*"', script)}
-    said = {lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"}
-    changed = {lang: {text: there for text, there in each.items() if there != text} for lang, each in said.items()}
-    return json.dumps(changed, ensure_ascii=False)
+def _named(trace: Trace, layers: Sequence[int] | None, first: Opening | None) -> Trace:
+    """A trace of nothing but the layers named, or the one that is opened: what a figure of a head or two needs."""
+    wanted = {*(layers or ()), *([] if first is None else [first[1]])}
+    if not wanted:
+        return trace
+    parts = trace.parts if first is None or first[0] not in trace.parts else [first[0]]
+    numbers = {part: tuple(layer for layer in trace.layers(part) if layer in wanted) for part in parts}
+    for layer in sorted(wanted):
+        if not any(layer in each for each in numbers.values()):
+            raise no_layer(layer, tuple(sorted({layer for part in parts for layer in trace.layers(part)})))
+    numbers = {part: each for part, each in numbers.items() if each}
+    calls = {part: [trace.call(layer, part) for layer in each] for part, each in numbers.items()}
+    return replace(trace, calls=calls, numbers=numbers)
 
 
-@cache
-def _style() -> str:
-    return (files(__package__) / "static" / "style.css").read_text(encoding="utf-8")
-
-
-def _safe(script: str) -> str:
-    return re.sub("</(script)", r"<\\/\1", script, flags=re.IGNORECASE)
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _tag(lang: str) -> str:
-    """A language as HTML names it: fonts go by it."""
-    return "zh-CN" if lang == "zh" else lang
-
-
-def _shell(title: str, lang: str, trace: Trace) -> tuple[str, str]:
-    """What stands before and after the data. Only the scripts written here may run, and nothing may be fetched."""
-    main = _script()
-    old = _safe("""const able = "DecompressionStream" in window;
-document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;""")
-    policy = f"default-src 'none'; script-src {_hash(main)} {_hash(old)}; style-src 'unsafe-inline'; img-src data:"
-    opening = escaping.escape(say("opening…", lang))
-    old_browser = _(
-        "This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on)."
-    )
-    no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
-    told, off = (
-        "<br>".join(f'<span lang="{_tag(name)}">{escaping.escape(say(sentence, name))}</span>' for name in LANGUAGES)
-        for sentence in (old_browser, no_scripts)
-    )
-    text = escaping.escape(text_of(trace))
-    head = f"""<!doctype html>
-<html lang="{_tag(lang)}">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="qkv">
-<link rel="icon" href="data:,">
-<title>{escaping.escape(title)}</title>
-<style>
-{_style()}</style>
-</head>
-<body>
-<div id="qkv-still" class="still"><h1><bdi>{escaping.escape(title)}</bdi></h1><blockquote dir="auto">{text}</blockquote>
-<p id="qkv-opening" class="facts" hidden>{opening}</p></div>
-<p id="qkv-old" hidden>{told}</p>
-<noscript><p>{off}</p></noscript>
-<script>{old}</script>
+def _still(title: str, lang: str, trace: Trace, figure: bool) -> str:
+    """What is seen until the script has read the numbers; a browser that can't read them is told so."""
+    name, text = escaping.escape(title), escaping.escape(text_of(trace))
+    opening = f'<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("opening…", lang))}</p>'
+    shown = "" if figure else f'<h1><bdi>{name}</bdi></h1><blockquote dir="auto">{text}</blockquote>\n'
+    old = _("This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).")
+    return f"""<div id="qkv-still" class="still">{shown}{opening}</div>
+<p id="qkv-old" hidden>{in_every_language(old)}</p>
 """
-    return head, f'<script type="module" async>{main}</script>\n'

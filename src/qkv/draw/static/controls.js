@@ -2,12 +2,14 @@
 
 import { level, palette } from "./colour.js";
 import { choice, h, weight } from "./dom.js";
-import { openHeadAt } from "./overview.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { bytewise, partOf } from "./view.js";
+import { axes, bytewise, figure, openHeadAt, partOf } from "./view.js";
 
+/** @import { Part } from "./data.js" */
 /** @import { By } from "./view.js" */
+
+const SMALL = 40; // tokens of a map that can be read as it is
 
 /** @type {Record<By, string>} */
 const UNITS = { tokens: mark("Tokens"), characters: mark("Characters"), words: mark("Words") };
@@ -33,14 +35,19 @@ export function picks() {
         openHeadAt(state.now.layer, n),
       ),
     ),
-    choice(
-      say(lang, "Tokens or words"),
-      units.map((name) => [name, say(lang, UNITS[name])]),
-      unit,
-      (value) => state.set({ unit: units.find((name) => name === value) }),
-    ),
+    figure() && plain(part)
+      ? null
+      : choice(
+          say(lang, "Tokens or words"),
+          units.map((name) => [name, say(lang, UNITS[name])]),
+          unit,
+          (value) => state.set({ unit: units.find((name) => name === value) }),
+        ),
   ];
 }
+
+/** Is every token a word? @param {Part} part */
+const plain = (part) => axes(part, state.now.item, "words").every((units) => units.every(({ first, end }) => end === first + 1));
 
 /**
  * A list of numbers to choose one of.
@@ -52,6 +59,7 @@ export function picks() {
  */
 function numbers(name, each, shown, chosen, choose) {
   const { lang } = state.now;
+  if (figure() && shown.length === 1) return h("span", {}, say(lang, each, { n: shown[0] }));
   const made = h("select", {
     "aria-label": say(lang, name),
     onchange: (/** @type {Event} */ event) => choose(Number(/** @type {HTMLSelectElement} */ (event.target).value)),
@@ -63,7 +71,7 @@ function numbers(name, each, shown, chosen, choose) {
 /** Below the map: zoom, and how to read its colours. @param {(by: number) => void} zoom 0 shows all */
 export function reading(zoom) {
   const { lang, scale, part } = state.now;
-  const { signed } = partOf(part);
+  const { signed, n, m } = partOf(part);
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -72,13 +80,15 @@ export function reading(zoom) {
       sign,
     );
   return [
-    h(
-      "div",
-      { class: "choice zoom" },
-      button(mark("Zoom out"), "−", 1 / 1.6),
-      button(mark("Zoom in"), "+", 1.6),
-      button(mark("Show all"), "⤢", 0),
-    ),
+    figure() && Math.max(n, m) <= SMALL
+      ? null
+      : h(
+          "div",
+          { class: "choice zoom" },
+          button(mark("Zoom out"), "−", 1 / 1.6),
+          button(mark("Zoom in"), "+", 1.6),
+          button(mark("Show all"), "⤢", 0),
+        ),
     choice(
       say(lang, "Colour scale"),
       [

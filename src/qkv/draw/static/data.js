@@ -45,6 +45,7 @@
  * @property {string} model
  * @property {string} text
  * @property {string | null} lang
+ * @property {("overview" | "map" | "lines" | "steps")[]} show
  * @property {number | null} context of the model, where the text is longer
  * @property {Stored} tokens
  * @property {Part[]} parts

@@ -1,15 +1,13 @@
-// The page: opens the file, puts the elements together, and offers its numbers as `window.qkv`.
+// The page: opens the file, puts together the elements that it shows, whose modules stand before this one, and offers its
+// numbers as `window.qkv`.
 
+import { follow } from "./address.js";
 import { h } from "./dom.js";
 import { openHead } from "./heads.js";
-import "./lines.js";
-import "./map.js";
-import "./overview.js";
+import { settle } from "./setting.js";
 import { state } from "./state.js";
-import "./steps.js";
-import { LANGUAGES, say } from "./words.js";
-import "./top.js";
-import { header, open, partOf } from "./view.js";
+import { say } from "./words.js";
+import { figure, header, open, partOf } from "./view.js";
 
 /** A head by the number that its layer has in the model. @param {string} name @param {number} layer @param {number} item @param {number} head */
 function headOf(name, layer, item, head) {
@@ -51,50 +49,28 @@ const api = {
   },
 };
 
-function dress() {
-  document.documentElement.dataset.theme = state.now.theme;
-  document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : state.now.lang;
-}
-
 async function start() {
   await open();
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const spoken = header.lang ?? navigator.language;
-  state.set({
-    ...header.first,
-    lang: LANGUAGES.find((name) => spoken.toLowerCase().startsWith(name)) ?? "en",
-    theme: dark.matches ? "dark" : "light",
-  });
-
-  dress();
-  // First of all listeners: elements that draw with the theme's colours must find it set.
+  const own = settle(header.lang);
+  state.set(header.first);
+  follow(own);
+  const live = h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
   state.listen((changed) => {
-    dress();
     if (!changed.has("layer") && !changed.has("head")) return;
     const { lang, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
-    const live = document.getElementById("qkv-live");
-    if (live) live.textContent = say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) });
+    live.textContent = say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) });
   });
-  dark.addEventListener("change", () => state.set({ theme: dark.matches ? "dark" : "light" }));
 
+  const cards = header.show.map((name) => h(`qkv-${name}`, { class: "card" }));
   document.getElementById("qkv-still")?.remove();
-  document.body.prepend(
-    h("qkv-top", { role: "banner" }),
-    h(
-      "main",
-      {},
-      h("qkv-overview", { class: "card" }),
-      h(
-        "div",
-        { class: "one" },
-        h("qkv-map", { class: "card" }),
-        h("qkv-lines", { class: "card" }),
-        h("qkv-steps", { class: "card" }),
-      ),
-    ),
-    h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" }),
-  );
+  if (figure()) {
+    document.body.classList.add("figure");
+    document.body.prepend(h("main", { "aria-label": document.title }, h("div", { class: "one" }, ...cards)), live);
+  } else {
+    const one = cards.length > 1 ? h("div", { class: "one" }, ...cards.slice(1)) : null;
+    document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], one), live);
+  }
   Object.assign(window, { qkv: { header, state, ...api } });
   document.documentElement.dataset.ready = "";
 }

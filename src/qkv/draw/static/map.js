@@ -5,6 +5,7 @@ import { picks, ramp, reading } from "./controls.js";
 import { exactly, filled, h, hole, refill, token } from "./dom.js";
 import { heat } from "./heat.js";
 import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
+import { framed } from "./setting.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
 import { axes, partOf, unitAt, view } from "./view.js";
@@ -134,7 +135,9 @@ export class MapElement extends HTMLElement {
       return Math.min(Math.max(...some.map((unit) => context.measureText(unit.label).width)), width < 500 ? 68 : 104);
     };
     const left = Math.ceil(longest(seen.queries)) + 12;
-    const most = Math.max(240, Math.min(window.innerHeight * 0.66, 640));
+    // A frame is as tall as what it shows, which therefore can't go by it.
+    const room = framed ? screen.availHeight : window.innerHeight;
+    const most = Math.max(240, Math.min(room * 0.66, 640));
     const fit = Math.min(Math.max(width - left - 2, 40) / seen.keys.length, most / seen.queries.length, LARGEST);
     const flat = Math.max(...seen.keys.slice(0, 400).map((unit) => context.measureText(unit.label).width)) <= fit - 4;
     const some = seen.keys.length > 3000 ? seen.keys.filter((_, i) => i % 17 === 0) : seen.keys;

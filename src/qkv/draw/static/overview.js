@@ -4,7 +4,7 @@ import { level, palette } from "./colour.js";
 import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { errorOf, header, label, linking, partOf, thumb, topOf } from "./view.js";
+import { errorOf, header, label, linking, openHeadAt, partOf, thumb, topOf } from "./view.js";
 
 /** @type {Record<string, string>} */
 const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
@@ -255,15 +255,6 @@ export class Overview extends HTMLElement {
       }
     }
   }
-}
-
-/** @param {number} layer @param {number} head */
-export function openHeadAt(layer, head) {
-  const { part, item, query, key } = state.now;
-  const link = partOf(part).links[item][layer][head];
-  // A focus link stays chosen from head to head; without one, a head opens at what it does most.
-  const stay = header.focus && header.focus.part === part && header.focus.query === query && header.focus.key === key;
-  state.set({ layer, head, ...(link && !stay ? { query: link[0], key: link[1] } : {}) });
 }
 
 /** @param {string} name */

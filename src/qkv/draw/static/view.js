@@ -17,6 +17,8 @@ const REMEMBER = 1 << 22; // cells of a map that are kept once computed
 
 /** @type {Header} */
 export let header;
+/** Is this page a figure that stands in a text? */
+export const figure = () => !header.show.includes("overview");
 /** @type {Tokens[]} */
 let tokenLists = [];
 
@@ -268,4 +270,13 @@ export async function linking(wanted) {
     if (!wanted()) return null;
   }
   return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, 10);
+}
+
+/** Choose a head. @param {number} layer @param {number} head */
+export function openHeadAt(layer, head) {
+  const { part, item, query, key } = state.now;
+  const link = partOf(part).links[item][layer][head];
+  // A focus link stays chosen from head to head; without one, a head opens at what it does most.
+  const stay = header.focus && header.focus.part === part && header.focus.query === query && header.focus.key === key;
+  state.set({ layer, head, ...(link && !stay ? { query: link[0], key: link[1] } : {}) });
 }

@@ -1,0 +1,60 @@
+// Where the elements stand: the language and the light that the reader has, or that the address says, or that the page
+// around this one says. In a frame this one tells how tall it is, and listens to its parent about nothing but the light.
+
+import { state } from "./state.js";
+import { LANGUAGES } from "./words.js";
+
+/** @import { Chosen } from "./state.js" */
+
+/** Does this page stand in another? */
+export const framed = window.parent !== window;
+
+/** What an address asks for, of language and light. @param {URLSearchParams} address @returns {Partial<Chosen>} */
+export function lightAndLanguage(address) {
+  /** @type {Partial<Chosen>} */
+  const asked = {};
+  const lang = address.get("lang"),
+    theme = address.get("theme");
+  if (lang !== null && LANGUAGES.includes(lang)) asked.lang = lang;
+  if (theme === "light" || theme === "dark") asked.theme = theme;
+  return asked;
+}
+
+/** The address after its #. */
+export const address = () => new URLSearchParams(location.hash.slice(1));
+
+/**
+ * Take language and light from where they come from; before anything is drawn.
+ * @param {string | null} lang the page's own
+ * @returns {{ lang: string, theme: "light" | "dark" }} what they would be if the address said nothing
+ */
+export function settle(lang) {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const spoken = (lang ?? navigator.language).toLowerCase();
+  const light = () => /** @type {"light" | "dark"} */ (dark.matches ? "dark" : "light");
+  const own = { lang: LANGUAGES.find((name) => spoken.startsWith(name)) ?? "en", theme: light() };
+  const asked = lightAndLanguage(address());
+  let told = asked.theme !== undefined;
+  state.set({ ...own, ...asked });
+  dress();
+  // First of all listeners: elements that draw with the theme's colours must find it set.
+  state.listen(dress);
+  dark.addEventListener("change", () => told || state.set({ theme: light() }));
+  if (framed) {
+    addEventListener("message", ({ source, data }) => {
+      if (source !== window.parent || data?.qkv !== "theme" || !["light", "dark"].includes(data.theme)) return;
+      told = true;
+      state.set({ theme: data.theme });
+    });
+    new ResizeObserver(() => {
+      const height = Math.ceil(document.documentElement.getBoundingClientRect().height);
+      window.parent.postMessage({ qkv: "height", height }, "*");
+    }).observe(document.documentElement);
+  }
+  return own;
+}
+
+function dress() {
+  document.documentElement.dataset.theme = state.now.theme;
+  document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : state.now.lang;
+}

@@ -1,0 +1,228 @@
+"""The page as a figure in a text: the pieces asked for and no more, small, with an address, and at home in a frame."""
+
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from qkv.draw.page import PIECES, html, notebook_html
+from qkv.tracing import Trace
+from qkv.words import Problem
+from tests.draw.pages import CLOSE, CONFIGS, made, small, traced, until, weights
+
+
+def header(text):
+    return json.loads(re.search(r'id="qkv-header">(.*?)</script>', text).group(1))
+
+
+SHOWN = [
+    ("map",),
+    ("lines",),
+    ("steps",),
+    ("lines", "map"),
+    ("map", "lines", "steps"),
+    ("overview",),
+    ("map", "overview"),
+]
+
+
+@pytest.mark.parametrize("show", SHOWN, ids=" ".join)
+def test_any_pieces_in_reading_order(opened, show):
+    tab = opened(made(layers=2), show=show, ready=False, lang="en")
+    tab.wait_for_selector("html[data-ready]")
+    until(tab, "[...document.querySelectorAll('main .card')].every((card) => card.textContent)")
+    there = tab.evaluate("[...document.querySelectorAll('main .card')].map((card) => card.localName)")
+    assert there == [f"qkv-{piece}" for piece in PIECES if piece in show]
+    assert tab.locator("qkv-top").count() == ("overview" in show)
+    assert tab.evaluate("document.body.classList.contains('figure')") == ("overview" not in show)
+
+
+def test_what_is_no_piece_is_refused():
+    with pytest.raises(Problem, match="did you mean 'lines'"):
+        html(made(), show=("line",))
+    with pytest.raises(Problem, match="overview, map, lines, steps"):
+        html(made(), show=())
+
+
+def test_a_figure_carries_the_layers_named_or_the_one_it_opens_at():
+    found = replace(made(layers=4), numbers={"decoder": (3, 5, 7, 9)})
+    layers = lambda **options: [one["number"] for one in header(html(found, **options))["parts"][0]["layers"]]  # noqa: E731
+    assert layers(show=("map",), layers=[5, 9]) == [5, 9]
+    assert layers(show=("map",), first=("decoder", 7, 1)) == [7]
+    assert layers(show=("map",), first=("decoder", 7, 1), layers=[3]) == [3, 7]
+    assert layers(show=("map",)) == layers(show=PIECES, layers=[5]) == [3, 5, 7, 9]
+    with pytest.raises(Problem, match="layer 4 has no attention in this trace; these have: 3, 5, 7, 9"):
+        html(found, show=("map",), layers=[4])
+    both = traced(small(**CONFIGS["translator"]))
+    told = header(html(both, show=("map",), first=("cross", 1, 2)))
+    assert [(part["name"], len(part["layers"])) for part in told["parts"]] == [("cross", 1)]
+
+
+@pytest.mark.parametrize("show", [("map",), ("map", "lines")], ids=" ".join)
+def test_a_figure_of_one_head_is_small_and_true(opened, tmp_path, show):
+    cat = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    text = html(cat, show=show, first=("decoder", 13, 8), lang="en")
+    assert len(text.encode()) <= 200_000
+    (tmp_path / "cat.html").write_text(text, encoding="utf-8")
+    tab = opened(tmp_path / "cat.html", ready=False)
+    tab.wait_for_selector("html[data-ready]")
+    assert np.abs(weights(tab, "decoder", 13, 8) - cat.map(13, 8)).max() < CLOSE
+    assert tab.locator("qkv-map option").count() == 9  # heads; its layer is no choice
+    assert tab.locator(".zoom").count() == 0
+
+
+@pytest.mark.parametrize("size", [(1100, 800), (720, 500), (390, 800)], ids=str)
+def test_no_figure_sticks_out(opened, size):
+    tab = opened(made(n=12, pieces=["supercalifragilistic"] * 12), show=("map", "lines", "steps"), size=size)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+    cards = tab.evaluate(
+        "[...document.querySelectorAll('.card')].map((c) => { const b = c.getBoundingClientRect(); return [b.left, b.right] })"
+    )
+    assert all(left >= 0 and right <= size[0] for left, right in cards)
+
+
+VIEW = "(({ part, item, layer, head, query, key, unit, lang, theme }) => ({ part, item, layer, head, query, key, unit, lang, theme }))(qkv.state.now)"
+
+
+def at(path, address):
+    return f"{path.as_uri()}#{address}"
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two parts of two texts, with layers that have the model's numbers."""
+    found = traced(small(**CONFIGS["translator"]))
+    found = replace(found, numbers={part: (2, 5) for part in found.parts})
+    path = tmp_path / "two.html"
+    path.write_text(html(found), encoding="utf-8")
+    return path
+
+
+def test_a_link_restores_the_view(opened, two):
+    """What somebody chose is in the address a moment later, and who opens that address sees the same."""
+    tab = opened(two)
+    tab.click("qkv-overview [data-value=cross]")
+    tab.select_option("qkv-overview select", "1")
+    tab.click("[data-head='1.4']")
+    until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
+    tab.focus(".stage")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        tab.keyboard.press(key)
+    tab.click("qkv-map [data-value=words]")
+    tab.click("[data-value=zh]")
+    tab.click("[data-value=dark]")
+    until(tab, "location.hash.includes('theme=dark')")
+    seen, link = tab.evaluate(VIEW), tab.evaluate("location.hash.slice(1)")
+    assert (seen["part"], seen["item"], seen["layer"], seen["head"]) == ("cross", 1, 1, 4)
+    assert (seen["unit"], seen["lang"], seen["theme"]) == ("words", "zh", "dark")
+    assert "layer=5" in link  # the model's number
+    again = opened(two, ready=False)
+    again.goto("about:blank")
+    opened.wrong.clear()
+    again.goto(at(two, link))
+    again.wait_for_selector("html[data-ready]")
+    assert again.evaluate(VIEW) == seen
+    until(again, "document.querySelector('qkv-map').base.dataset.drawn")
+    assert again.get_attribute("html", "data-theme") == "dark" and again.get_attribute("html", "lang") == "zh-CN"
+    assert again.inner_text("output.cell") == tab.inner_text("output.cell")
+
+
+def test_an_address_that_is_changed_is_followed(opened, two):
+    tab = opened(two)
+    tab.evaluate("location.hash = 'part=cross&layer=2&head=3&query=4&key=7'")
+    until(tab, "qkv.state.now.part === 'cross'")
+    seen = tab.evaluate(VIEW)
+    assert [seen[name] for name in ("layer", "head", "query", "key")] == [0, 3, 4, 7]
+    tab.evaluate("location.hash = 'layer=5&head=1'")  # another head opens at what it does most
+    until(tab, "qkv.state.now.head === 1")
+    link = tab.evaluate("qkv.header.parts.find((part) => part.name === 'cross').links[0][1][1]")
+    assert link is None or tab.evaluate("[qkv.state.now.query, qkv.state.now.key]") == link[:2]
+
+
+ODD = [
+    "part=nowhere&layer=3&head=99&query=-1&key=1e1&unit=letters&lang=de&theme=pink",
+    "layer=__proto__&head=&query=NaN&key=0x1&item=7",
+    "%E0%A4%A&layer=%&=&&&head",
+    "layer=2.0&head=1.5&query=9999999999999999999999&key=%00",
+    "<script>alert(1)</script>",
+    "x" * 100_000,
+]
+
+
+@pytest.mark.parametrize("address", ODD, ids=[f"odd {i}" for i in range(len(ODD))])
+def test_what_makes_no_sense_in_an_address_is_passed_over(opened, two, address):
+    tab = opened(two)
+    before = tab.evaluate(VIEW)
+    tab.evaluate(
+        "(address) => { window.said = 0; addEventListener('hashchange', () => window.said++); location.hash = address }",
+        address,
+    )
+    until(tab, "window.said === 1")
+    assert tab.evaluate(VIEW) == before
+    tab.evaluate("location.hash = 'head=1&theme=pink'")  # the rest of it counts
+    until(tab, "qkv.state.now.head === 1")
+
+
+def framed(tmp_path, text, address=""):
+    """A page with the figure in a frame, which notes what the figure says."""
+    (tmp_path / "figure.html").write_text(text, encoding="utf-8")
+    parent = tmp_path / "parent.html"
+    parent.write_text(
+        "<!doctype html><link rel=icon href=data:,><script>window.told = []; addEventListener('message', (e) => told.push(e.data))</script>"
+        f'<body><iframe src="figure.html{address}" style="width: 700px; height: 150px; border: 0"></iframe></body>',
+        encoding="utf-8",
+    )
+    return parent
+
+
+def test_in_a_frame_it_tells_its_height_and_takes_the_light_from_its_parent(opened, tmp_path):
+    path = framed(tmp_path, html(made(), show=("map", "lines"), lang="en"), "#lang=zh&theme=light")
+    tab = opened(path, ready=False)
+    opened.wrong.clear()  # the frame's own file
+    inside = tab.frames[1]
+    inside.wait_for_selector("html[data-ready]")
+    until(inside, "document.querySelector('qkv-map').base.dataset.drawn")
+    height = "document.documentElement.offsetHeight"
+    until(tab, "told.length")
+    until(tab, f"told.at(-1).height === {inside.evaluate(height)}")
+    assert tab.evaluate("told.every((one) => one.qkv === 'height' && Object.keys(one).length === 2)")
+    before = inside.evaluate(height)
+    tab.evaluate("document.querySelector('iframe').style.width = '390px'")  # stacked, and taller
+    until(tab, f"told.at(-1).height > {before} + 100")
+    tab.evaluate("document.querySelector('iframe').style.height = told.at(-1).height + 'px'")
+    tab.wait_for_timeout(200)
+    assert inside.evaluate("document.documentElement.scrollHeight") == tab.evaluate("told.at(-1).height")
+
+    theme = "document.documentElement.dataset.theme"
+    assert inside.evaluate(theme) == "light" and inside.evaluate("document.documentElement.lang") == "zh-CN"
+    send = "(said) => frames[0].postMessage(said, '*')"
+    tab.evaluate(send, {"qkv": "theme", "theme": "dark"})
+    until(inside, f"{theme} === 'dark'")
+    for odd in (
+        None,
+        3,
+        "theme",
+        {"qkv": "theme"},
+        {"qkv": "theme", "theme": "pink"},
+        {"qkv": "head", "head": 1},
+        {"theme": "light"},
+    ):
+        tab.evaluate(send, odd)
+    inside.evaluate("postMessage({ qkv: 'theme', theme: 'light' }, '*')")  # not from its parent
+    tab.wait_for_timeout(200)
+    assert inside.evaluate(theme) == "dark" and inside.evaluate("qkv.state.now.head") == inside.evaluate(
+        "qkv.header.first.head"
+    )
+    assert opened.wrong == []
+
+
+def test_where_a_page_has_no_address_of_its_own_it_works(opened, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><link rel=icon href=data:,><body>{notebook_html(made())}</body>", encoding="utf-8")
+    tab = opened(path, ready=False)
+    tab.frame_locator("iframe").locator("html[data-ready]").wait_for()
+    tab.frames[1].evaluate("qkv.state.set({ head: (qkv.state.now.head + 1) % 4 })")
+    tab.wait_for_timeout(600)
