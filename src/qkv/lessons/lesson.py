@@ -111,7 +111,7 @@ def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
         title=title.title,
         library=title.library,
     )
-    return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + _in_one_language(text, lang)
+    return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + in_one_language(text, lang)
 
 
 def _hole(hole: re.Match[str], lang: str) -> str:
@@ -122,7 +122,7 @@ def _hole(hole: re.Match[str], lang: str) -> str:
     )
 
 
-def _in_one_language(text: str, lang: str) -> str:
+def in_one_language(text: str, lang: str) -> str:
     """Docstrings and comments cut down to one language; the code isn't touched."""
     lines = text.splitlines(keepends=True)
     for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):

@@ -1,0 +1,51 @@
+"""python -m tools.book [--slow] [--serve]: build the site, check it, look at it. `make docs` calls this."""
+
+import argparse
+import functools
+import http.server
+import sys
+import time
+from pathlib import Path
+
+from .cells import Stale
+from .checks import problems
+from .site import ROOT, build
+
+OUT, WORK = ROOT / "site", ROOT / "out" / "book"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.book", description=__doc__)
+    parser.add_argument("--slow", action="store_true", help="compute the slow cells anew (training, fetched models)")
+    parser.add_argument("--serve", action="store_true", help="show the site on this machine when it is built")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    begun = time.perf_counter()
+    try:
+        build(OUT, WORK, options.slow)
+    except Stale as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = problems(OUT)
+    for one in found:
+        print(one, file=sys.stderr)
+    size = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
+    print(
+        f"{OUT.relative_to(ROOT)}/index.html: {size / 1e6:.1f} MB, {time.perf_counter() - begun:.0f} s, {len(found)} problems"
+    )
+    if options.serve and not found:
+        _serve(OUT, options.port)
+    return 1 if found else 0
+
+
+def _serve(folder: Path, port: int) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        print(f"http://127.0.0.1:{port}/ (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+sys.exit(main())

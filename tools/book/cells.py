@@ -1,0 +1,123 @@
+"""A chapter's script, run once for both languages: what each cell printed, and the values that prose may quote.
+
+    # %% scores              begins a cell; a page shows it by this name
+    # %% trained slow        … one that takes minutes: what it printed and made is kept in softmax.kept.json
+
+A cell sees what the cells before it made. A slow cell is not run by `make docs`: what it printed and the plain values that it
+made (numbers, texts, lists of them) come from the kept file, and only if they were made by this very code and these versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import platform
+import re
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+BEGIN = re.compile(r"^# %% *(\w+)( slow)?$", re.MULTILINE)
+PLAIN = (bool, int, float, str, type(None))
+VERSIONS = ("torch", "numpy", "qkv")  # the ones that numbers come from
+
+
+class Stale(Exception):
+    """What was kept of a slow cell was made by other code, or there is nothing."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One part of a script."""
+
+    name: str
+    code: str
+    line: int  # where its code begins
+    slow: bool
+
+
+@dataclass
+class Chapter:
+    """A script that was run."""
+
+    path: Path
+    cells: dict[str, Cell]
+    printed: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def cells(path: Path) -> dict[str, Cell]:
+    """The cells of a script, in order. What stands before the first is its docstring and is not run."""
+    text = path.read_text(encoding="utf-8")
+    begins = list(BEGIN.finditer(text))
+    ends = [*(one.start() for one in begins[1:]), len(text)]
+    made = {}
+    for begin, end in zip(begins, ends, strict=True):
+        code, line = text[begin.end() + 1 : end].rstrip() + "\n", text.count("\n", 0, begin.end()) + 2
+        if begin[1] in made:
+            raise ValueError(f"{path}: two cells are called {begin[1]}")
+        made[begin[1]] = Cell(begin[1], code, line, bool(begin[2]))
+    return made
+
+
+def run(path: Path, slow: bool = False) -> Chapter:
+    """Run a script; slow cells only if asked, and then what they made is kept beside it."""
+    chapter = Chapter(path, cells(path), values={"__name__": "__main__", "__file__": str(path)})
+    store = path.with_suffix(".kept.json")
+    kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+    anew = {}
+    for cell in chapter.cells.values():
+        if cell.slow and not slow:
+            chapter.printed[cell.name], values = _recall(kept, chapter, cell)
+            chapter.values |= values
+            continue
+        before = dict(chapter.values)
+        chapter.printed[cell.name] = _run(cell, path, chapter.values)
+        if cell.slow:
+            made = {
+                name: chapter.values[name] for name in chapter.values if chapter.values[name] is not before.get(name)
+            }
+            values = {name: value for name, value in made.items() if name[0] != "_" and _plain(value)}
+            anew[cell.name] = {"of": _hash(chapter, cell), "on": platform.machine(), "versions": _versions()}
+            anew[cell.name] |= {"printed": chapter.printed[cell.name], "values": values}
+    if anew:
+        store.write_text(json.dumps(anew, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return chapter
+
+
+def _run(cell: Cell, path: Path, values: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    code = compile("\n" * (cell.line - 1) + cell.code, str(path), "exec")  # errors name the line of the file
+    with contextlib.redirect_stdout(printed):
+        exec(code, values)
+    return "\n".join(line.rstrip() for line in printed.getvalue().rstrip().split("\n"))
+
+
+def _recall(kept: dict[str, Any], chapter: Chapter, cell: Cell) -> tuple[str, dict[str, Any]]:
+    found = kept.get(cell.name)
+    if found is None or found["of"] != _hash(chapter, cell):
+        reason = "was never run" if found is None else "changed since it was run (code or versions)"
+        raise Stale(f"{chapter.path}: the slow cell {cell.name} {reason}: make docs-all computes it anew")
+    return found["printed"], found["values"]
+
+
+def _hash(chapter: Chapter, cell: Cell) -> str:
+    """Of a slow cell: all code up to its end, and the versions."""
+    names = list(chapter.cells)
+    code = [chapter.cells[name].code for name in names[: names.index(cell.name) + 1]]
+    return hashlib.sha256("\n".join([*code, json.dumps(_versions())]).encode()).hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name).split("+")[0] for name in VERSIONS}
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_plain, value.values()))
+    return isinstance(value, PLAIN)

@@ -1,0 +1,147 @@
+"""What must hold of the book: its sources before anything runs, and the built site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from .pages import loose_numbers
+from .site import DOCS, LANGUAGES, NAV, ROOT, Source, sources
+
+# The sections that every chapter of the mechanism has, in this order.
+SECTIONS = {
+    "en": "The question|The idea|The formula|By hand|In code|In a real head|Mistakes|Exercise|Five questions|Go deeper".split(
+        "|"
+    ),
+    "zh": "问题|直觉|公式|动手算|写成代码|真实的头|常见错误|练习|五个问题|更进一步".split("|"),
+}
+WRITTEN = tuple(name for pages in NAV.values() for name in pages if "/" in name or name in ("index", "gallery"))
+# Words that a translator's ear lets pass and a Chinese textbook doesn't, and how English spells its terms.
+AVOID = {
+    "zh": {
+        "令牌": "词元",
+        "标记化": "分词",
+        "关注头": "注意力头",
+        "多头关注": "多头注意力",
+        "嵌入式": "嵌入",
+        "遮罩": "掩码",
+        "蒙版": "掩码",
+        "软最大": "softmax",
+        "向量积": "点积",
+        "钥匙": "键",
+    },
+    "en": {
+        "self attention": "self-attention",
+        "cross attention": "cross-attention",
+        "multi head": "multi-head",
+        "multihead attention": "multi-head attention",
+        "Softmax(": "softmax(",
+        "feedforward": "feed-forward",
+        "dot-product ": "dot product ",
+    },
+}
+LARGEST, FIRST_PAGE = 25_000_000, 500_000
+
+
+@cache
+def allowed() -> frozenset[str]:
+    """Numbers that are names or counts that the sentence itself shows: docs/numbers.txt, a line each with why."""
+    lines = (DOCS / "numbers.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(line.split("  ")[0].strip().lower() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def of_source(source: Source) -> Iterator[str]:
+    """What is wrong with a page of the book as it is written."""
+    assert source.path is not None
+    text, where = source.path.read_text(encoding="utf-8"), source.path.relative_to(ROOT)
+    if source.name.startswith("mechanism/") and headings(text, 2) != SECTIONS[source.lang]:
+        yield f"{where}: its sections are {headings(text, 2)}, not {SECTIONS[source.lang]}"
+    if "/" in source.name and len(re.findall(r'^\?\?\? question "', text, re.MULTILINE)) != 5:
+        yield f'{where}: a chapter carries five questions (??? question "…")'
+    for found in loose_numbers(text, lambda one: one.lower() in allowed()):
+        yield f"{where}: {found!r} is told and not computed: quote it as {{{{ … }}}}, or list it in docs/numbers.txt"
+    for wrong, right in AVOID[source.lang].items():
+        if wrong in text:
+            yield f"{where}: {wrong!r}: the glossary says {right!r}"
+
+
+def of_pair(name: str) -> Iterator[str]:
+    """Both languages have the same sections, figures and cells."""
+    english, chinese = ((DOCS / f"{name}{suffix}.md").read_text(encoding="utf-8") for suffix in LANGUAGES.values())
+    for level in (1, 2, 3):
+        one, other = (len(headings(text, level)) for text in (english, chinese))
+        if one != other:
+            yield f"docs/{name}: {one} headings of level {level} in English, {other} in Chinese"
+    for call in ("figure", "cell", "code", "output", "console", "mistakes", "exercise"):
+        one, other = (re.findall(rf"^@{call}\S* +(\S+)", text, re.MULTILINE) for text in (english, chinese))
+        if one != other and call != "console":
+            yield f"docs/{name}: @{call} {one} in English, {other} in Chinese"
+
+
+def headings(text: str, level: int) -> list[str]:
+    """Its headings of a level, `#` inside blocks left out."""
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^{'#' * level} (.+?)(?: \{{.*\}})?$", outside, re.MULTILINE)
+
+
+def book() -> list[str]:
+    """Everything that is wrong with the sources."""
+    written = [source for source in sources() if source.name in WRITTEN]
+    missing = [f"{source.path} is not there" for source in written if source.path is None or not source.path.exists()]
+    if missing:
+        return missing
+    return [one for source in written for one in of_source(source)] + [one for name in WRITTEN for one in of_pair(name)]
+
+
+class Reader(HTMLParser):
+    """What a built page links to, has anchors for, and shows without words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.mute: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        has = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := has.get(name))}
+        if tag == "a" and has.get("href"):
+            self.links.append(has["href"] or "")
+        for name in ("src", "href"):
+            if tag in ("img", "script", "iframe", "link") and (there := has.get(name)):
+                self.links.append(there)
+                if re.match(r"(?:https?:)?//", there) and has.get("rel") not in ("canonical", "alternate"):
+                    self.fetched.append(there)
+        if (tag == "img" and not has.get("alt")) or (tag == "iframe" and not has.get("title")):
+            self.mute.append(has.get("src") or tag)
+
+
+def problems(out: Path) -> list[str]:
+    """Everything that is wrong with the built site and with its sources."""
+    found = book()
+    pages = {path: Reader(path.read_text(encoding="utf-8")) for path in out.rglob("*.html")}
+    for path, page in pages.items():
+        where = path.relative_to(out)
+        found += [f"{where}: {one} says nothing to those who can't see it" for one in page.mute]
+        found += [f"{where} would fetch {one}" for one in page.fetched]
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or link.startswith("//"):
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            there = there / "index.html" if there.is_dir() else there
+            if not there.exists():
+                found.append(f"{where}: {link} leads nowhere")
+            elif parts.fragment and there in pages and "=" not in parts.fragment:
+                if unquote(parts.fragment) not in pages[there].anchors:
+                    found.append(f"{where}: {link}: that page has no such place")
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    if size > LARGEST:
+        found.append(f"the site has {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
+    return found

@@ -1,0 +1,96 @@
+"""Figures that can be touched, each with a still twin for print and for readers without scripts.
+
+A chapter's script makes them by name; a page calls for them by `@figure name What it shows.` What may stand there:
+
+    Look(trace, 13, 8)                 a head of a trace, as the page of `qkv see` shows it
+    Machine(["I", "love"], q=…)        numbers that can be changed (qkv.draw.machine), and others made like it
+    a matplotlib figure, or a function lang → one: a picture
+
+A live figure is a file of its own in figures/, shown in a frame: its styles and the book's can't touch each other.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from qkv.commands.see import DEMOS
+from qkv.draw import page, plots
+from qkv.draw.paper import save
+from qkv.tracing.traces import Trace
+
+
+@dataclass(frozen=True)
+class Look:
+    """One head of a trace: `show` are elements of the page (overview, map, lines, steps); `query` is the chosen row."""
+
+    trace: Trace
+    layer: int
+    head: int
+    show: tuple[str, ...] = ("map",)
+    part: str | None = None
+    focus: tuple[int | str, int | str] | None = None
+    layers: tuple[int, ...] | None = None
+    by: str = "characters"
+
+    def html(self) -> str:
+        """The live figure."""
+        part = self.part or self.trace.parts[0]
+        layers = self.layers or (self.layer,)
+        first = (part, self.layer, self.head)
+        return page.html(
+            self.trace, layers=layers, focus=self.focus, first=first, by=self.by, show=self.show, limit=2_000_000
+        )
+
+    def picture(self) -> Figure:
+        """The still one."""
+        return plots.head(self.trace, self.layer, self.head, part=self.part)
+
+
+@dataclass
+class Shelf:
+    """The files that pages ask for, by their place in the site; each is made once."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, name: str, make: Callable[[], bytes]) -> None:
+        if name not in self.files:
+            self.files[name] = make()
+
+
+def embed(thing: Any, name: str, caption: str, lang: str, up: str, shelf: Shelf) -> str:
+    """The HTML of a figure on a page; `up` leads from the page to the site's root."""
+    if callable(thing):
+        thing, name = thing(lang), f"{name}.{lang}"
+    alt = html.escape(caption, quote=True)
+    if isinstance(thing, Figure):
+        shelf.put(f"figures/{name}.png", lambda: _png(thing))
+        body = f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
+    else:
+        shelf.put(f"figures/{name}.html", lambda: thing.html().encode())
+        frame = f'<iframe src="{up}figures/{name}.html#lang={lang}" title="{alt}" loading="lazy"></iframe>'
+        body = f'{frame}<div class="still">{_still(thing, name, alt, lang, up, shelf)}</div>'
+    return f'<figure class="qkv">{body}<figcaption>{html.escape(caption)}</figcaption></figure>'
+
+
+def _still(thing: Any, name: str, alt: str, lang: str, up: str, shelf: Shelf) -> str:
+    if isinstance(thing, Look):
+        shelf.put(f"figures/{name}.png", lambda: _png(thing.picture()))
+        return f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
+    return str(thing.table_html(lang))
+
+
+def _png(figure: Figure) -> bytes:
+    written = io.BytesIO()
+    save(figure, written)
+    return written.getvalue()
+
+
+def demo(name: str) -> Trace:
+    """A trace of a real model that comes with qkv: cat-smollm2, animal-smollm2, cat-minilm, weather-opus-zh-en, …"""
+    return Trace.load(DEMOS / f"{name}.safetensors")

@@ -1,0 +1,18 @@
+// Figures in frames: each says how tall it is, and is told whether the book is dark.
+
+const frames = () => /** @type {NodeListOf<HTMLIFrameElement>} */ (document.querySelectorAll("figure.qkv iframe"));
+const theme = () => (document.body.dataset.mdColorScheme === "slate" ? "dark" : "light");
+
+function tell(/** @type {HTMLIFrameElement} */ frame) {
+  frame.contentWindow?.postMessage({ qkv: "theme", theme: theme() }, "*");
+}
+
+addEventListener("message", ({ data, source }) => {
+  if (data?.qkv !== "height" || !Number.isFinite(data.height)) return;
+  for (const frame of frames())
+    if (frame.contentWindow === source) {
+      frame.style.height = `${Math.ceil(data.height)}px`;
+      tell(frame);
+    }
+});
+new MutationObserver(() => frames().forEach(tell)).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });

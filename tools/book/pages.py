@@ -1,0 +1,229 @@
+"""A page of the book as Markdown that any generator takes: what it calls for is put in, what it quotes is computed.
+
+A line of its own calls for
+
+    @cell scores                     the code of a cell, and what it printed
+    @code scores                     the code alone
+    @output scores                   what it printed alone
+    @figure it_cat What it shows.    a figure that the script made, with what it shows as its caption and its alt text
+    @console qkv steps "我 爱"        a command and what it prints, in the page's language; `@console[3-9]` only those lines
+    @mistakes S1 S3                  mistakes of qkv check, in the catalogue's words
+    @exercise softmax                an exercise of qkv learn
+
+and within a line `{{ weights[0, 1]:.2f }}` is a value of the script, `{{ n:spelled }}` a small number as a word, `$√d$` a
+formula. Numbers that prose tells stand in such references, so prose can't lie; `loose_numbers` finds those that don't.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from latex2mathml import converter
+
+from qkv.cli import main
+from qkv.doctor.mistakes import CATALOGUE
+from qkv.lessons.lesson import COURSE, in_one_language
+from qkv.words import say
+
+from .cells import Chapter
+from .figures import Shelf, embed
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^(```.*?^```$|~~~.*?^~~~$)", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"^@(\w+)(\[[\d, -]+\])? +(.+)$", re.MULTILINE)
+VALUE = re.compile(r"\{\{ (.+?) \}\}")
+SPAN = re.compile(r"(`+[^`]+`+)")
+MATH = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
+WORDS = {
+    "en": "no one two three four five six seven eight nine ten eleven twelve".split(),
+    "zh": "零 一 两 三 四 五 六 七 八 九 十 十一 十二".split(),
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where a page stands: its language, the ways up, what its script made, the files it asks for."""
+
+    lang: str
+    up: str
+    up_here: str  # to the root of its language
+    chapter: Chapter | None
+    shelf: Shelf
+
+
+def fill(source: str, page: Page) -> str:
+    """The page with everything in its place."""
+    parts = FENCE.split(source)
+    return "".join(part if part.startswith(("```", "~~~")) else _text(part, page) for part in parts)
+
+
+def _text(text: str, page: Page) -> str:
+    calls = {
+        "cell": _cell,
+        "code": _code,
+        "output": _output,
+        "figure": _figure,
+        "console": _console,
+        "mistakes": _mistakes,
+        "exercise": _exercise,
+    }
+    made: list[str] = []
+
+    def call(found: re.Match[str]) -> str:
+        name, lines, rest = found.groups()
+        if name not in calls:
+            raise ValueError(f"@{name} is none of {', '.join(calls)}")
+        made.append(calls[name](rest.strip(), lines, page))
+        return f"\0{len(made) - 1}\0"  # so that nothing in what was put in is read again
+
+    text = CALL.sub(call, text)
+    text = VALUE.sub(lambda found: value(found[1], page), text)
+    text = "".join(part if part.startswith("`") else MATH.sub(_math, part) for part in SPAN.split(text))
+    return re.sub("\0(\\d+)\0", lambda found: made[int(found[1])], text)
+
+
+def value(expression: str, page: Page) -> str:
+    """What an expression of the script comes to, as a text: `weights.max():.2f`, `n:spelled`, `share:percent`."""
+    names = {} if page.chapter is None else page.chapter.values
+    code, _, form = expression.partition(":") if "[" not in expression else _apart(expression)
+    found = eval(code, dict(names))
+    if form == "spelled":
+        return WORDS[page.lang][found] if 0 <= found < 13 else str(found)
+    if form == "percent":
+        return f"{100 * found:.0f} %"
+    if isinstance(found, float) and not form:
+        raise ValueError(f"{{{{ {expression} }}}} is {found}: say how many digits, as in {{{{ {expression}:.2f }}}}")
+    return re.sub(r"^-(?=[\d.])", "−", format(found, form))
+
+
+def _apart(expression: str) -> tuple[str, str, str]:
+    """Slices have colons of their own: the last one outside brackets parts the format off."""
+    depth = 0
+    for at in range(len(expression) - 1, -1, -1):
+        depth += (expression[at] in ")]}") - (expression[at] in "([{")
+        if expression[at] == ":" and depth == 0:
+            return expression[:at], ":", expression[at + 1 :]
+    return expression, "", ""
+
+
+def _math(found: re.Match[str]) -> str:
+    block, inline = found.groups()
+    made = converter.convert(block or inline, display="block" if block else "inline")
+    return f'\n<div class="formula">{made}</div>\n' if block else made
+
+
+def _chapter(page: Page, name: str) -> Chapter:
+    if page.chapter is None or name not in page.chapter.cells:
+        raise ValueError(f"there is no cell {name}: {', '.join(page.chapter.cells) if page.chapter else 'no script'}")
+    return page.chapter
+
+
+def _code(name: str, lines: str | None, page: Page) -> str:
+    code = in_one_language(_chapter(page, name).cells[name].code, page.lang).strip("\n")
+    return f"```python\n{code}\n```"
+
+
+def _output(name: str, lines: str | None, page: Page) -> str:
+    printed = _chapter(page, name).printed[name]
+    return f"```text\n{_cut(printed, lines)}\n```" if printed else ""
+
+
+def _cell(name: str, lines: str | None, page: Page) -> str:
+    return f"{_code(name, None, page)}\n\n{_output(name, lines, page)}"
+
+
+def _figure(rest: str, lines: str | None, page: Page) -> str:
+    name, _, caption = rest.partition(" ")
+    values = {} if page.chapter is None else page.chapter.values
+    if name not in values or page.chapter is None:
+        raise ValueError(f"the script makes no figure {name}")
+    if not caption.strip():
+        raise ValueError(f"@figure {name} doesn't say what it shows")
+    told = VALUE.sub(lambda found: value(found[1], page), caption.strip())
+    return embed(values[name], f"{page.chapter.path.stem}-{name}", told, page.lang, page.up, page.shelf)
+
+
+def _console(line: str, lines: str | None, page: Page) -> str:
+    return f"```console\n$ {line}\n{_cut(command(line, page.lang), lines)}\n```"
+
+
+def _mistakes(ids: str, lines: str | None, page: Page) -> str:
+    stop = "。" if page.lang == "zh" else ". "
+    rows = []
+    for one in ids.split():
+        name, does = (say(words, page.lang) for words in (CATALOGUE[one].name, CATALOGUE[one].does))
+        rows.append(f"- [**{one}**]({page.up_here}check.md#{one.lower()}) {name}{stop}{does}")
+    return "\n".join(rows)
+
+
+def _exercise(name: str, lines: str | None, page: Page) -> str:
+    title = next(one for one in COURSE if one.name == name)
+    said = say(title.title, page.lang)
+    return f"```sh\nqkv learn {name}        # {said}\n```"
+
+
+def _cut(text: str, lines: str | None) -> str:
+    """Only some lines, `[3-9]` or `[1-2, 8-9]`, with … where others are left out."""
+    if not lines:
+        return text
+    every = text.split("\n")
+    kept: list[str] = []
+    last = 0
+    for span in lines.strip("[]").split(","):
+        first, _, end = span.strip().partition("-")
+        kept += ["…"] * (int(first) > last + 1) + every[int(first) - 1 : int(end or first)]
+        last = int(end or first)
+    return "\n".join([*kept, *["…"] * (last < len(every))])
+
+
+@cache
+def command(line: str, lang: str) -> str:
+    """What `qkv …` prints, in a language; in this process, which has torch already."""
+    name, *arguments = shlex.split(line)
+    if name != "qkv":
+        raise ValueError(f"only qkv is run here: {line}")
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    before = dict(os.environ)
+    try:
+        os.environ.update(QKV_LANG=lang, COLUMNS="100", LANG="C.UTF-8")
+        with contextlib.chdir(ROOT), contextlib.redirect_stdout(printed):
+            try:
+                code = main(arguments)
+            except SystemExit as ended:  # as argparse ends --help
+                code = int(ended.code or 0)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    if code != ("check" in arguments and "--help" not in arguments):
+        raise ValueError(f"{line} ended with {code}")
+    printed.seek(0)
+    return "\n".join(one.rstrip() for one in printed.read().rstrip().split("\n"))
+
+
+# What is told by a number and isn't a reference: everything with a digit in it, and numbers as words from three on.
+HIDDEN = (
+    *(FENCE, CALL, VALUE, SPAN, MATH),
+    re.compile(r"\]\([^)]*\)|<[^>]+>|^[ \t]*\d+\. |^## (?:Five questions|五个问题)$", re.MULTILINE),
+)
+ENGLISH = "three four five six seven eight nine ten eleven twelve dozen twenty thirty hundred thousand million billion half third quarter twice".split()
+NUMBER = re.compile(
+    r"[\w.,%−-]*\d[\w.,%]*|\b(?:"
+    + "|".join(f"{word}s?" for word in ENGLISH)
+    + r")\b|[三四五六七八九十百千万亿半]+(?=[个种次步层行列倍句段词张条位维分秒章])",
+    re.IGNORECASE,
+)
+
+
+def loose_numbers(source: str, allowed: Callable[[str], bool]) -> list[str]:
+    """The numbers that a page tells without computing them, but for those allowed."""
+    for hidden in HIDDEN:
+        source = hidden.sub(" ", source)
+    return [found for found in (one[0].strip(".,") for one in NUMBER.finditer(source)) if not allowed(found)]

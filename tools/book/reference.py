@@ -1,0 +1,145 @@
+"""Pages that are made from the code: the library from its docstrings, the command line from its parsers, how to cite."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import qkv
+from qkv.cli import VERBS
+from qkv.words import say
+
+from .pages import command
+
+ROOT = Path(__file__).resolve().parents[2]
+# The verbs in the order that the book has them; each title says what its names are for.
+NAMES = {
+    ("Learn", "学"): ("steps", "heatmap"),
+    ("Check", "查"): ("check", "assert_correct"),
+    ("Build", "搭"): ("attend", "masks", "SelfAttention", "MultiHeadAttention", "Config", "Transformer", "load"),
+    ("See", "看"): ("trace", "record", "edit"),
+}
+
+
+def api(lang: str) -> str:
+    """Every promised name with its signature, docstring and source."""
+    told = {
+        "en": "What `import qkv` offers, and what is promised to stay. Every example is run by the tests.",
+        "zh": "`import qkv` 提供的全部名字，也是承诺保持不变的接口。每个例子都由测试运行。说明取自代码里的文档字符串，是英文的。",
+    }[lang]
+    left = set(qkv.__all__) - {name for names in NAMES.values() for name in names}
+    if left:
+        raise ValueError(f"the API page has no place for {sorted(left)}: tools/book/reference.py")
+    text = [f"# {('API', 'API（Python 接口）')[lang == 'zh']}\n\n{told}\n"]
+    for section, names in NAMES.items():
+        text.append(f"\n## {section[lang == 'zh']}\n")
+        for name in names:
+            text += _documented(f"qkv.{name}", getattr(qkv, name), lang, 3)
+    return "".join(text)
+
+
+def _documented(name: str, thing: Any, lang: str, level: int) -> Iterator[str]:
+    anchor = name.lower().replace(".", "-")
+    yield f"\n{'#' * level} `{name}` {{ #{anchor} }}\n\n"
+    if inspect.ismodule(thing):
+        yield _prose(inspect.getdoc(thing) or "")
+        for inner in _public(thing):
+            yield from _documented(f"{name}.{inner}", getattr(thing, inner), lang, level + 1)
+        return
+    yield f"```python\n{name.rpartition('.')[2]}{_signature(thing)}\n```\n\n"
+    yield _prose(inspect.getdoc(thing) or "")
+    if inspect.isclass(thing):
+        for inner, method in vars(thing).items():
+            function = getattr(method, "__func__", method)
+            if not inner.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
+                yield f"\n**`.{inner}{_signature(function)}`**\n\n{_prose(inspect.getdoc(function) or '')}"
+    own = inspect.unwrap(thing)
+    file = Path(inspect.getsourcefile(own) or "").resolve().relative_to(ROOT)
+    line = inspect.getsourcelines(own)[1]
+    yield f"\n{('Source', '源码')[lang == 'zh']}: `{file.as_posix()}:{line}`\n"
+
+
+def _public(module: Any) -> list[str]:
+    """The functions and classes that a module defines itself, in its order."""
+    mine = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    return [name for name in mine if not name.startswith("_") and callable(getattr(module, name))]
+
+
+def _signature(thing: Any) -> str:
+    """As it is written, without quotes around names of types and without `self`."""
+    written = str(inspect.signature(thing)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+    written = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", written)
+    if len(written) < 90:
+        return written
+    inside, _, after = written[1:].rpartition(")")
+    return "(\n    " + ",\n    ".join(_split(inside)) + f",\n){after}"
+
+
+def _split(arguments: str) -> list[str]:
+    """At the commas outside brackets."""
+    made, depth = [""], 0
+    for letter in arguments:
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and not depth:
+            made.append("")
+        else:
+            made[-1] += letter
+    return [one.strip() for one in made]
+
+
+def _prose(docstring: str) -> str:
+    """A docstring as Markdown: examples are blocks, indented lines too."""
+    lines, made, inside = docstring.split("\n"), [], ""
+    for line in [*lines, ""]:
+        kind = "pycon" if line.startswith((">>>", "...")) or (inside == "pycon" and line.strip()) else ""
+        kind = "text" if not kind and line.startswith("    ") else kind
+        if kind != inside:
+            made += ["```"] * bool(inside) + ([f"```{kind}"] if kind else [])
+            inside = kind
+        made.append(line[4:] if kind == "text" else line)
+    return "\n".join(made).rstrip() + "\n"
+
+
+def cli(lang: str) -> str:
+    """Every verb with its help, as the command line gives it."""
+    told = {
+        "en": "What each verb says of itself: this page is its `--help`. `qkv VERB --help` says the same, `--lang zh` in Chinese.",
+        "zh": "每个命令的说明，就是它的 `--help`。在终端里输入 `qkv VERB --help --lang zh` 会看到同样的内容。",
+    }[lang]
+    text = [f"# {('Command line', '命令行')[lang == 'zh']}\n\n{told}\n\n```text\n{_help([], lang)}\n```\n"]
+    for verb, (_example, does) in VERBS.items():
+        text.append(f"\n## qkv {verb}\n\n{say(does, lang)}\n\n```text\n{_help([verb], lang)}\n```\n")
+        for inner in _inner(verb):
+            text.append(f"\n### qkv {verb} {inner}\n\n```text\n{_help([verb, inner], lang)}\n```\n")
+    return "".join(text)
+
+
+def _help(words: list[str], lang: str) -> str:
+    return command(" ".join(["qkv", *words, "--help"]), lang)
+
+
+def _inner(verb: str) -> list[str]:
+    """The words that may stand behind a verb and have options of their own."""
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"qkv.commands.{verb}").arguments(parser)
+    return [
+        name for action in parser._actions if isinstance(action, argparse._SubParsersAction) for name in action.choices
+    ]
+
+
+def cite(lang: str) -> str:
+    """CITATION.cff, shown."""
+    told = {
+        "en": "If qkv helped your work, please cite it. The file below stands in the project as `CITATION.cff`; tools that manage references read it.",
+        "zh": "如果 qkv 对你的工作有帮助，欢迎引用。下面就是项目里的 `CITATION.cff`，文献管理工具可以直接读取。",
+    }[lang]
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8").strip()
+    return f"# {('How to cite', '怎样引用')[lang == 'zh']}\n\n{told}\n\n```yaml\n{text}\n```\n"
+
+
+PAGES: dict[str, Callable[[str], str]] = {"api": api, "cli": cli, "cite": cite}
