@@ -197,6 +197,8 @@ def test_recorders_hear_every_step():
         ("learned", [[1] * 30], dict(most=20), "30 tokens and 20 more .* learned 40 positions: .* ask for 11 at most"),
         ("learned", [[1] * 41], dict(most=1), "the prompt has 41 tokens"),
         ("rotary", [[1] * 41], dict(most=None), "fills the context of 40"),
+        ("rotary", [1, 2], {}, "list of lists of token ids, such as"),
+        ("rotary", "hello", {}, "list of lists of token ids, such as"),
         ("rotary", [[1], []], {}, "prompt 1 is empty: give at least one token"),
         ("rotary", [[1, 37]], {}, "holds token 37: this model knows 0 to 36"),
         ("rotary", torch.tensor([1, 2]), {}, r"give \(batch, tokens\)"),

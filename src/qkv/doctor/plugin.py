@@ -18,6 +18,11 @@ def assert_correct(target: Any, **options: Any) -> None:
 
     What is right as far as checked passes with a warning that says what was not. `options` are those of `check`: heads,
     causal, mask_true_means, args, call, operations. The target is left as it was.
+
+    >>> import torch
+    >>> def attention(q, k, v):
+    ...     return torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, -1) @ v
+    >>> assert_correct(attention)
     """
     __tracebackhide__ = True  # pytest shows the caller's line, not ours
     from .doctor import check

@@ -50,6 +50,10 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
 
     A folder (a run of qkv, whose best checkpoint is taken, or its newest; a Hugging Face folder; a CTranslate2
     folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
+
+    >>> model, tokenizer = load(Path(__file__).parents[1] / "demo" / "dates")  # the translator that comes with qkv
+    >>> model.config.kind, tokenizer.decode(tokenizer.encode("May 4, 2026"))
+    ('encoder-decoder', 'May 4, 2026')
     """
     place = find(name)
     if place.is_file():
