@@ -209,6 +209,7 @@ def command(line: str, lang: str) -> str:
 
 
 # What is told by a number and isn't a reference: everything with a digit in it, and numbers as words from three on.
+CAPTION = re.compile(r"^@figure +\w+", re.MULTILINE)
 HIDDEN = (
     *(FENCE, CALL, VALUE, SPAN, MATH),
     re.compile(r"\]\([^)]*\)|<[^>]+>|^[ \t]*\d+\. |^## (?:Five questions|五个问题)$", re.MULTILINE),
@@ -224,6 +225,7 @@ NUMBER = re.compile(
 
 def loose_numbers(source: str, allowed: Callable[[str], bool]) -> list[str]:
     """The numbers that a page tells without computing them, but for those allowed."""
+    source = CAPTION.sub("", source)  # what a figure shows is prose
     for hidden in HIDDEN:
         source = hidden.sub(" ", source)
     return [found for found in (one[0].strip(".,") for one in NUMBER.finditer(source)) if not allowed(found)]
