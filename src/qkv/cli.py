@@ -281,6 +281,9 @@ def _overview() -> str:
     lines = [
         say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."),
         "",
+        say("Start here: qkv see --demo (where a real model looks), then qkv steps and qkv learn."),
+        say("The book that explains it all, in a checkout of qkv: make docs-serve"),
+        "",
     ]
     column = max(map(len, VERBS)) + 2
     for verb, (example, line) in VERBS.items():
