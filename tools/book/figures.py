@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import html
 import io
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +73,7 @@ def embed(thing: Any, name: str, caption: str, lang: str, up: str, shelf: Shelf)
         shelf.put(f"figures/{name}.png", lambda: _png(thing))
         body = f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
     else:
-        shelf.put(f"figures/{name}.html", lambda: thing.html().encode())
+        shelf.put(f"figures/{name}.html", lambda: _live(thing).encode())
         frame = f'<iframe src="{up}figures/{name}.html#lang={lang}" title="{alt}" loading="lazy"></iframe>'
         body = f'{frame}<div class="still">{_still(thing, name, alt, lang, up, shelf)}</div>'
     return f'<figure class="qkv">{body}<figcaption>{html.escape(caption)}</figcaption></figure>'
@@ -82,7 +83,16 @@ def _still(thing: Any, name: str, alt: str, lang: str, up: str, shelf: Shelf) ->
     if isinstance(thing, Look):
         shelf.put(f"figures/{name}.png", lambda: _png(thing.picture()))
         return f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
-    return str(thing.table_html(lang))
+    return str(_maker(thing).table_html(thing, lang))
+
+
+def _live(thing: Any) -> str:
+    return thing.html() if isinstance(thing, Look) else str(_maker(thing).html(thing))
+
+
+def _maker(thing: Any) -> Any:
+    """The module of a touchable thing, which makes it: `html` live, `table_html` still."""
+    return sys.modules[type(thing).__module__]
 
 
 def _png(figure: Figure) -> bytes:
