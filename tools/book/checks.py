@@ -48,10 +48,15 @@ LARGEST, FIRST_PAGE = 25_000_000, 500_000
 
 
 @cache
-def allowed() -> frozenset[str]:
-    """Numbers that are names or counts that the sentence itself shows: docs/numbers.txt, a line each with why."""
-    lines = (DOCS / "numbers.txt").read_text(encoding="utf-8").splitlines()
-    return frozenset(line.split("  ")[0].strip().lower() for line in lines if line.strip() and not line.startswith("#"))
+def allowed(page: str) -> frozenset[str]:
+    """Numbers that are names, or counts that the sentence itself shows: docs/numbers.txt, for every page or for one alone."""
+    found, scope = set(), ""
+    for line in (DOCS / "numbers.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            scope = line[2:] if line[2:] in WRITTEN else scope
+        elif line.strip() and scope in ("", page):
+            found.add(line.split("  ")[0].strip().lower())
+    return frozenset(found)
 
 
 def of_source(source: Source) -> Iterator[str]:
@@ -62,7 +67,7 @@ def of_source(source: Source) -> Iterator[str]:
         yield f"{where}: its sections are {headings(text, 2)}, not {SECTIONS[source.lang]}"
     if "/" in source.name and len(re.findall(r'^\?\?\? question "', text, re.MULTILINE)) != 5:
         yield f'{where}: a chapter carries five questions (??? question "…")'
-    for found in loose_numbers(text, lambda one: one.lower() in allowed()):
+    for found in loose_numbers(text, lambda one: one.lower() in allowed(source.name)):
         yield f"{where}: {found!r} is told and not computed: quote it as {{{{ … }}}}, or list it in docs/numbers.txt"
     for wrong, right in AVOID[source.lang].items():
         if wrong in text:

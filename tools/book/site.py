@@ -93,8 +93,9 @@ def sources() -> Iterator[Source]:
                 yield Source(name, lang, None)
             else:
                 there = ROOT / f"{ELSEWHERE.get(name, f'docs/{name}')}{suffix}.md"
-                # Tables of measurements are in English alone.
-                yield Source(name, lang, there if there.exists() else ROOT / f"{ELSEWHERE[name]}.md")
+                if name == "benchmarks":  # tables of measurements are in English alone
+                    there = ROOT / f"{ELSEWHERE[name]}.md"
+                yield Source(name, lang, there)
 
 
 def scripts() -> list[Path]:
