@@ -7,6 +7,8 @@ machine and one with --furnished on another run every test once.
 
 import gc
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -44,6 +46,15 @@ def repeatable():
     torch.use_deterministic_algorithms(False)
 
 
+@pytest.fixture
+def warm(request, monkeypatch):
+    """Processes that a test starts have torch already (tests/warm.py), but for tests with the mark `cold`."""
+    if sys.platform == "linux" and not request.node.get_closest_marker("cold"):
+        from tests.warm import Popen
+
+        monkeypatch.setattr(subprocess, "Popen", Popen)
+
+
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory):
     """A book, and a run of each kind that learned a little from it."""
@@ -76,6 +87,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "cold: its processes are started as people start them, and load torch")
     config.addinivalue_line("markers", f"needs(what): not run where it is missing: {' or '.join(NEEDS)}")
     missing = [what for what, find in NEEDS.items() if not find()]
     if config.getoption("furnished") and missing:

@@ -28,7 +28,13 @@ def rounded(values: np.ndarray, digits: int = 3) -> list:
     return (np.round(values, digits) + 0.0).tolist()  # + 0.0 turns −0 into 0
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+EXAMPLES = sorted(FOLDER.glob("*.py"))
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    "path", [pytest.param(EXAMPLES[0], marks=pytest.mark.cold), *EXAMPLES[1:]], ids=lambda path: path.name
+)
 def test_runs_by_itself(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, path], capture_output=True, encoding="utf-8", timeout=60, env={**os.environ, "PYTHONUTF8": "1"}
@@ -37,7 +43,8 @@ def test_runs_by_itself(path: Path) -> None:
     assert done.stdout.strip() and not done.stderr
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_speaks_chinese_too(path: Path) -> None:
     """Under LANG=zh no sentence stays English: what is left in Latin letters are names, numbers and the example's words."""
     environment = {**os.environ, "PYTHONUTF8": "1", "QKV_LANG": "zh"}

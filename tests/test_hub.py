@@ -80,6 +80,7 @@ def call(place, home, *arguments):
     return done.stdout
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_chat_model_in_shards_is_fetched_and_speaks_as_transformers_does(hall, tmp_path):
     name = "hf:owner/sharded"
     with hub.serving(hall) as (place, asked):

@@ -143,6 +143,7 @@ PYTHON = [
 ]
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("line", CONSOLE)
 def test_a_command_prints_what_is_shown(line: str) -> None:
     output = run_command(line)

@@ -21,6 +21,8 @@ from qkv.doctor.plugin import undisturbed
 from qkv.doctor.report import Finding, Remark, Report
 from qkv.words import Problem, unpacked
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 RIGHT = """
 import torch
 
@@ -301,6 +303,7 @@ def test_the_exit_code_outlives_a_reader_that_leaves(typed, target, code, shown)
     assert done.returncode == code and "Broken" not in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
+@pytest.mark.cold
 def test_the_users_code_and_torch_stay_out_of_this_process(typed):
     code = "import sys; from qkv.cli import main; c = main(['check', 'right.py']); assert 'torch' not in sys.modules; sys.exit(c)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -20,6 +20,7 @@ from tests.doctor.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
 from tests.doctor.cases_right import ODD, RIGHT
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 def examined(folder: str, case: Case):
@@ -161,6 +162,7 @@ def test_what_is_no_attention_is_said_to_be_none():
     assert report.verdict == "unknown" and "no token" in report.problem.say("en")
 
 
+@pytest.mark.cold
 def test_the_command_line_in_json(tmp_path):
     file = HERE / "faulty" / "s3_classic.py"
     run = subprocess.run(

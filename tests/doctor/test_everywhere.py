@@ -12,6 +12,7 @@ from qkv.doctor.source import file as source
 
 from .test_strangers import CASES, in_the_tenth, score
 
+pytestmark = pytest.mark.usefixtures("warm")
 FILES = sorted({case["file"] for case in CASES.values()})
 FIRST = {case["file"]: name for name, case in CASES.items()}
 TENTH = [file if in_the_tenth(FIRST[file]) else pytest.param(file, marks=pytest.mark.slow) for file in FILES]

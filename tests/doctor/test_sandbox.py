@@ -10,6 +10,7 @@ import pytest
 from qkv.doctor.process.sandbox import examine
 from qkv.words import Problem
 
+pytestmark = pytest.mark.usefixtures("warm")
 STUB = "tests.doctor.stub:check"
 HEAD = "import os, sys, time, threading\nimport torch\n"
 BODY = "    return torch.softmax(q @ k.mT, -1) @ v\n"
@@ -193,6 +194,7 @@ def test_memory_has_a_limit(examined):
     assert some.verdict == "right"
 
 
+@pytest.mark.cold
 def test_processes_it_started_end_with_it(examined, tmp_path):
     """Around the guard, by C: what it leaves behind is ended all the same."""
     text = function(
@@ -213,6 +215,7 @@ def test_processes_it_started_end_with_it(examined, tmp_path):
     assert not state.exists() or "zombie" in state.read_text()
 
 
+@pytest.mark.cold
 def test_a_file_of_the_same_name_as_ours_where_the_person_stands(examined, tmp_path, monkeypatch):
     for name in ("json", "torch", "numpy", "qkv", "secrets"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')\n")

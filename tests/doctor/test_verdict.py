@@ -18,6 +18,7 @@ from qkv.doctor.process import sandbox
 from qkv.doctor.subject.errors import CALL
 from qkv.words import Notice
 
+pytestmark = pytest.mark.usefixtures("warm")
 CLOCKS = {"time", "datetime", "timeit", "sched"}
 # The guard over the sandbox's processes, and (for lessons) how long training took, told and never judged.
 MAY_READ_A_CLOCK = {"doctor/process/sandbox.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}

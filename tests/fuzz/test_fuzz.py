@@ -33,6 +33,7 @@ worker.main()
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("code", "named"),
     [

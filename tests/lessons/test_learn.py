@@ -19,7 +19,7 @@ HAN = re.compile("[\u4e00-\u9fff]")
 
 
 @pytest.fixture
-def learn(capfd, monkeypatch, tmp_path):
+def learn(warm, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("QKV_LANG", "en")
     monkeypatch.chdir(tmp_path)
 

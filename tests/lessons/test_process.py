@@ -13,6 +13,7 @@ from qkv.lessons.grade import Grade, difference, grade
 from qkv.lessons.lesson import write
 from qkv.words import unpacked
 
+pytestmark = pytest.mark.usefixtures("warm")
 HOLE = "    ...  # your code\n    raise NotImplementedError\n"
 LINE = write("scores", "en").split(HOLE)[0].count("\n") + 1  # where the answer's first line stands
 RIGHT = "q @ k.T"
@@ -118,6 +119,7 @@ def test_a_grade_crosses_as_json():
     assert [Grade(v).exit_code for v in ("right", "wrong", "unknown")] == [0, 1, 2]
 
 
+@pytest.mark.cold
 def test_elsewhere_says_the_same_as_here(tmp_path):
     text = answer("return k @ q.T")
     assert elsewhere(tmp_path, text) == grade("scores", text, "02_scores.py")

@@ -190,7 +190,10 @@ def test_ten_kills_at_random_moments_lose_nothing(book, tmp_path):
     assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    "signum", [pytest.param(signal.SIGTERM, marks=pytest.mark.cold), signal.SIGINT], ids=["SIGTERM", "Ctrl-C"]
+)
 def test_asked_to_stop_it_saves_and_goes_on_exactly(signum, book, tmp_path):
     folder = tmp_path / "run"
     options = [f"--set={k}={v}" for k, v in SMALL.items()]
