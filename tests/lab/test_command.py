@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -47,6 +47,34 @@ def quick(name):
     return [word.replace("|", " ") for word in QUICK[name].split()]
 
 
+@cache
+def measured(name):
+    """What an experiment found, and how far it said it was: measured once, told in several ways."""
+    told, words = [], [word.removeprefix("--").replace("-", "_") for word in quick(name)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
+        found = run(name, lambda *now: told.append(now), **dict(zip(words[::2], words[1::2], strict=True)))
+    return found, told
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    for name in EXPERIMENTS:
+        monkeypatch.setattr(f"qkv.lab.{name}.draw", lambda found, path: None)
+
+
+@pytest.fixture
+def measured_before(monkeypatch):
+    monkeypatch.setattr("qkv.commands.lab.measured", lambda name, progress, **sizes: measured(name)[0])
+
+
+def test_the_command_line_measures_with_the_sizes_that_were_given(call, undrawn):
+    for name in ("scaling", "masks"):
+        found = json.loads(call("lab", name, *quick(name), "--json")[1])
+        assert {key: found[key] for key in measured(name)[0]} == json.loads(json.dumps(measured(name)[0]))
+
+
+@pytest.mark.usefixtures("measured_before")
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_prints_a_table_a_paragraph_and_a_figure(call, tmp_path, name, lang):
@@ -60,6 +88,7 @@ def test_every_experiment_prints_a_table_a_paragraph_and_a_figure(call, tmp_path
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and picture.stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("measured_before")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_json_has_the_numbers_and_nothing_else_is_printed(call, tmp_path, name):
     code, out, err = call("lab", name, *quick(name), "--json", "-o", tmp_path / "x.svg")
@@ -70,11 +99,8 @@ def test_json_has_the_numbers_and_nothing_else_is_printed(call, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(monkeypatch, name):
-    monkeypatch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
-    told = []
-    words = [word.removeprefix("--").replace("-", "_") for word in quick(name)]
-    run(name, lambda *now: told.append(now), **dict(zip(words[::2], words[1::2], strict=True)))
+def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(name):
+    _, told = measured(name)
     if name in ("memory", "masks"):  # done at once
         assert told == []
         return
@@ -82,8 +108,10 @@ def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(monkeypatch
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-@pytest.mark.parametrize(("name", "lang"), [("scaling", "en"), ("complexity", "zh"), ("distance", "en")])
-def test_how_long_it_will_take_is_measured_and_said(call, monkeypatch, name, lang):
+@pytest.mark.parametrize(
+    ("name", "lang"), [("scaling", "en"), pytest.param("complexity", "en", marks=pytest.mark.slow), ("distance", "zh")]
+)
+def test_how_long_it_will_take_is_measured_and_said(call, undrawn, monkeypatch, name, lang):
     """Not a constant: twice as long a small step makes twice as long an experiment."""
     said = []
     for took in (50.0, 100.0):
@@ -96,7 +124,7 @@ def test_how_long_it_will_take_is_measured_and_said(call, monkeypatch, name, lan
     assert "about" not in call("lab", name, *quick(name))[2], "what is done at once needs no word"
 
 
-def test_nothing_is_compiled_unless_asked(call, monkeypatch):
+def test_nothing_is_compiled_unless_asked(call, undrawn, monkeypatch):
     monkeypatch.setattr("qkv.train.run.compiler", lambda: None)
     for asked, says in (
         ([], "--compile measures a compiled step too"),
@@ -186,6 +214,7 @@ def test_a_figure_that_cannot_be_written_is_told_before_the_work(call, tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("warm")
 def test_ctrl_c_ends_it_in_a_word(tmp_path):
     script = "import torch; print('ready', flush=True); from qkv.cli import main; raise SystemExit(main())"
     command = [sys.executable, "-c", script, "lab", "distance", "--gaps", "512", "--steps", "100000"]
