@@ -3,15 +3,19 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 HOUSE = Path(__file__).parents[2] / "src" / "qkv"
-TREES = {
-    file.relative_to(HOUSE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-    for file in sorted(HOUSE.rglob("*.py"))
-}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every file of the house, read by the one process that looks at them and not by all that collect tests."""
+    files = sorted(HOUSE.rglob("*.py"))
+    return {file.relative_to(HOUSE).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in files}
 
 
 def private(name: str) -> bool:
@@ -46,9 +50,9 @@ def reaches(tree: ast.Module, elsewhere: set[str]) -> list[str]:
 
 
 def test_private_names_stay_in_their_module():
-    made = {name: defined(tree) for name, tree in TREES.items()}
+    made = {name: defined(tree) for name, tree in trees().items()}
     found = {}
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         elsewhere = set().union(*(names for other, names in made.items() if other != name))
         if told := reaches(tree, elsewhere):
             found[name] = told
@@ -107,7 +111,7 @@ def tellings(name: str, tree: ast.Module) -> set[str]:
 
 def test_models_and_tokenizers_of_ours_and_theirs_are_told_apart_in_one_place():
     """In `model_of` and `reader_of`; `known` refuses what is nobody's, and `TheirReader` asks what one of theirs has."""
-    found = {name: tellings(name, tree) for name, tree in TREES.items() if name.startswith(LOOKING)}
+    found = {name: tellings(name, tree) for name, tree in trees().items() if name.startswith(LOOKING)}
     assert {name: functions for name, functions in found.items() if functions} == {
         "tracing/models.py": {"model_of"},
         "tracing/registry.py": {"known"},
@@ -120,7 +124,7 @@ def test_what_lies_where_in_a_run_is_known_to_one_file():
     only = {"state.json", "checkpoints", "metrics.jsonl", "samples.txt", "optimizer.safetensors", "pairs.tsv", "shards"}
     found = {
         name
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in only
     }
@@ -171,7 +175,7 @@ def state(tree: ast.Module) -> dict[str, int]:
 def test_module_state_says_why():
     """By a comment: in its own line, or above it and its neighbours."""
     silent = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         lines = (HOUSE / name).read_text(encoding="utf-8").splitlines()
         for what, line in state(tree).items():
             above = line - 2
