@@ -10,14 +10,14 @@ from qkv.doctor import doctor
 from qkv.doctor.process import sandbox
 from qkv.doctor.source import file as source
 
-from .test_strangers import CASES, in_the_tenth, score
+from .test_strangers import CASES, in_the_twentieth, score
 
 pytestmark = pytest.mark.usefixtures("warm")
 FILES = sorted({case["file"] for case in CASES.values()})
 FIRST = {case["file"]: name for name, case in CASES.items()}
-TENTH = [file if in_the_tenth(FIRST[file]) else pytest.param(file, marks=pytest.mark.slow) for file in FILES]
+DAILY = [file if in_the_twentieth(FIRST[file]) else pytest.param(file, marks=pytest.mark.slow) for file in FILES]
 FAULTY = [
-    name if in_the_tenth(name) and not index % 4 else pytest.param(name, marks=pytest.mark.slow)
+    name if in_the_twentieth(name) and not index % 2 else pytest.param(name, marks=pytest.mark.slow)
     for index, name in enumerate(name for name, case in CASES.items() if "id" in case)
 ]
 BUSY = ["first/annotated_mha.py", "second/trimmed_cache.py", "right/bert_self_attention.py", "right/t5_bias_sdpa.py"]
@@ -59,7 +59,7 @@ def test_what_has_a_mistake_is_found_in_its_file_without_being_named():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", TENTH)
+@pytest.mark.parametrize("path", DAILY)
 def test_a_bare_file_says_what_each_definition_by_name_does(path):
     """One after another in one process, as a bare file is checked; and each in a file that was just read."""
     file = source.read(score.HERE / path)

@@ -249,7 +249,10 @@ def with_setting(theirs, file, key, value):
     return write_gguf(theirs, file, extra=lambda writer: getattr(writer, add)(key, value))
 
 
-@pytest.mark.parametrize("name", ALL)
+# Qwen's layout is LLaMA's with a few tensors more, and its settings are read by the same lines.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name.startswith("qwen") else name for name in ALL]
+)
 def test_a_setting_is_obeyed_or_refused(name, tmp_path):
     """Whatever llama.cpp may know and we don't: refused, or the model is another one, or it is known to say nothing."""
     theirs = made(name)

@@ -184,8 +184,12 @@ def heavy(kind, place):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_weights_are_in_memory_about_once(tmp_path):
-    kinds = ("float32", "float16", "shards", "q8_0", "GPT-2")
+@pytest.mark.parametrize(
+    "kinds",
+    [("shards", "q8_0"), pytest.param(("float32", "float16", "GPT-2"), marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_the_weights_are_in_memory_about_once(tmp_path, kinds):
     places = [heavy(kind, tmp_path / kind) for kind in kinds]
     told = subprocess.run([sys.executable, "-c", MEASURE, *places], capture_output=True, text=True, timeout=300)
     assert told.returncode == 0, told.stderr
