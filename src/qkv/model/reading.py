@@ -169,11 +169,11 @@ def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
                 shape=tuple(prompts.shape),
             )
         prompts = prompts.tolist()
-    if isinstance(prompts, str) or any(isinstance(row, int | str) for row in prompts):
+    if any(isinstance(row, int | str) for row in prompts):  # a text, or the ids of one
         raise Problem(
             "{what}s are {given}: give a list of lists of token ids, such as [tokenizer.encode(text)]",
             what=NAMES[what],
-            given=f"{str(prompts)[:40]!r}" if isinstance(prompts, str) else str(prompts)[:40],
+            given=repr(prompts)[:40],
         )
     rows = [[int(i) for i in row] for row in prompts]
     for number, row in enumerate(rows):
