@@ -48,7 +48,7 @@ export function follow(own) {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       try {
-        history.replaceState(history.state, "", `${location.href.split("#")[0]}#${spelled(own, said)}`);
+        history.replaceState(history.state, "", `${location.href.split("#")[0]}#${addressOf(own, said)}`);
       } catch {
         // A page within a page may have no address of its own.
       }
@@ -57,7 +57,7 @@ export function follow(own) {
 }
 
 /** What is chosen, as an address says it. @param {Pick<Chosen, "lang" | "theme">} own @param {URLSearchParams} before */
-function spelled(own, before) {
+function addressOf(own, before) {
   const { now } = state;
   const part = partOf(now.part);
   const said = new URLSearchParams();

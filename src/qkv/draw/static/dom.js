@@ -121,7 +121,7 @@ const decimals = (error, most) =>
   error > 0 ? Math.max(0, Math.min(most, Math.floor(1e-9 - Math.log10(2 * error)))) : most;
 
 /** A number with a true minus sign, which 0 has none of. @param {number} x @param {number} digits */
-const fixed = (x, digits) => x.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
+export const fixed = (x, digits) => x.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 
 /** The same for what is too small for that. @param {number} x @param {number} digits */
 const powered = (x, digits) => x.toExponential(digits).replaceAll("-", "−");

@@ -39,6 +39,11 @@ export function settle(lang) {
   dress();
   // First of all listeners: elements that draw with the theme's colours must find it set.
   state.listen(dress);
+  addEventListener("hashchange", () => {
+    const { theme, ...more } = lightAndLanguage(address());
+    told ||= theme !== undefined;
+    state.set(theme ? { theme, ...more } : more);
+  });
   dark.addEventListener("change", () => told || state.set({ theme: light() }));
   if (framed) {
     addEventListener("message", ({ source, data }) => {

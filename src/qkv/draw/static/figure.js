@@ -1,0 +1,13 @@
+// A figure: a page of one element, which has all its numbers in the header. Its module stands before this one.
+
+import { h } from "./dom.js";
+import { settle } from "./setting.js";
+
+const told = JSON.parse(document.getElementById("qkv-header")?.textContent ?? "");
+settle(told.lang);
+const element = h(`qkv-${told.element}`, { class: "card" });
+Object.assign(element, { told });
+document.body.classList.add("figure");
+document.body.prepend(h("main", { "aria-label": document.title }, element));
+Object.assign(window, { qkv: element });
+document.documentElement.dataset.ready = "";
