@@ -117,7 +117,8 @@ def _apart(expression: str) -> tuple[str, str, str]:
 def _math(found: re.Match[str]) -> str:
     block, inline = found.groups()
     made = converter.convert(block or inline, display="block" if block else "inline")
-    return f'\n<div class="formula">{made}</div>\n' if block else made
+    # In a span, since Markdown takes a line that begins with <math> for a block.
+    return f'\n<div class="formula">{made}</div>\n' if block else f"<span>{made}</span>"
 
 
 def _chapter(page: Page, name: str) -> Chapter:
