@@ -29,7 +29,8 @@ losses = []
 def report(line):
     losses.append(round(line["loss"], 3))
     if "val_loss" in line:
-        print(f"step {line['step']:3}   validation loss {line['val_loss']:.3f}")
+        step, loss = line["step"], line["val_loss"]
+        print(f"step {step:3}   validation loss {loss:.3f}")
 
 
 done = run.train(report)
@@ -53,7 +54,14 @@ import torch
 from qkv.train import resume
 
 SMALL = {"width": 32, "n_layer": 2, "steps": 40, "checkpoint_every": 10}
-whole = start("lm", source="shakespeare", out=folder / "whole", changes=SMALL)
+
+
+def small(name):
+    out = folder / name
+    return start("lm", source="shakespeare", out=out, changes=SMALL)
+
+
+whole, broken = small("whole"), small("broken")
 whole.train()
 
 
@@ -62,7 +70,6 @@ def power_cut(line):
         raise RuntimeError("power cut")
 
 
-broken = start("lm", source="shakespeare", out=folder / "broken", changes=SMALL)
 try:
     broken.train(power_cut)
 except RuntimeError as error:
@@ -104,8 +111,8 @@ eager, compiled, their_eager, their_compiled = map(int, step.groups())
 # two cores with AVX-512, November 2026 | 两核，AVX-512，2026 年 11 月测
 # PyTorch 2.13, float32 | PyTorch 2.13，float32
 nanogpt = {  # tokens/s | 每秒词元数
-    "4 layers, width 128": {"plain": 12300, "fused AdamW": 30000, "compiled": 31100},
-    "6 layers, width 384": {"plain": 2780, "compiled": 2780},
+    "4 × 128": {"plain": 12300, "fused AdamW": 30000, "compiled": 31100},
+    "6 × 384": {"plain": 2780, "compiled": 2780},
 }
 attention = {  # ms, 1,024 tokens, 8 heads | 毫秒，1,024 个词元，8 个头
     "forward": {"plain": 113, "fused": 16},
@@ -113,7 +120,8 @@ attention = {  # ms, 1,024 tokens, 8 heads | 毫秒，1,024 个词元，8 个头
 }
 for what, speeds in nanogpt.items():
     for how, speed in speeds.items():
-        print(f"{what}  {how:12} {speed:6,}  × {speed / speeds['plain']:.1f}")
+        faster = speed / speeds["plain"]
+        print(f"layers × width {what}  {how:11} {speed:6,}  × {faster:.1f}")
 for what, times in attention.items():
     faster = times["plain"] / times["fused"]
     print(f"attention alone, {what:8}  fused × {faster:.1f}")
