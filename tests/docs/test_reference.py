@@ -1,13 +1,16 @@
 """Every name, command, option and setting is in the reference."""
 
+import dataclasses
 import re
 
 import pytest
 
 import qkv
 from qkv.cli import VERBS
+from qkv.train.settings import Settings
 from tests.laws.test_options import parsers
 from tools.book import reference
+from tools.book.site import DOCS
 
 API = {lang: reference.api(lang) for lang in ("en", "zh")}
 
@@ -29,3 +32,12 @@ def test_every_command_and_option_is_there(lang):
             section = re.split(r"^#{2,3} qkv ", text.split(mark)[1], flags=re.MULTILINE)[0]
             for action in parser._actions:
                 assert not action.option_strings or action.option_strings[-1] in section
+
+
+@pytest.mark.parametrize("page", ["configuration.md", "configuration.zh-CN.md"])
+@pytest.mark.parametrize("kind", [qkv.Config, Settings], ids=["model", "training"])
+def test_every_setting_is_there_with_its_default(kind, page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, re.MULTILINE))
+    have = {field.name: repr(field.default) for field in dataclasses.fields(kind) if field.name != "before"}
+    assert have.items() <= told.items()
