@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-check fuzz bench lint words clean setup
+.PHONY: help run test test-all test-check docs docs-all docs-serve fuzz bench lint words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -20,6 +20,8 @@ BENCH_en := benchmark
 BENCH_zh := 测速
 FUZZ_en := trying $(N) damaged files; what fails is kept in out/fuzz
 FUZZ_zh := 正在尝试 $(N) 个损坏的文件；出错的会保存在 out/fuzz
+DOCS_en := building the book
+DOCS_zh := 正在构建电子书
 WORDS_en := looking for sentences that are new or gone
 WORDS_zh := 正在查找新增和删去的句子
 LINT_en := checking format, style and types
@@ -32,6 +34,8 @@ LINT_zh := 正在检查格式、风格和类型
 # Bytecode is written even where the system forbids it, as containers do: else every process compiles every test anew.
 TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 PYTHONDONTWRITEBYTECODE= \
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2
+
+BOOK := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m tools.book
 
 help: ## list the targets | 列出所有目标
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\) | \(.*\)/  make \1\t$(if $(filter zh,$(LANGUAGE)),\3,\2)/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +56,17 @@ test-all: setup ## the same with the slow tests too | 同上，连同较慢的�
 test-check: setup ## all that qkv check is tried on, strangers' files too | 检查器的全部测试，包括陌生人写的文件
 	@echo "$(TEST_ALL_$(LANGUAGE))"
 	@$(TEST) -m "" tests/doctor $(OPTIONS)
+
+docs: setup ## build the book into site/: every number computed, every link tried | 构建电子书到 site/：每个数都现算，每个链接都检查
+	@echo "$(DOCS_$(LANGUAGE))"
+	@$(BOOK)
+
+docs-all: setup ## the same after computing its slow parts anew (training, fetched models) | 同上，先把较慢的部分（训练、下载的模型）重新算一遍
+	@echo "$(DOCS_$(LANGUAGE))"
+	@$(BOOK) --slow
+
+docs-serve: setup ## build the book and show it on this machine | 构建电子书并在本机查看
+	@$(BOOK) --serve
 
 N ?= 10000
 fuzz: setup ## try damaged files of every kind: make fuzz N=10000 | 试各种损坏的文件：make fuzz N=10000
@@ -75,8 +90,8 @@ words: setup ## bring the translations up to date with the sentences in the code
 	@echo "$(WORDS_$(LANGUAGE))"
 	@$(BIN)/python tools/words.py
 
-clean: ## remove .venv, caches and out/ | 删除 .venv、缓存和 out/
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out
+clean: ## remove .venv, caches, out/ and site/ | 删除 .venv、缓存、out/ 和 site/
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out site
 	find src tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 setup:
