@@ -123,5 +123,5 @@ asker, taken = (int(one) for one in np.unravel_index(np.tril(table, -1).argmin()
 from qkv.draw.machine import Machine
 
 machine = Machine(["Ann", "Bob", "Ann"], q=q, k=k, v=v, mask="causal", show=("qkv", "scores", "weights", "output"))
-signed_head = Look(trace, layer, head, part="mixers")
+signed_head = Look(trace, layer, head, part="mixers", focus=(asker, taken))
 attention_head = Look(trace, trace.layers("decoder")[0], 0, part="decoder")

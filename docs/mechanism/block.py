@@ -51,7 +51,8 @@ class Block(nn.Module):
 # %% torchs
 torch.manual_seed(0)
 ours = Block(32, 4)
-theirs = nn.TransformerEncoderLayer(32, 4, dim_feedforward=128, dropout=0.0, batch_first=True, norm_first=True)
+like = dict(dim_feedforward=128, dropout=0.0, batch_first=True)
+theirs = nn.TransformerEncoderLayer(32, 4, norm_first=True, **like)
 theirs.self_attn.load_state_dict(ours.attention.state_dict())
 theirs.linear1.load_state_dict(ours.up.state_dict())
 theirs.linear2.load_state_dict(ours.down.state_dict())

@@ -1,9 +1,9 @@
 """What attention costs: n², tiles, the KV cache, shared heads, the latent."""
 
 # %% table
-for n in (10, 1_000, 100_000):
+for n, unit, name in ((10, 1, "B"), (1_000, 1e6, "MB"), (100_000, 1e9, "GB")):
     cells = n * n
-    print(f"{n:>7,}² = {cells:>14,}   × 4 bytes = {4 * cells / 1e9:>9.7g} GB")
+    print(f"{n:>7,}² = {cells:>14,}   × 4 = {4 * cells / unit:>3.0f} {name}")
 
 # %% sizes
 n, bytes_each = 100_000, 4
