@@ -229,7 +229,7 @@ def test_it_asks_nothing_of_any_network_and_may_not(opened):
 def test_every_page_carries_what_it_says_in_every_language():
     static = Path(carrying.__file__).parent / "static"
     told = set()
-    for modules in (["top", *PIECES, "main"], ["map", "main"], ["machine", "figure"]):
+    for modules in (["top", *PIECES, "main"], ["map", "main"], ["machine", "figure"], ["rotary"], ["distribution"]):
         page = script(*modules)
         said = {sentence for name in in_order(*modules) for sentence in words.in_javascript(static / f"{name}.js")}
         told |= said
@@ -547,7 +547,7 @@ def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
 
 def test_the_modules_name_nothing_twice_and_all_are_there():
     static = Path(carrying.__file__).parent / "static"
-    every = ["top", *PIECES, "main", "machine", "figure"]
+    every = ["top", *PIECES, "main", "machine", "rotary", "distribution", "figure"]
     assert sorted(in_order(*every)) == sorted(file.stem for file in static.glob("*.js"))
     made = script(*every)
     assert not re.search(r"^(import|export) ", made, re.MULTILINE) and "</script" not in made.lower()

@@ -280,7 +280,7 @@ def table_html(machine: Machine, lang: str | None = None) -> str:
             heads = "".join(f'<th scope="col">{escaping.escape(each)}</th>' for each in across)
             lines += [f"<thead><tr><td></td>{heads}</tr></thead>", "<tbody>"]
             for word, row in zip(down, table, strict=True):
-                cells = "".join(f"<td>{_written(name, x, given, machine.digits)}</td>" for x in row.tolist())
+                cells = "".join(f"<td>{_cell(name, x, given, machine.digits)}</td>" for x in row.tolist())
                 lines.append(f'<tr><th scope="row">{escaping.escape(word)}</th>{cells}</tr>')
             lines += ["</tbody>", "</table>"]
     return "\n".join([*lines, "</div>"])
@@ -295,20 +295,25 @@ def _caption(name: str, machine: Machine, done: oracle.Steps, lang: str) -> str:
     return f"{said} {by}"
 
 
-def _written(name: str, x: float, given: bool, digits: int) -> str:
-    """A number as the page writes it: given ones as they are, up to four decimals; ties away from 0, as in JavaScript.
+def _cell(name: str, x: float, given: bool, digits: int) -> str:
+    """What a cell says: given numbers as they are, up to four decimals.
 
-    >>> [_written("q", x, False, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
-    ['0.13', '−0.13', '0.00', '−∞']
-    >>> _written("x", 0.5, True, 2), _written("mask", 1.0, True, 2)
-    ('0.5', '■')
+    >>> _cell("x", 0.5, True, 2), _cell("mask", 1.0, True, 2), _cell("q", 0.5, False, 2)
+    ('0.5', '■', '0.50')
     """
     if name == "mask":
         return "■" if x else "·"
+    text = written(x, max(digits, 4) if given else digits)
+    return text.rstrip("0").rstrip(".") if given and "." in text else text
+
+
+def written(x: float, digits: int) -> str:
+    """A number as the pages write it: a true minus sign, which 0 has none of; ties away from 0, as in JavaScript.
+
+    >>> [written(x, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
+    ['0.13', '−0.13', '0.00', '−∞']
+    """
     if math.isinf(x):
         return "−∞"
-    places = max(digits, 4) if given else digits
-    text = f"{Decimal(x).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):f}"
-    if given and "." in text:
-        text = text.rstrip("0").rstrip(".")
+    text = f"{Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")

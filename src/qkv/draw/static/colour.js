@@ -116,3 +116,10 @@ export function level(weight, scale) {
   const found = share >= 1 ? 255 : (share * 255 + 0.5) | 0;
   return weight < 0 ? -found : found;
 }
+
+/** A colour of a palette as a style, with an ink that can be read on it. @param {number} rgba */
+export function painted(rgba) {
+  const [r, g, b] = [rgba & 255, (rgba >> 8) & 255, (rgba >> 16) & 255];
+  const bright = r * 0.299 + g * 0.587 + b * 0.114;
+  return { backgroundColor: `rgb(${r} ${g} ${b})`, color: bright > 140 ? "#101318" : "#ffffff" };
+}

@@ -2,7 +2,7 @@
 // formula and the tables light each other up, and a line spells out the number that is pointed at or focused.
 
 import { factorOf, stagesOf } from "./arithmetic.js";
-import { level, palette } from "./colour.js";
+import { level, painted, palette } from "./colour.js";
 import { choice, h, refill } from "./dom.js";
 import { computedText, givenText, spelled } from "./spelling.js";
 import { state } from "./state.js";
@@ -251,11 +251,7 @@ export class MachineElement extends HTMLElement {
       cell.setAttribute("aria-label", `${cell.dataset.label}: ${hidden ? say(lang, "hidden") : text}`);
       cell.classList.toggle("hidden", hidden);
       if (name !== "weights") continue;
-      const word = full[level(x, "root")];
-      const colour = [word & 255, (word >> 8) & 255, (word >> 16) & 255];
-      const bright = colour[0] * 0.299 + colour[1] * 0.587 + colour[2] * 0.114;
-      cell.style.backgroundColor = hidden ? "" : `rgb(${colour.join(" ")})`;
-      cell.style.color = hidden ? "" : bright > 140 ? "#101318" : "#ffffff";
+      Object.assign(cell.style, hidden ? { backgroundColor: "", color: "" } : painted(full[level(x, "root")]));
     }
     const blind = words.filter((_, i) => !this.now.mask[i].some(Boolean));
     const nothing = /** @type {HTMLElement} */ (this.querySelector(".nothing"));
