@@ -33,9 +33,9 @@ def turn(x, angle):  # a pair of numbers, turned | 把一对数转过一个角�
 
 
 q, k, step = np.array([2.0, 0.0]), np.array([1.0, 1.0]), 0.5
-for i, j in ((3, 1), (10, 8), (3, 2), (3, 3)):
+for i, j in ((3, 1), (8, 6), (3, 2), (3, 3)):
     score = turn(q, i * step) @ turn(k, j * step)
-    print(f"query at {i:2}, key at {j}: {score:.3f}")
+    print(f"query at {i}, key at {j}: {score:.3f}")
 
 
 # %% turn_numbers
@@ -43,7 +43,7 @@ def product(i, j):
     return float(turn(q, i * step) @ turn(k, j * step))
 
 
-(i_q, i_k), (later_q, later_k) = (3, 1), (10, 8)
+(i_q, i_k), (later_q, later_k) = (3, 1), (8, 6)
 moved = later_q - i_q
 assert moved == later_k - i_k
 length = np.hypot(*turn(q, i_q * step))
@@ -158,7 +158,9 @@ even = float(np.mean([1 / (i + 1) for i in range(2, len(q_turned))]))
 
 # %% figures
 from qkv.draw.machine import Machine
+from qkv.draw.rotary import Pair
 
+pair = Pair(q=tuple(q), k=tuple(k), m=i_q, n=i_k, theta=step, most=later_q)
 far = [[-slope * abs(i - j) for j in range(len(la))] for i in range(len(la))]
 machine = Machine(la, scores=far, mask="causal", scale="none", show=("scores", "masked", "weights"))
 
