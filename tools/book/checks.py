@@ -118,7 +118,7 @@ class Reader(HTMLParser):
         self.anchors |= {value for name in ("id", "name") if (value := has.get(name))}
         if tag == "a" and has.get("href"):
             self.links.append(has["href"] or "")
-        for name in ("src", "href"):
+        for name in ("src", "href", "data-src"):
             if tag in ("img", "script", "iframe", "link") and (there := has.get(name)):
                 self.links.append(there)
                 if re.match(r"(?:https?:)?//", there) and has.get("rel") not in ("canonical", "alternate"):

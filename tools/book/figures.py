@@ -74,7 +74,7 @@ def embed(thing: Any, name: str, caption: str, lang: str, up: str, shelf: Shelf)
         body = f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
     else:
         shelf.put(f"figures/{name}.html", lambda: _live(thing).encode())
-        frame = f'<iframe src="{up}figures/{name}.html#lang={lang}" title="{alt}" loading="lazy"></iframe>'
+        frame = f'<iframe data-src="{up}figures/{name}.html#lang={lang}" title="{alt}"></iframe>'  # book.js opens it
         body = f'{frame}<div class="still">{_still(thing, name, alt, lang, up, shelf)}</div>'
     return f'<figure class="qkv">{body}<figcaption>{html.escape(caption)}</figcaption></figure>'
 

@@ -237,6 +237,7 @@ def _offline(out: Path) -> None:
     shim = (LOOK / "iframe-worker.js").read_bytes()
     for lang in LANGUAGES:
         root = out if lang == "en" else out / lang
+        (root / "404.html").unlink()  # its links are for a site at a server's root, and a host has its own
         (root / "look" / "iframe-worker.js").write_bytes(shim)
         for page in root.rglob("*.html"):
             if lang == "en" and page.is_relative_to(out / "zh"):
