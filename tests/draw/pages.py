@@ -107,3 +107,17 @@ def assert_shown(text, true):
         return
     unit = 10.0 ** -len(text.partition(".")[2])
     assert abs(float(text) - true) <= unit, (text, true)
+
+
+def contrast(tab, selector):
+    """How much the text of each such element stands out from its own ground: 4.5 is what can be read."""
+
+    def light(colour):
+        r, g, b = (x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in np.array(colour[:3]) / 255)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    read = """(selector) => [...document.querySelectorAll(selector)].map((e) => { const { color, backgroundColor } = getComputedStyle(e);
+        return [color, backgroundColor].map((text) => text.match(/[\\d.]+/g).map(Number)) })"""
+    pairs = [sorted((light(ink), light(ground))) for ink, ground in tab.evaluate(read, selector)]
+    assert pairs
+    return [(bright + 0.05) / (dark + 0.05) for dark, bright in pairs]

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.draw.distribution import WIDTHS, Draw, html, normals, table_html, uniforms
 from qkv.words import Problem
-from tests.draw.pages import assert_shown
+from tests.draw.pages import assert_shown, contrast
 
 
 @pytest.fixture
@@ -96,6 +96,7 @@ def test_it_fits_and_speaks(shown, width, lang, scheme):
     tab = shown(Draw(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.get_attribute("html", "data-theme") == scheme
+    assert min(contrast(tab, ".row span")) >= 4.5
     labels = tab.evaluate("[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))")
     said = tab.inner_text("main") + " ".join(labels)
     assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", said), said

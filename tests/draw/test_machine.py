@@ -10,7 +10,7 @@ import pytest
 
 from qkv.draw.machine import STAGES, TABLES, Machine, html, table_html
 from qkv.words import Problem
-from tests.draw.pages import until
+from tests.draw.pages import contrast, until
 
 RNG = np.random.default_rng(7)
 
@@ -272,9 +272,9 @@ def test_the_formula_and_the_stages_light_each_other_up(shown):
         tab.mouse.move(2, 2)
         tab.focus(f"[data-part={part}]")
         assert tab.evaluate(tables) == wanted
-        tab.hover(f"[data-table={part}] h3")
+        tab.hover(f"[data-table={part}] h2")
         assert tab.evaluate(parts) == [part]
-    tab.hover("[data-table=x] h3")
+    tab.hover("[data-table=x] h2")
     assert tab.evaluate(parts) == ["q", "k", "v"]
     tab.click(".scaling [data-value=none]")
     assert tab.inner_text("[data-part=scaled]") == "1"
@@ -382,7 +382,7 @@ def test_whoever_cant_see_it_is_told(shown):
     tab = shown(machine("3 × 2 from x, causal"))
     assert tab.get_attribute(cell("q", 0, 1), "aria-label").startswith("Queries Q, row 我, column 2: ")
     assert tab.get_attribute(cell("w_v", 1, 0), "aria-label") == "W_V, row 2, column 1"
-    assert tab.get_attribute(cell("masked", 0, 1), "aria-label") == "Masked, row 我, column 爱: hidden"
+    assert tab.get_attribute(cell("masked", 0, 1), "aria-label") == "Masked, row 我, column 爱: −∞ (hidden)"
     assert tab.get_attribute(cell("mask", 0, 1), "aria-pressed") == "false"
     named = tab.evaluate(
         """[...document.querySelectorAll('[tabindex], button, input, [role=grid], [role=group], [role=radiogroup], main')]
@@ -435,6 +435,9 @@ def test_it_fits_and_speaks_and_has_its_light(shown, size, lang, scheme):
     brightness = """[...document.querySelectorAll('[data-table=weights] td[data-cell]:not(.hidden)')].map((td) =>
         [Number(td.textContent), td.style.backgroundColor.match(/\\d+/g).reduce((sum, x) => sum + Number(x), 0)])"""
     pairs = sorted(tab.evaluate(brightness))
+    assert (
+        min(contrast(tab, "[data-table=weights] td[data-cell]:not(.hidden), [data-table=scores] td[data-cell]")) >= 4.5
+    )
     shades = [shade for _, shade in pairs]
     assert shades[0] != shades[-1]
     assert all((a >= b) if scheme == "light" else (a <= b) for (x, a), (y, b) in pairwise(pairs) if y - x > 0.02)

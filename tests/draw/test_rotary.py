@@ -10,7 +10,7 @@ import torch
 from qkv.attention.positions import turn_halves
 from qkv.draw.rotary import Pair, html, table_html
 from qkv.words import Problem
-from tests.draw.pages import assert_shown
+from tests.draw.pages import assert_shown, contrast
 
 PAIRS = [
     Pair(),
@@ -104,6 +104,7 @@ def test_it_fits_and_speaks(shown, width, lang, scheme):
     tab = shown(Pair(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.get_attribute("html", "data-theme") == scheme
+    assert min(contrast(tab, "td[data-cell]")) >= 4.5
     labels = tab.evaluate("[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))")
     said = tab.inner_text("main") + " ".join(labels)
     assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", said), said

@@ -117,9 +117,10 @@ export function level(weight, scale) {
   return weight < 0 ? -found : found;
 }
 
-/** A colour of a palette as a style, with an ink that can be read on it. @param {number} rgba */
+/** A colour of a palette as a style, with the ink that stands out from it more: by 4.5 to 1 on any. @param {number} rgba */
 export function painted(rgba) {
-  const [r, g, b] = [rgba & 255, (rgba >> 8) & 255, (rgba >> 16) & 255];
-  const bright = r * 0.299 + g * 0.587 + b * 0.114;
-  return { backgroundColor: `rgb(${r} ${g} ${b})`, color: bright > 140 ? "#101318" : "#ffffff" };
+  const rgb = [rgba & 255, (rgba >> 8) & 255, (rgba >> 16) & 255];
+  const [r, g, b] = rgb.map((x) => (x <= 10 ? x / 3294 : ((x / 255 + 0.055) / 1.055) ** 2.4)); // light, not numbers of sRGB
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return { backgroundColor: `rgb(${rgb.join(" ")})`, color: (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff" };
 }

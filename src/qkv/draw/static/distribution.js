@@ -76,10 +76,10 @@ export class DistributionElement extends HTMLElement {
       h(
         "section",
         { "data-side": name },
-        h("h3", {}, title),
+        h("h2", {}, title),
         h("div", { class: "bars", role: "img" }),
         h("p", { class: "told spread" }),
-        h("h3", {}, say(lang, "Weights of one row over {n} keys", { n: this.told.keys })),
+        h("h2", {}, say(lang, "Weights of one row over {n} keys", { n: this.told.keys })),
         h("div", { class: "row", role: "img" }),
         h("p", { class: "told sharp" }),
       );

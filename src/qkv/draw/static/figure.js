@@ -8,6 +8,6 @@ settle(told.lang);
 const element = h(`qkv-${told.element}`, { class: "card" });
 Object.assign(element, { told });
 document.body.classList.add("figure");
-document.body.prepend(h("main", { "aria-label": document.title }, element));
+document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), element));
 Object.assign(window, { qkv: element });
 document.documentElement.dataset.ready = "";

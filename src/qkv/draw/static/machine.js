@@ -177,7 +177,7 @@ export class MachineElement extends HTMLElement {
     return h(
       "div",
       { class: "table", "data-table": name },
-      h("h3", {}, h("span", {}, ...raised(title)), h("small", {}, ...this.made(name))),
+      h("h2", {}, h("span", {}, ...raised(title)), h("small", {}, ...this.made(name))),
       h("div", { class: "scroll" }, h("table", { role: "grid", "aria-label": title, "aria-readonly": !this.isGiven(name) }, h("thead", {}, head), body)),
     );
   }
@@ -248,7 +248,7 @@ export class MachineElement extends HTMLElement {
       }
       const text = computedText(x, digits);
       cell.textContent = text;
-      cell.setAttribute("aria-label", `${cell.dataset.label}: ${hidden ? say(lang, "hidden") : text}`);
+      cell.setAttribute("aria-label", `${cell.dataset.label}: ${text}${hidden ? ` (${say(lang, "hidden")})` : ""}`);
       cell.classList.toggle("hidden", hidden);
       if (name !== "weights") continue;
       Object.assign(cell.style, hidden ? { backgroundColor: "", color: "" } : painted(full[level(x, "root")]));

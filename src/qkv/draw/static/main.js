@@ -66,7 +66,7 @@ async function start() {
   document.getElementById("qkv-still")?.remove();
   if (figure()) {
     document.body.classList.add("figure");
-    document.body.prepend(h("main", { "aria-label": document.title }, h("div", { class: "one" }, ...cards)), live);
+    document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), h("div", { class: "one" }, ...cards)), live);
   } else {
     const one = cards.length > 1 ? h("div", { class: "one" }, ...cards.slice(1)) : null;
     document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], one), live);

@@ -59,8 +59,8 @@ export class RotaryElement extends HTMLElement {
           "div",
           { class: "together" },
           h("span", { class: "help" }, say(lang, "both together")),
-          h("button", { type: "button", class: "ask back", "aria-label": say(lang, "both one position back"), onclick: () => this.both(-1) }, "−1"),
-          h("button", { type: "button", class: "ask on", "aria-label": say(lang, "both one position on"), onclick: () => this.both(1) }, "+1"),
+          h("button", { type: "button", class: "ask back", "aria-label": `−1: ${say(lang, "both one position back")}`, onclick: () => this.both(-1) }, "−1"),
+          h("button", { type: "button", class: "ask on", "aria-label": `+1: ${say(lang, "both one position on")}`, onclick: () => this.both(1) }, "+1"),
         ),
       ),
       h("div", { class: "pictures" }, h("div", { class: "dial", role: "img" }), h("div", { class: "every" })),
@@ -102,7 +102,7 @@ export class RotaryElement extends HTMLElement {
       h("tr", {}, h("th", { scope: "row" }, m), ...row.map((x, n) => h("td", { "data-cell": `${m}.${n}` }, fixed(x, short)))),
     );
     this.querySelector(".every")?.replaceChildren(
-      h("h3", {}, say(lang, "q·k at every m (rows) and n (columns)")),
+      h("h2", {}, say(lang, "q·k at every m (rows) and n (columns)")),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": say(lang, "q·k at every m (rows) and n (columns)") }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows))),
     );
   }
