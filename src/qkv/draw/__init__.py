@@ -1,4 +1,7 @@
-"""Attention as pictures: in a terminal (terminal.py), with matplotlib (plots.py), as one offline page (page.py)."""
+"""Attention as pictures: in a terminal (terminal.py), with matplotlib (plots.py), as one offline page (page.py).
+
+Figures whose numbers can be changed, for a book: machine.py, rotary.py, distribution.py.
+"""
 
 from typing import TYPE_CHECKING
 

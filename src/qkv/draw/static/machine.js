@@ -97,9 +97,13 @@ export class MachineElement extends HTMLElement {
       const tables = TABLES[stage].filter((name) => name === "mask" || this.table(name));
       return h("section", { "data-stage": stage }, ...tables.map((name) => this.grid(name)));
     });
-    // What is computed from queries and keys begins on a line of its own.
-    const after = this.told.show.findIndex((stage) => !["x", "w", "qkv"].includes(stage));
-    if (after > 0) sections.splice(after, 0, h("hr", {}));
+    // What is computed from queries and keys begins on a line of its own; where there is little room, what the mask leaves too.
+    const line = (/** @type {string} */ kind, /** @type {string[]} */ stages) => {
+      const at = sections.findIndex(({ dataset }) => stages.includes(dataset.stage ?? ""));
+      if (at > 0) sections.splice(at, 0, h("hr", { class: kind }));
+    };
+    line("", ["scores", "scaled", "masked", "weights"]);
+    if (this.told.show.includes("masked") && this.told.show.includes("scaled")) line("narrow", ["weights"]);
     this.replaceChildren(
       h(
         "div",
@@ -123,9 +127,8 @@ export class MachineElement extends HTMLElement {
 
   reset() {
     this.restore();
-    this.querySelector(".sum")?.scrollIntoView({ block: "nearest" });
-    // The button is of no use now; the focus goes to where one would begin again.
-    /** @type {HTMLElement | null} */ (this.querySelector("section [tabindex='0']"))?.focus();
+    // The button is of no use now; the focus goes to where one would begin again, and the text around a figure stays put.
+    /** @type {HTMLElement | null} */ (this.querySelector("section [tabindex='0']"))?.focus({ preventScroll: true });
   }
 
   compute() {
