@@ -79,6 +79,22 @@ def path(name: str) -> Path | None:
     return next(iter(files)) if len(files) == 1 else _folder(item)
 
 
+def locate(source: str) -> str:
+    """Where a text lies: a path as it is, the name of a data set as the path of its file, which must be here.
+
+    >>> locate("books/mine.txt")
+    'books/mine.txt'
+    """
+    if Path(source).exists() or any(c in source for c in "*?/"):
+        return source
+    if any(item.name == source for item in listing("data")):
+        found = path(source)
+        if found is None:
+            raise absent(source)
+        return str(found)
+    return source
+
+
 def changed(name: str, *, again: bool = False, progress: Progress | None = None) -> list[Path]:
     """The files of a named thing that are here and hold something else than was fetched.
 

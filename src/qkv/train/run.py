@@ -194,7 +194,7 @@ def resume(folder: Path, world: World | None = None, asked: Asked | None = None)
     """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see extension.py."""
     world = world or World()
     if asked is not None:
-        source, pairs = (None if path is None else _named(path) for path in (asked.source, asked.pairs))
+        source, pairs = (None if path is None else store.locate(path) for path in (asked.source, asked.pairs))
         world.once(partial(_agree, folder, replace(asked, source=source, pairs=pairs)))
     return _open(folder, world)
 
@@ -321,7 +321,7 @@ def _gather(
             text.date_tokenizer().save(folder)
             why.append(("why.dates", {}))
             return {"kind": "dates"}
-        read = text.read_pairs(_named(pairs))
+        read = text.read_pairs(store.locate(pairs))
         if len(read) < 2:
             raise Problem(
                 "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
@@ -339,25 +339,13 @@ def _gather(
         raise Problem(
             "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
         )
-    corpus = text.Corpus.of(_named(source))
+    corpus = text.Corpus.of(store.locate(source))
     special = ("pad", "eos", "mask") if task == "mlm" else ("eos",)
     made = text.train_tokenizer(tokenizer, corpus, special=special)
     made.save(folder)
     why.append(_tokenizer_reason(made, tokenizer))
     text.prepare(corpus, made, folder / runfiles.TOKENS, progress=progress)
     return {"kind": "text", "source": str(source), "sha256": corpus.sha256()}
-
-
-def _named(source: str) -> str:
-    """A path as it is; the name of a data set as the path of its file, if it was fetched."""
-    if Path(source).exists() or any(c in source for c in "*?/"):
-        return source
-    if any(item.name == source for item in store.listing("data")):
-        found = store.path(source)
-        if found is None:
-            raise store.absent(source)
-        return str(found)
-    return source
 
 
 def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
