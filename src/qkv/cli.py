@@ -62,6 +62,10 @@ VERBS: dict[str, tuple[str, str]] = {
         'qkv translate "15 Nov 2026" --demo',
         _("translate with a trained encoder-decoder"),
     ),
+    "eval": (
+        "qkv eval --model smollm2 --text mybook.txt",
+        _("how good a model is: loss, perplexity, bits per byte; BLEU and chrF of a translator"),
+    ),
     "export": (
         "qkv export runs/lm-mybook --to hf",
         _("write a model as a folder that transformers loads"),

@@ -9,6 +9,7 @@ import transformers
 
 from qkv import Config, Transformer
 from qkv.draw.page import html
+from qkv.model.evaluation import score_text
 from qkv.model.generation import generate, masked_ids, translate_ids
 from qkv.text.tokenizer import Characters
 from qkv.tracing.ablation import importance
@@ -46,6 +47,7 @@ DOORS = {
     "translate": lambda n: translate_ids(
         ours(kind="encoder-decoder", position="rotary"), LETTERS, [[1] * (n - 1) + [LETTERS.eos]], most=3
     ),
+    "eval": lambda n: score_text(ours(position="rotary"), LETTERS, "a" * (n + 1), context=n),
     "generate": lambda n: generate(ours(position="rotary"), [[1] * (n - 4)], most=5),
 }
 

@@ -84,6 +84,7 @@ WRONG = {
     "chat": {"--temperature": ["-1"], "--top-p": ["2"], "--most": ["0"], "--seed": [str(2**64)]},
     "translate": {"--beam": ["0"], "--most": ["0"]},
     "fill": {"--top": ["0"]},
+    "eval": {"--context": ["0"], "--stride": ["0", "-3"], "--beam": ["0"], "--most": ["0"]},
 }
 CASES = [
     (verb, option, value) for verb, options in WRONG.items() for option, values in options.items() for value in values
@@ -100,7 +101,9 @@ def test_the_table_of_wrong_values_has_every_option_that_takes_a_number():
 @pytest.mark.parametrize(("verb", "option", "value"), CASES, ids=str)
 @pytest.mark.parametrize("model", ["that is there", "that is not"])
 def test_settings_are_checked_before_anything_is_loaded_or_printed(verb, option, value, model, capsys):
-    there = {"generate": OLD / "lm", "fill": OLD / "mlm", "translate": OLD / "translate"}.get(verb, "nowhere")
+    there = {"generate": OLD / "lm", "fill": OLD / "mlm", "translate": OLD / "translate", "eval": OLD / "lm"}.get(
+        verb, "nowhere"
+    )
     name = str(there) if model == "that is there" else "nowhere"
     assert main([verb, "the cat [MASK]", "--model", name, option, value]) == 2
     out, err = capsys.readouterr()

@@ -24,6 +24,7 @@ def shelf(tmp_path_factory):
     folder.mkdir()
     (folder / "book.txt").write_text(f"{EVIL} the cat {EVIL} sat\n" * 60, encoding="utf-8", newline="")
     (folder / "pairs.tsv").write_text(f"cat{EVIL[:-1]}\t猫{EVIL[:-1]}\n" * 40, encoding="utf-8", newline="")
+    (folder / "uneven.tsv").write_text(f"cat{EVIL[:-1]}\t猫\n{EVIL[:-1]}\n", encoding="utf-8", newline="")
     for task, given, file in (("lm", "--text", "book.txt"), ("mlm", "--text", "book.txt")):
         assert main(["train", task, given, str(folder / file), "--out", str(folder / task), *SMALL]) == 0
     translate = ["train", "translate", "--pairs", str(folder / "pairs.tsv"), "--out", str(folder / "translate")]
@@ -68,6 +69,13 @@ CASES = {
     "chat": [["the cat", *LM, "--most", "20"], ["the cat", "--model", "{}/odd"]],
     "fill": [["the [MASK]", "--model", "{}/mlm", "--top", "20"], [EVIL, "--model", "{}/mlm"]],
     "translate": [[f"cat{EVIL}", "--model", "{}/translate", "--most", "16"], [EVIL, "--demo"]],
+    "eval": [
+        [f"the cat {EVIL}", *LM, "--tokens"],
+        [*LM, "--text", "{}/book.txt", "--json"],
+        ["--model", "{}/translate", "--pairs", "{}/pairs.tsv", "--each", "--most", "4"],
+        ["--model", "{}/translate", "--pairs", "{}/uneven.tsv", "--json", "--most", "4"],
+        ["--model", "{}/translate", "--pairs", EVIL],
+    ],
     "export": [["{}/lm", "--out", "{}/out"], ["{}/odd"], [EVIL]],
     "models": [["show", "{}/lm"], ["show", "{}/odd"], ["show", EVIL], ["get", EVIL]],
     "lab": [[EVIL], ["memory", "--model", EVIL]],

@@ -26,14 +26,14 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_any(name: str | None, *, yes: bool = False, eager: bool = False) -> tuple[Any, Any]:
+def open_any(name: str | None, *, yes: bool = False, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
     """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
-    that qkv doesn't know is opened by transformers."""
+    that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
 
     def opening(named: str) -> tuple[Any, Any]:
         from ..model.theirs import open_any  # which loads torch, and may take longer than the model
 
-        return open_any(named, eager=eager)
+        return open_any(named, eager=eager, words=words)
 
     return _open(name, yes, opening)
 

@@ -230,6 +230,11 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
         raise Problem(sentence, what=NAMES[what], longest=longest, most=most, context=context, room=room)
 
 
+def wordless(model: Any) -> Problem:
+    """The problem of a model without a language-model head."""
+    return Problem("{model} gives states, not words: load it with its language-model head", model=type(model).__name__)
+
+
 def note_context(tokens: int, context: int | None) -> dict[str, int]:
     """Say that a text is longer than what its model was made for, if it is: it is computed all the same.
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from .. import text
 from ..words import Problem
 from .families.family import Foreign
 from .weights import find, load, refuse_infinite
 
 
-def open_any(name: str | Path, *, eager: bool = False) -> tuple[Any, Any]:
+def open_any(name: str | Path, *, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
     """A model of ours and its tokenizer, as `load` gives them, or, where qkv doesn't know the layout and transformers is
-    installed, the same folder through transformers. `eager`: with the attention that gives its weights itself."""
+    installed, the same folder through transformers. `eager`: with the attention that gives its weights itself.
+    `words`: with the head that says words, and a tokenizer of ours."""
     try:
         return load(name)
     except Problem as problem:
@@ -23,10 +25,10 @@ def open_any(name: str | Path, *, eager: bool = False) -> tuple[Any, Any]:
             import transformers
         except ImportError:
             raise problem from None
-        return _open_theirs(transformers, name, eager)
+        return _open_theirs(transformers, name, eager, words)
 
 
-def _open_theirs(transformers: Any, name: str | Path, eager: bool) -> tuple[Any, Any]:
+def _open_theirs(transformers: Any, name: str | Path, eager: bool, words: bool) -> tuple[Any, Any]:
     """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random.
 
     An encoder-decoder is opened with its head, or it couldn't say anything.
@@ -37,11 +39,13 @@ def _open_theirs(transformers: Any, name: str | Path, eager: bool) -> tuple[Any,
     safe = dict(trust_remote_code=False, local_files_only=True)
     try:
         config = transformers.AutoConfig.from_pretrained(place, **safe)
-        writes = type(config) in transformers.AutoModelForSeq2SeqLM._model_mapping
-        auto = transformers.AutoModelForSeq2SeqLM if writes else transformers.AutoModel
+        heads = [transformers.AutoModelForSeq2SeqLM, *([transformers.AutoModelForCausalLM] if words else [])]
+        auto = next((auto for auto in heads if type(config) in auto._model_mapping), transformers.AutoModel)
         kernel = {"attn_implementation": "eager"} if eager else {}
         model, told = auto.from_pretrained(place, use_safetensors=True, output_loading_info=True, **kernel, **safe)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **safe)
+        tokenizer = text.load(place) if words else transformers.AutoTokenizer.from_pretrained(place, **safe)
+    except Problem:
+        raise
     except Exception as error:  # whatever a folder of another make brings up
         raise Problem(
             "{model} could not be opened by transformers either: {error}",

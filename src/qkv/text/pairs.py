@@ -4,6 +4,7 @@ Legend: B batch, N source tokens, M target tokens, both up to the longest of the
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from .tokenizer import Tokenizer
 
 POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay mixed
 Text = tuple[str, str]
+Numbered = tuple[int, str, str]  # a pair and its line, from 1
 
 
 class PairBatch(NamedTuple):
@@ -48,20 +50,59 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
     ...     print(read_pairs(file), read_pairs(file, columns=(1, 0)))
     [('good', '好'), ('day', '日')] [('好', 'good'), ('日', 'day')]
     """
+    pairs = [_pair(line, columns, number, Path(path)) for number, line in _lines(Path(path))]
+    if not pairs:
+        raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
+    return pairs
+
+
+def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Problem]]]:
+    r"""The same, but a line that isn't a pair is left out and told: (pairs with their lines, problems with theirs).
+
+    How many columns a line should have is what most of the file has; of more than two, the first two are the pair.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pairs.tsv")
+    ...     _ = file.write_text("good\t好\nday\nbad\t坏\n", encoding="utf-8")
+    ...     pairs, problems = sift_pairs(file)
+    >>> pairs
+    [(1, 'good', '好'), (3, 'bad', '坏')]
+    >>> [(line, str(problem)) for line, problem in problems]
+    [(2, "the number of columns is 1, not 2: 'day'")]
+    """
     path = Path(path)
+    lines = list(_lines(path))
+    counts = Counter(line.count("\t") + 1 for _, line in lines)
+    wanted = max((n for n in counts if n > 1), key=lambda n: counts[n], default=2)
+    pairs: list[Numbered] = []
+    problems: list[tuple[int, Problem]] = []
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != wanted:
+            sentence = _("the number of columns is {columns}, not {wanted}: {line}")
+        elif not (cells[0] and cells[1]):
+            sentence = _("the source or the target is empty: {line}")
+        else:
+            pairs.append((number, cells[0], cells[1]))
+            continue
+        problems.append((number, Problem(sentence, columns=len(cells), wanted=wanted, line=repr(line[:40]))))
+    if not pairs:
+        raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
+    return pairs, problems
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file that aren't blank, with their numbers."""
     if not path.is_file():
         raise Problem("there is no file {path}: a pairs file has one pair per line, source TAB target", path=path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise Problem("{path} is not UTF-8 (byte {at}): save it as UTF-8 text", path=path, at=error.start) from None
-    pairs = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            pairs.append(_pair(line.rstrip("\r"), columns, number, path))
-    if not pairs:
-        raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
-    return pairs
+            yield number, line.rstrip("\r")
 
 
 def as_tsv(pairs: Sequence[Text]) -> str:

@@ -81,11 +81,6 @@ def model_of(model: Any) -> Model:
     return Theirs(model)
 
 
-def wordless(model: Any) -> Problem:
-    """The problem of a model without a language-model head."""
-    return Problem("{model} gives states, not words: load it with its language-model head", model=type(model).__name__)
-
-
 def uneven(sources: int, targets: int) -> Problem:
     """The problem of texts and targets that aren't as many."""
     return Problem(

@@ -20,10 +20,10 @@ from ..attention.positions import ALiBi, Relative, Rotary
 from ..mixers.calls import Mixing
 from ..model.generation import translate_ids
 from ..model.layers import StateMixer
-from ..model.reading import as_rows, note_context, pad, quiet
+from ..model.reading import as_rows, note_context, pad, quiet, wordless
 from ..words import Problem
 from .chunking import chunks, is_long, join_calls
-from .models import MOST, Layer, Question, too_long, uneven, wordless
+from .models import MOST, Layer, Question, too_long, uneven
 from .tokenizers import Rows, ids_of, listed, reader_of
 from .tokens import CUT, END, PARTS, Tokens
 from .traces import Projection, Trace, Turning

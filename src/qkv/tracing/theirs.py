@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..model.reading import wordless
 from . import huggingface, registry
 from .inputs import check, inputs_of, resting, said, several, target_of
-from .models import Layer, Question, wordless
+from .models import Layer, Question
 from .tokenizers import reader_of
 from .traces import Trace
 

@@ -1,0 +1,215 @@
+"""qkv eval: measure a model on a text, or a translator on pairs."""
+
+import argparse
+import json
+import sys
+import warnings
+from typing import Any
+
+from .. import grid, store
+from ..words import Problem, say
+from .opening import model_arguments, open_any
+from .progress import bar
+from .texts import PIPE, check, read
+
+EXAMPLES = [
+    "qkv eval --model smollm2 --text mybook.txt",
+    "qkv eval --model runs/lm-mybook --text mybook.txt --context 64 --stride 16",
+    'qkv eval "The cat sat on the mat" --model smollm2 --tokens',
+    "qkv eval --model opus-zh-en --pairs test.tsv --beam 4",
+    "qkv eval --model runs/translate-dates --pairs test.tsv --each",
+    "qkv eval --model smollm2 --text mybook.txt --json",
+]
+OF_A_TEXT, OF_PAIRS = ("context", "stride", "tokens"), ("beam", "most", "each")
+MOST = 128  # tokens of a translation, where nobody says how many
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add("text", nargs="?", help=say("a text") + say("; - takes it from a pipe"))
+    add("--text", dest="file", metavar="FILE", help=say("a text from a file, or a data set (see qkv data)"))
+    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line: how well the model translates"))
+    model_arguments(parser)
+    add(
+        "--context", type=int, metavar="N", help=say("tokens that the model may read before each (the model's context)")
+    )
+    add(
+        "--stride",
+        type=int,
+        metavar="N",
+        help=say("a new window begins after so many tokens (half of the context): fewer is slower, with more to go by"),
+    )
+    add("--tokens", action="store_true", help=say("the loss of every token"))
+    add(
+        "--beam",
+        type=int,
+        metavar="K",
+        help=say("keep the K best beginnings (as the model's files say, else 1)"),
+    )
+    add("--most", type=int, metavar="N", help=say("tokens at most (128)"))
+    add("--each", action="store_true", help=say("every pair: its loss, what was said and what was wanted"))
+    add("--json", action="store_true", help=say("as JSON"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Loss, perplexity and bits per byte of a text; of pairs also BLEU, chrF and exact match."""
+    _check(options)
+    return _pairs(options) if options.pairs is not None else _text(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what can't be meant before anything is loaded."""
+    for name in ("context", "stride", "beam", "most"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise Problem("{option} is {value}: give {wanted}", option=f"--{name}", value=value, wanted="1, 2, 3, …")
+    given = [each for each in (options.text, options.file, options.pairs) if each is not None]
+    if not given:
+        raise Problem("say what to measure it on: --text FILE or --pairs TSV, as in  {example}", example=EXAMPLES[0])
+    if len(given) > 1:
+        raise Problem("give one thing to measure it on: a text, --text FILE or --pairs TSV")
+    wrong, what = (OF_A_TEXT, "--text") if options.pairs is not None else (OF_PAIRS, "--pairs")
+    for name in wrong:
+        if getattr(options, name) not in (None, False):
+            raise Problem("{option} goes with {what}: leave it out", option=f"--{name}", what=what)
+    if options.model is None:
+        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
+
+
+def _text(options: argparse.Namespace) -> int:
+    text, name = _given(options)
+    model, tokenizer = open_any(options.model, yes=options.yes, words=True)
+    from ..model.evaluation import score_text
+
+    with bar(say("reading {name}", name=name)) as progress:
+        score = score_text(model, tokenizer, text, context=options.context, stride=options.stride, progress=progress)
+    pieces = _pieces(tokenizer, score) if options.tokens else []
+    if options.json:
+        told = {"model": options.model, "text": name, **_numbers(score), "context": score.context}
+        told |= {"stride": score.stride, "windows": score.windows}
+        if options.tokens:
+            told["pieces"] = [{"text": text, "loss": loss} for text, loss in pieces]
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return 0
+    from ..tracing.tokens import show
+
+    for text, loss in pieces:
+        print(f"{loss:8.3f}  {show(text)}")
+    if pieces:
+        print()
+    print(
+        say(
+            "{model} on {name}: {tokens} tokens, {bytes} bytes",
+            model=options.model,
+            name=name,
+            tokens=f"{len(score.nats):,}",
+            bytes=f"{score.spelled:,}",
+        )
+    )
+    _tell(score)
+    if score.windows > 1:
+        print(
+            say(
+                "read in {windows} windows of {context} tokens, a new one every {stride}: each token is scored once, after the "
+                "{least} to {context} before it",
+                windows=f"{score.windows:,}",
+                context=f"{score.context:,}",
+                stride=f"{score.stride:,}",
+                least=f"{score.context - score.stride + 1:,}",
+            )
+        )
+    return 0
+
+
+def _given(options: argparse.Namespace) -> tuple[str, str]:
+    """The text, and what it is called."""
+    if options.file is not None and options.file != PIPE:
+        text, name = read(store.locate(options.file)), options.file
+    elif options.text in (None, PIPE):
+        text, name = read(PIPE), PIPE
+    else:
+        check(options.text)
+        text, name = options.text, grid.clip(options.text, 40)
+    if not text.strip():
+        raise Problem("{name} is empty: there is nothing to measure on", name=name or '""')
+    return text, name
+
+
+def _pieces(tokenizer: Any, score: Any) -> list[tuple[str, float]]:
+    """The tokens joined to whole characters, with their losses summed; the first token has none."""
+    from ..tracing.tokenizers import reader_of
+
+    costs = [0.0, *score.nats.tolist()]
+    groups = reader_of(tokenizer).tokens(score.ids).whole
+    return [(text, sum(costs[first:end])) for text, first, end in groups if end > 1]
+
+
+def _pairs(options: argparse.Namespace) -> int:
+    from ..text.pairs import sift_pairs
+
+    pairs, problems = sift_pairs(store.locate(options.pairs))
+    model, tokenizer = open_any(options.model, yes=options.yes, words=True)
+    from ..model.evaluation import score_pairs, without_metrics
+
+    if notice := without_metrics():
+        warnings.warn(notice, stacklevel=1)
+    most = MOST if options.most is None else options.most
+    with bar(say("translating")) as progress:
+        score = score_pairs(model, tokenizer, pairs, width=options.beam, most=most, progress=progress)
+    problems = sorted([*problems, *score.problems], key=lambda each: each[0])
+    for line, problem in problems:
+        print(say("line {line}: {problem}", line=line, problem=problem), file=sys.stderr)
+    metrics = {"bleu": score.bleu, "chrf": score.chrf}
+    if options.json:
+        told: dict[str, Any] = {"model": options.model, "pairs": options.pairs, **_numbers(score)}
+        told |= {"lines": len(score.pairs), "exact_match": score.exact}
+        told |= {name: None if metric is None else vars(metric) for name, metric in metrics.items()}
+        told["skipped"] = [{"line": line, "problem": str(problem)} for line, problem in problems]
+        told["each"] = [
+            {"line": p.line, "source": p.source, "target": p.target, "said": p.said, "loss": p.loss}
+            for p in score.pairs
+        ]
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return 1 if problems else 0
+    for pair in score.pairs if options.each else ():
+        right = pair.said.strip() == pair.target.strip()
+        print(f"{pair.line:6}  {pair.loss:7.3f}  {'✓' if right else '✗'}  {pair.source} → {pair.said}")
+        if not right:
+            print(f"{'':18}  {say('wanted: {target}', target=pair.target)}")
+    if options.each:
+        print()
+    print(
+        say(
+            "{model} on {name}: {pairs} pairs, {tokens} target tokens, {bytes} bytes",
+            model=options.model,
+            name=options.pairs,
+            pairs=f"{len(score.pairs):,}",
+            tokens=f"{len(score.nats):,}",
+            bytes=f"{score.spelled:,}",
+        )
+    )
+    _tell(score)
+    for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
+        if metric is not None:
+            print(f"{word} {metric.score:.2f}  ({metric.signature})")
+    print(say("exact match {share}", share=f"{score.exact:.1%}"))
+    if problems:
+        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _numbers(score: Any) -> dict[str, float]:
+    numbers = {"loss": score.loss, "perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
+    return {"tokens": len(score.nats), "bytes": score.spelled, **numbers}
+
+
+def _tell(score: Any) -> None:
+    print(
+        say(
+            "loss {loss} nats per token · perplexity {perplexity} · {bits} bits per byte",
+            loss=f"{score.loss:.4f}",
+            perplexity=f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}",
+            bits=f"{score.bits_per_byte:.4f}",
+        )
+    )
