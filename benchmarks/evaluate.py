@@ -1,0 +1,86 @@
+"""What measuring costs: `qkv eval` of 100 kB of text on SmolLM2 against transformers' strided recipe, in the same run.
+
+    python -m benchmarks.evaluate            all of it, into RESULTS.md
+    python -m benchmarks.evaluate 4000       so many bytes, printed alone: a look, nothing is published
+
+Both read the same windows and must agree on the loss. Needs `qkv models get smollm2` and `qkv data get shakespeare`.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import qkv
+from qkv import store
+from qkv.model.evaluation import score_text
+
+from ._measure import Row, publish
+
+BYTES, LENGTH, STRIDE, ROUNDS = 100_000, 2048, 1024, 2
+
+
+@torch.inference_mode()
+def recipe(model: Any, ids: list[int]) -> float:
+    """As transformers' documentation has it (perplexity of fixed-length models), weighed by what each window scores."""
+    total, count, before = 0.0, 0, 0
+    for begin in range(0, len(ids), STRIDE):
+        end = min(begin + LENGTH, len(ids))
+        inputs = torch.tensor([ids[begin:end]])
+        labels = inputs.clone()
+        labels[:, : -(end - before)] = -100
+        scored = int((labels[:, 1:] != -100).sum())
+        total, count = total + float(model(inputs, labels=labels).loss) * scored, count + scored
+        before = end
+        if end == len(ids):
+            break
+    return total / count
+
+
+def timed(run: Callable[[], float]) -> tuple[float, float, float]:
+    """What it gives, and the seconds it takes by the clock and of the processors."""
+    clock, work = time.perf_counter(), time.process_time()
+    found = run()
+    return found, time.perf_counter() - clock, time.process_time() - work
+
+
+def main(size: int = BYTES) -> list[Row]:
+    from transformers import AutoModelForCausalLM
+
+    file, book = store.path("smollm2"), store.path("shakespeare")
+    if file is None or book is None:
+        sys.exit("get what is measured first:  qkv models get smollm2; qkv data get shakespeare")
+    text = Path(book).read_text(encoding="utf-8")[:size]
+    model, tokenizer = qkv.load("smollm2")
+    assert tokenizer is not None
+    theirs = AutoModelForCausalLM.from_pretrained(
+        Path(file).parent, gguf_file=Path(file).name, dtype=torch.float32
+    ).eval()
+    ids = tokenizer.frame(tokenizer.encode(text))
+
+    def ours() -> float:
+        # `context` counts what is read, `max_length` also the last token that is scored.
+        return score_text(model, tokenizer, text, context=LENGTH - 1, stride=STRIDE).loss
+
+    rivals = ours, lambda: recipe(theirs, ids)
+    best = [float("inf")] * 2
+    worked = [float("inf")] * 2
+    found = [0.0, 0.0]
+    for _ in range(ROUNDS):
+        for i, rival in enumerate(rivals):
+            found[i], clock, work = timed(rival)
+            best[i], worked[i] = min(best[i], clock), min(worked[i], work)
+    assert abs(found[0] - found[1]) < 1e-4, found
+    note = f"{len(ids):,} tokens, loss {found[0]:.4f} by both; processor time {worked[0]:.3g} s and {worked[1]:.3g} s"
+    what = f"eval of {size / 1000:g} kB, windows of {LENGTH:,} tokens, stride {STRIDE:,}, against transformers' strided recipe"
+    return [Row(what, *best, "≤ 0.8", "s", note)]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(*main(int(sys.argv[1])), sep="\n")
+    else:
+        publish("evaluate", "Measuring a model (SmolLM2)", main())
