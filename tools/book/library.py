@@ -119,8 +119,10 @@ asks.forEach((one, at) => ["mouseenter", "focus", "click"].forEach((event) => on
 addEventListener("message", ({ source, data }) => {
   if (source === parent && data?.qkv === "theme") root.dataset.theme = data.theme === "dark" ? "dark" : "light";
 });
-if (matchMedia("(prefers-color-scheme: dark)").matches) root.dataset.theme = "dark";
+const asked = new URLSearchParams(location.hash.slice(1)).get("theme");
+root.dataset.theme = asked === "dark" || (!asked && matchMedia("(prefers-color-scheme: dark)").matches) ? "dark" : "light";
 ask(0);
+root.dataset.ready = "";
 if (parent !== window)
   new ResizeObserver(() => parent.postMessage({ qkv: "height", height: Math.ceil(root.getBoundingClientRect().height) }, "*")).observe(root);
 """
