@@ -341,6 +341,21 @@ def test_marians_ids_are_those_of_transformers(marian):
     assert ours.encode("</s>")[-1] != 0 and ours.encode("</s>", special=True) == [0]
 
 
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_what_marian_is_to_say_is_cut_by_its_other_model(marian, pieces, tmp_path):
+    folder, _ = marian
+    for name in ("source.spm", "vocab.json", "config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "target.spm").write_bytes(pieces["bpe of LLaMA"][0].read_bytes())
+    theirs = MarianTokenizer(*(str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")))
+    ours = load(tmp_path)
+    ours.save(tmp_path / "again")
+    for text in ("the cat sat on the mat", "it was tired"):
+        expected = theirs(text_target=text).input_ids[:-1]  # its end is not of the text
+        assert ours.encode_target(text) == expected != ours.encode(text)
+        assert load(tmp_path / "again").encode_target(text) == expected
+
+
 def test_a_vocabulary_without_padding_gets_it_at_the_end(marian, tmp_path):
     """As CTranslate2 keeps it: a list, padding left out."""
     folder, names = marian

@@ -311,7 +311,7 @@ class _Ready(NamedTuple):
 
 def _ready(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str, target: str) -> _Ready:
     """A pair as tokens, if the model has positions for them."""
-    read, said = source_ids(tokenizer, source), tokenizer.encode(target)
+    read, said = source_ids(tokenizer, source), tokenizer.encode_target(target)
     longest = max(len(read), len(said) + 1)
     if scorer.bounded and scorer.context is not None and longest > scorer.context:
         raise Problem(

@@ -58,9 +58,10 @@ def _load(path: Path, file: Path) -> Tokenizer:
         return made
     if not file.is_file():
         raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-    made = _from_json(
-        file, settings, _library(folder / "cutter.json")[0] if (folder / "cutter.json").is_file() else None
-    )
+    cutter, other = folder / "cutter.json", folder / "target_cutter.json"
+    made = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
+    if other.is_file():
+        made.target = _from_json(file, settings, _library(other)[0])
     settings.complete(made)
     return made
 
@@ -126,7 +127,10 @@ def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
         return all((folder / name).is_file() for name in names)
 
     if there("source.spm", "vocab.json"):
-        return foreign.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
+        made = foreign.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
+        if there("target.spm"):
+            made.target = foreign.from_sentencepiece(folder / "target.spm", _in_order(folder / "vocab.json"))
+        return made
     if there("sentencepiece.model", "shared_vocabulary.json"):
         return foreign.from_sentencepiece(folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json"))
     for name in OTHER_FILES:

@@ -40,7 +40,8 @@ class Tokenizer:
     `habits` is how the model is meant to write, `template` lays out a chat.
 
     `cutter` is for the few whose text is cut by one vocabulary and numbered by another (Marian): the cutter's pieces
-    are looked up by name.
+    are looked up by name. `target` is a second tokenizer with the same ids, where what is to be said is cut otherwise
+    than what is read (Marian's two languages).
 
     >>> from . import train_tokenizer
     >>> tokenizer = train_tokenizer("bpe", ["the cat sat on the mat"] * 9, vocab=270, special=["pad", "eos"])
@@ -80,6 +81,7 @@ class Tokenizer:
         self.never: list[int] = []
         self.habits = Habits()
         self.template: str | None = None
+        self.target: Tokenizer | None = None
 
     @property
     def special_ids(self) -> list[int]:
@@ -109,6 +111,14 @@ class Tokenizer:
         (8, 4)
         """
         return self._encode_special(text) if special and self._named else self._encode(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of a text that a decoder is to say.
+
+        >>> Bytes.make().encode_target("a")
+        [97]
+        """
+        return (self.target or self).encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, on all cores.
@@ -256,6 +266,8 @@ class Tokenizer:
         (folder / "tokenizer.json").write_text(self.to_json() + "\n", encoding="utf-8")
         if self._own_cutter is not None:
             (folder / "cutter.json").write_text(self._own_cutter.to_str() + "\n", encoding="utf-8")
+        if self.target is not None and self.target._own_cutter is not None:
+            (folder / "target_cutter.json").write_text(self.target._own_cutter.to_str() + "\n", encoding="utf-8")
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:

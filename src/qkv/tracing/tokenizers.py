@@ -117,7 +117,7 @@ class OurReader:
         return [row if row[-1] == self.eos else [*row, self.eos] for row in rows]  # see generation.source_ids
 
     def target(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text))
+        return list(self.tokenizer.encode_target(text))
 
     def text(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids)
