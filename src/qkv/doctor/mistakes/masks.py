@@ -183,6 +183,7 @@ class OnlyOneMask(Mistake):
         "two": _(
             "given with `{other}`, `{parameter}` no longer hides anything: your numbers equal attention computed so to {error:.0e} with `{other}` alone"
         ),
+        "seen": _("given with `{other}`, `{parameter}` no longer hides: tokens are seen that it hides by itself"),
     }
     explains = 14
 

@@ -22,7 +22,10 @@ class OneDoesTwoJobs(Mistake):
     shows = _(
         "After a backward pass a projection has no gradient, and the output equals attention with another in its place."
     )
-    evidence = {"": _("`{unused}` gets no gradient: it is never used; the projections that ran are {used}")}
+    evidence = {
+        "": _("`{unused}` gets no gradient: it is never used; the projections that ran are {used}"),
+        "handed": _("`{unused}`, which the file hands over among the weights, changes nothing: it is never used"),
+    }
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:
@@ -118,7 +121,12 @@ class NoOutputProjection(Mistake):
     )
     fix = _("`self.w_o = nn.Linear(H * d, d_model)` and `return self.w_o(out)`")
     shows = _("There are several heads and no weight after them, or one that gets no gradient.")
-    evidence = {"": _("the {heads} heads' outputs are put side by side and handed back: no weight comes after them")}
+    evidence = {
+        "": _("the {heads} heads' outputs are put side by side and handed back: no weight comes after them"),
+        "layer": _(
+            "the {heads} heads' outputs are put side by side and added to the input: no weight comes in between"
+        ),
+    }
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

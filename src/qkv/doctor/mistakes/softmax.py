@@ -226,6 +226,9 @@ class MaskedAfter(Mistake):
         "causal": _(
             "the causal mask is applied after the softmax: your numbers equal attention computed so to {error:.0e}; the first row sums to less than 1, and later tokens still shift the weights"
         ),
+        "shares": _(
+            "the mask given as `{parameter}` sets weights to 0 after the softmax: those that stay are the same as without it, so the rows no longer sum to 1"
+        ),
     }
     explains = 11
 

@@ -239,6 +239,9 @@ class WrongAxes(Mistake):
         "across": _(
             "`{parameter}` as the file hands it over, of {batch} texts with {batch} tokens each, lands on the wrong axis: the padding of text i is hidden from token i of every text"
         ),
+        "heads": _(
+            "`{parameter}` as the file hands it over lands on the heads: there are {batch} of both, so head i of every text hides the padding of text i; with one text more it stops"
+        ),
     }
 
     @staticmethod

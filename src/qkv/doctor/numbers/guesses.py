@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..subject.guess import meaning
 from ..subject.subject import Subject
 from .watching import Projected, Watched
 
@@ -75,11 +76,11 @@ def head_counts(subject: Subject, watched: Watched | None = None) -> list[int]:
         if isinstance(place, int):
             found.append(place)
     for name, given in subject.fixed.items():
-        if isinstance(given, int) and not isinstance(given, bool) and "head" in name:
+        if isinstance(given, int) and not isinstance(given, bool) and ("head" in name or meaning(name) == "heads"):
             found.append(given)
     if not found and watched is not None and watched.result.seen is not None:
         found += _ran(watched.result.seen)
-    if not found and subject.owner is not None and watched is not None and watched.projected:
+    if not found and watched is not None and watched.projected:
         width = watched.projected[0].features.shape[-1]
         found += [1, *(h for h in range(2, 33) if width % h == 0 and h <= width)]
     return list(dict.fromkeys(found)) or [1]

@@ -38,7 +38,9 @@ class Watched:
     def turned(self) -> bool:
         """Whether q may have been turned by its positions: it meets k as other numbers than a weight made, up to a scale."""
         seen = self.result.seen
-        met = [one["query"] for one in getattr(seen, "kernels", [])] or [one[0] for one in getattr(seen, "scored", [])]
+        met = [one["query"] for one in getattr(seen, "kernels", [])] or [
+            one.left for one in getattr(seen, "scored", [])
+        ]
         if not met or not self.projected:
             return True
         made = np.sort(np.concatenate([p.features.ravel() for p in self.projected]))
@@ -125,7 +127,7 @@ def mixed_of(subject: Subject, result: Result, inputs: dict[str, Array]) -> list
     if seen is None or not (getattr(seen, "kernels", None) or getattr(seen, "scored", None)):
         return []
     batch, n = len(result.output) if subject.layout != "nc" else 1, _lengths(subject, inputs)[0]
-    last = to_numpy(seen.kernels[-1]["out"] if seen.kernels else seen.scored[-1][2])
+    last = to_numpy(seen.kernels[-1]["out"] if seen.kernels else seen.scored[-1].given)
     if last.ndim == 4 and last.shape[0] == batch and last.shape[2] == n:
         return [last.transpose(0, 2, 1, 3).reshape(batch, n, -1)]
     if last.ndim == 3 and last.shape[0] % batch == 0 and last.shape[1] == n:  # texts outermost, or heads
@@ -133,6 +135,18 @@ def mixed_of(subject: Subject, result: Result, inputs: dict[str, Array]) -> list
         both = outer.transpose(0, 2, 1, 3), inner.transpose(1, 2, 0, 3)
         return [one.reshape(batch, n, -1) for one in both]
     return []
+
+
+def shares_of(result: Result, n: int, m: int) -> list[Array]:
+    """What was multiplied with values, (…, N, M): shares between 0 and 1, of which the product sums over the last axis."""
+    found = []
+    for met in getattr(result.seen, "scored", ()):
+        for tensor, axes in zip((met.left, met.right), met.axes, strict=True):
+            if axes is not None and (tensor.shape[axes[0]], tensor.shape[axes[1]]) == (n, m):
+                shares = np.moveaxis(to_numpy(tensor), axes, (-2, -1))
+                if np.isfinite(shares).all() and shares.min() >= 0 and shares.max() < 1 + 1e-6:
+                    found.append(shares)
+    return found
 
 
 def contexts_of(subject: Subject, result: Result, inputs: dict[str, Array], watched: Watched) -> list[Array]:

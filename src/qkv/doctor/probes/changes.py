@@ -455,7 +455,7 @@ def _turned(case: Case) -> bool:
     if seen.kernels:
         taken = to_numpy(seen.kernels[0]["query"])
     elif seen.scored and seen.softmaxes:
-        taken = to_numpy(seen.scored[0][0])
+        taken = to_numpy(seen.scored[0].left)
     else:
         return False
     if taken.size != q.size or not np.isfinite(taken).all():

@@ -11,6 +11,8 @@ from ..case import Case
 from ..numbers.watching import contexts_of, poked
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
+from .owners import WINDOW
+from .structure import support
 from .trials import View, batch_of, error_of, form_of, masked_place, patterns, rows_of, tensor_for, tolerance_of, view
 
 Array = np.ndarray
@@ -42,7 +44,7 @@ def empty_row(case: Case, parameter: str, format_: Format, looked: View) -> None
     keep = np.ones((batch_of(looked), looked.n, looked.m), bool)
     keep[0] = False
     given = tensor_for(case, format_, keep)
-    if given is None or format_.shape == "lengths":
+    if given is None:
         return
     try:
         result = case.subject(looked.inputs, {parameter: given}, watch=True)
@@ -120,6 +122,27 @@ def two_masks(case: Case, one: tuple[str, Format], two: tuple[str, Format]) -> N
             if alone < tolerance_of(case):
                 case.add("M5", "two", parameter=parameter, other=(two, one)[index][0], error=alone)
                 return
+
+
+def mask_and_window(case: Case, window: str, mask: str, format_: Format) -> None:
+    """M5: given a mask and the width of a window, what either hides is hidden."""
+    n = case.lengths[0]
+    looked = view(case, n, n) if not case.subject.crosses else None
+    given = looked and tensor_for(case, format_, patterns(n, n, batch_of(looked))["right"])
+    if looked is None or given is None:
+        return
+    try:
+        near, kept, both = (
+            support(case.subject, looked.inputs, one)[0]
+            for one in ({window: WINDOW}, {mask: given}, {window: WINDOW, mask: given})
+        )
+    except UserError as error:
+        case.stopped("masks together", error)
+        return
+    case.checked.append("masks together")
+    if (both & ~near).any() or (both & ~kept).any():
+        lost, other = (window, mask) if (both & ~near).any() else (mask, window)
+        case.add("M5", "seen", parameter=lost, other=other)
 
 
 def _targets_padding(case: Case, parameter: str, equal: View) -> bool:

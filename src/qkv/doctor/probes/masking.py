@@ -23,11 +23,12 @@ from ..mistakes.mistake import At
 from ..numbers.guesses import Guess, guesses
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, singles
-from ..numbers.watching import contexts_of, watch
+from ..numbers.watching import contexts_of, shares_of, watch
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
+from ..subject.made import Made
 from . import polarity
-from .further import empty_row, large_scores, memory_mask, other_keys, stands_in, two_masks
+from .further import empty_row, large_scores, mask_and_window, memory_mask, other_keys, stands_in, two_masks
 from .owners import belongs, elsewhere, for_memory, only_together
 from .trials import (
     MEMORY,
@@ -61,6 +62,9 @@ def examine_masks(case: Case) -> None:
     known = case.formats
     if len(known) >= 2 and not case.founds:
         two_masks(case, *list(known.items())[:2])
+    for window in [p for p, r in case.subject.roles.items() if r == "window"] if not case.founds else ():
+        for parameter, format_ in known.items():
+            mask_and_window(case, window, parameter, format_)
     case.mask_examples = _givens(case)
 
 
@@ -217,11 +221,23 @@ def _as_handed(case: Case, parameter: str) -> bool:
             _rank, error, variant = min(best, key=lambda hit: hit[:2])
             if variant.ids == ("M16",):
                 case.add("M16", "across", parameter=parameter, batch=b, line=None)
+            elif variant.ids == ("M15",) and b == case.heads and _one_text_more_stops(case, made, n, m):
+                case.add("M16", "heads", parameter=parameter, batch=b)
             elif variant.ids == ("M1",):
                 polarity.blame(case, parameter, "inverted", made, None)
             else:
                 _report(case, parameter, variant, Format(), error)
             return True
+    return False
+
+
+def _one_text_more_stops(case: Case, made: Made, n: int, m: int) -> bool:
+    """Whether a mask of the same shape only runs with as many texts as it came with."""
+    more = np.concatenate([made.values, made.values[:1]])
+    try:
+        case.subject(case.subject.draw(n=n, m=m, batch=len(more)), {made.given: _typed(case, more)})
+    except UserError:
+        return True
     return False
 
 
@@ -361,6 +377,9 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                 return
             _report(case, parameter, variant, format_, error)
             return
+    if _cuts_shares(case, parameter, ran, looked):
+        case.add("X7", "shares", parameter=parameter)
+        return
     if parameter in case.discovered:
         return  # of no known name, and of no mask's effect: something else
     if all(np.isnan(t.output).any() for t in ran if t.format.kind != "additive"):
@@ -382,6 +401,23 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         )
     else:
         _not_understood(case, parameter)
+
+
+def _cuts_shares(case: Case, parameter: str, ran: list[Trial], looked: View) -> bool:
+    """X7: the values are multiplied with the very shares that they have without a mask, the hidden ones set to 0."""
+    for trial in ran:
+        keep = trial.keep[0] if case.subject.layout == "nc" else trial.keep[:, None]
+        free, masked = (
+            shares_of(case.subject(looked.inputs, {parameter: given}, watch=True), looked.n, looked.m)
+            for given in (tensor_for(case, trial.format, k) for k in (np.ones_like(trial.keep), trial.keep))
+        )
+        for whole, cut in zip(free, masked, strict=False):
+            keeps = keep if whole.ndim == 4 or keep.ndim == 2 else keep[:, 0]
+            alike = whole.shape == cut.shape and whole.ndim <= 4 and len(keeps) in (1, len(whole))
+            if alike and np.allclose(whole.sum(-1), 1) and not keeps.all():
+                if np.allclose(cut, whole * keeps, atol=1e-12):
+                    return True
+    return False
 
 
 def _not_understood(case: Case, parameter: str) -> None:

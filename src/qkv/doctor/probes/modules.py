@@ -9,11 +9,13 @@ from torch import nn
 
 from ...words import _
 from ..case import Case
+from ..numbers.guesses import head_counts
+from ..numbers.watching import mixed_of
 from ..source.file import Source
 from ..subject.errors import UserError
 from ..subject.guess import role
 from ..subject.subject import Subject
-from ..subject.values import copied, signature
+from ..subject.values import copied, signature, to_numpy
 from .probe import probe, size_of, skip
 
 
@@ -175,6 +177,8 @@ def own_layers(case: Case) -> None:
 def inventory(case: Case) -> None:
     """Four projections, each from the whole width."""
     subject, owner, match, watched = case.subject, case.subject.owner, case.match, case.watched
+    _shared(case)
+    _unmerged(case)
     if owner is None or watched is None or match is None or subject.layout in ("bhnd", "bnhd", "bc"):
         return skip(case, "inventory", _("no weights"))
     if not isinstance(owner, nn.Module):
@@ -183,19 +187,7 @@ def inventory(case: Case) -> None:
         return None
     if not any(p.dim() >= 2 for p in owner.parameters()) and not case.has("T2", "T1"):
         return None
-    heads, d = match.at.heads, match.at.head
-    shapes = [p.weight for p in watched.projected]
-    small = [s for s in shapes if len(s) == 2 and s[0] == s[1] == d and heads > 1]
-    features = {p.features.shape[-1] for p in watched.projected}
-    if small and len(small) == len(shapes) and features == {heads * d}:
-        case.add(
-            "H6",
-            head=d,
-            heads=heads,
-            width=heads * d,
-            shared=sum(a * b for a, b in small),
-            right=len(small) * (heads * d) ** 2,
-        )
+    heads = match.at.heads
     missing = [
         letter
         for letter, name, array in zip(
@@ -218,6 +210,32 @@ def inventory(case: Case) -> None:
     ):
         case.add("P4", heads=heads)
     return None
+
+
+def _shared(case: Case) -> None:
+    """H6: q, k and v, several heads wide, are made by weights of one head alone."""
+    made = case.watched.projected if case.watched is not None and isinstance(case.subject.owner, nn.Module) else []
+    shapes = {(p.weight, p.features.shape[-1]) for p in made}
+    if len(shapes) != 1 or (len(made) < 3 and case.match is None):
+        return
+    [(shape, width)] = shapes
+    if width != case.subject.width:  # more than heads lies beside the tokens: patches, channels
+        return
+    if len(shape) == 2 and shape[0] == shape[1] and width % shape[0] == 0 and width > shape[0] > 1:
+        values = {"head": shape[0], "heads": width // shape[0], "width": width}
+        case.add("H6", shared=len(made) * shape[0] ** 2, right=len(made) * width**2, **values)
+
+
+def _unmerged(case: Case) -> None:
+    """P4 in a layer: what the heads gave, side by side, is added to the input as it is, with no weight in between."""
+    subject, x = case.subject, case.inputs.get("x")
+    if case.match is not None or case.watched is None or x is None or subject.layout != "bnc":
+        return
+    seen, mixed = case.watched.result.seen, mixed_of(subject, case.watched.result, case.inputs)
+    heads = head_counts(subject, case.watched)[0]
+    sums = [x + one for one in mixed if one.shape == x.shape] if heads > 1 else []
+    if any(tuple(made.shape) == x.shape and np.allclose(to_numpy(made), one) for one in sums for made in seen.made):
+        case.add("P4", "layer", heads=heads)
 
 
 def _multi(case: Case) -> bool:

@@ -12,12 +12,13 @@ from ..subject.errors import UserError
 from ..subject.formats import Format, formats
 from ..subject.subject import Subject
 from ..subject.values import arrays, signature
+from .structure import support
 from .trials import Trial, View, batch_of, hides, patterns, tensor_for
 
 
 def discovered(subject: Subject) -> dict[str, str]:
-    """Arguments of no known name that are masks, or lengths, by what they do: left out by default, and given one another
-    output."""
+    """Arguments of no known name that are masks, lengths or windows by what they do: left out by default, and given one
+    another output."""
     parameters = signature(subject.function).parameters
     strange = [
         p for p, r in subject.roles.items() if r == "" and parameters[p].default is None and p not in subject.fixed
@@ -30,6 +31,9 @@ def discovered(subject: Subject) -> dict[str, str]:
             base = subject(inputs).output
         except UserError:
             return found
+        if n == m and _band(subject, inputs, parameter):
+            found[parameter] = "window"
+            continue
         keep = patterns(n, m, subject.sizes.batch)["right"]
         for format_ in (Format("bm"), Format("bm", "int"), Format("bnm"), Format("b1nm"), Format("lengths")):
             given = format_.encode(keep, subject.sizes.heads, subject.framework, subject.dtype)
@@ -40,6 +44,19 @@ def discovered(subject: Subject) -> dict[str, str]:
             except UserError:
                 continue
     return found
+
+
+WINDOW = 2  # narrower than any text that is tried
+
+
+def _band(subject: Subject, inputs: dict[str, np.ndarray], parameter: str) -> bool:
+    """Whether a number handed over leaves each token only those near it."""
+    try:
+        seen = support(subject, inputs, {parameter: WINDOW})[0]
+    except UserError:
+        return False
+    far = np.abs(np.subtract.outer(np.arange(len(seen)), np.arange(len(seen)))) > WINDOW
+    return not seen[far].any() and bool(seen[~far & ~np.eye(len(seen), dtype=bool)].any())
 
 
 def unsettled(case: Case) -> None:

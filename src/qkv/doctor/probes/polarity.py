@@ -7,9 +7,13 @@ nothing: where it contradicts the code and the file makes no mask, there is a re
 import re
 from typing import Any
 
+import numpy as np
+import torch
+
 from ...words import Message, _
 from ..case import Case
 from ..source.conventions import sayings
+from ..subject import usage
 from ..subject.formats import Format
 from ..subject.made import Made
 
@@ -39,16 +43,19 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
                 other=other.name, there=other.line,
             )  # fmt: skip
         return format_
+    added = {f.kind for f in right} == {"additive"}
+    if added and _called_with_ones(case, parameter):
+        case.add("M7", "said", parameter=parameter)
+        return None
     said = words(case, parameter)
-    if said in WORDS and {f.meaning for f in right if f.shape != "lengths"} - {"additive"} == set(WORDS) - {said}:
-        case.remark(
-            "M1",
-            _(
-                "a comment says that True in `{parameter}` means {said}, and the code takes it for the opposite: one of the two is wrong"
-            ),
-            parameter=parameter,
-            said=WORDS[str(said)],
-        )
+    opposite = {f.meaning for f in right if f.shape != "lengths"} - {"additive"} == set(WORDS) - {said}
+    if said in WORDS and (added or opposite):
+        remarks = {
+            "M1": _("a comment says that True in `{parameter}` means {said}, and the code takes it for the opposite: one of the two is wrong"),
+            "M7": _("a comment says that True in `{parameter}` means {said}, and the code adds it to the scores: one of the two is wrong"),
+        }  # fmt: skip
+        id_ = "M7" if added else "M1"
+        case.remark(id_, remarks[id_], parameter=parameter, said=WORDS[str(said)])
         case.miss(
             f"meaning {parameter}",
             _(
@@ -57,6 +64,13 @@ def meant(case: Case, parameter: str, right: list[Format], ran: set[str]) -> For
             parameter=parameter,
         )
     return next((f for f in right if f.meaning == said), right[0])
+
+
+def _called_with_ones(case: Case, parameter: str) -> bool:
+    """Whether the file itself calls it with a mask of 0 and 1."""
+    given = [call.given.get(parameter) for call in usage.examples(case.source, case.subject.name)]
+    masks = [np.asarray(one) for one in given if isinstance(one, torch.Tensor | np.ndarray) and one.ndim >= 2]
+    return any(set(np.unique(one)) == {0, 1} for one in masks)
 
 
 def words(case: Case, parameter: str) -> str | None:

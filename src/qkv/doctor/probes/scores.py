@@ -1,11 +1,14 @@
-"""Where the whole can't be compared (gates, biases, norms of q and k), the scores still can: what went into the softmax
-against the product of q and k, and along which axis its shares add up to 1.
+"""Where the whole can't be compared (gates, biases, norms of q and k), its parts still can: what went into the softmax
+against the product of q and k; and what the values are multiplied with, whose shares must add up to 1 over the keys.
 """
+
+import contextlib
 
 import numpy as np
 
 from ...words import Message, _
 from ..case import Case
+from ..numbers.watching import shares_of
 from ..subject.errors import UserError
 from ..subject.values import to_numpy
 
@@ -15,7 +18,11 @@ Array = np.ndarray
 def examine(case: Case) -> None:
     """Name a wrong scale or axis by what was watched; nothing where it can't be told for sure."""
     subject = case.subject
-    if case.match is not None or subject.framework != "torch" or subject.layout not in ("bnc", "nbc", "ids"):
+    if case.match is not None or subject.framework != "torch":
+        return
+    with contextlib.suppress(UserError):
+        _axis(case)
+    if subject.layout not in ("bnc", "nbc", "ids"):
         return
     try:
         one, two = (_watched(case, seed) for seed in (0, 21))
@@ -24,15 +31,14 @@ def examine(case: Case) -> None:
     if one is None or two is None or one.product.shape != two.product.shape:
         return
     case.checked.append("scores")
-    _axis(case, one.given)
     _scale(case, one, two)
 
 
 class _Scores:
-    """q·k as it was computed, how many channels it sums over, what the softmax took and what it gave."""
+    """q·k as it was computed, how many channels it sums over, and what the softmax took."""
 
-    def __init__(self, left: Array, right: Array, product: Array, taken: Array, given: Array) -> None:
-        self.product, self.taken, self.given = product, taken, given
+    def __init__(self, left: Array, right: Array, product: Array, taken: Array) -> None:
+        self.product, self.taken = product, taken
         shared = [s for s in left.shape if s in right.shape and s not in product.shape[-2:]]
         self.width = shared[-1] if shared else left.shape[-1]
 
@@ -43,30 +49,32 @@ def _watched(case: Case, seed: int) -> _Scores | None:
     seen = case.subject(case.subject.draw(seed, n=n, m=m), watch=True).seen
     if seen is None or not seen.softmaxes or not seen.scored:
         return None
-    taken, _, given = seen.softmaxes[0]
+    taken = seen.softmaxes[0][0]
     if tuple(taken.shape[-2:]) != (n, m):
         return None
-    for left, right, product in seen.scored:
-        if product.shape == taken.shape:
-            return _Scores(*map(to_numpy, (left, right, product, taken, given)))
+    for met in seen.scored:
+        if met.given.shape == taken.shape:
+            return _Scores(*map(to_numpy, (met.left, met.right, met.given, taken)))
     return None
 
 
-def _axis(case: Case, weights: Array) -> None:
-    sums = [bool(np.allclose(weights.sum(axis), 1)) for axis in range(weights.ndim)]
-    if sums[-1] or not any(sums):
+def _axis(case: Case) -> None:
+    """The shares of each query must add up to 1 over the keys that it takes values from; along what else do they?"""
+    n, m = case.lengths
+    for shares in shares_of(case.subject(case.inputs, watch=True), n, m):
+        sums = [bool(np.allclose(shares.sum(axis), 1)) for axis in range(shares.ndim)]
+        if sums[-1] or not any(sums):
+            continue
+        axis = sums.index(True)
+        if axis == shares.ndim - 2:
+            id_, where = "X1", Message("the queries")
+        elif axis == 0 and len(shares) == case.subject.sizes.batch:
+            id_, where = "X2", Message("the batch")
+        else:
+            id_, where = "X3", Message("the heads")
+        said = _("the shares of the softmax add up to 1 along another axis than the keys: {axis}")
+        case.add(id_, sentence=said, axis=where)
         return
-    axis = sums.index(True)
-    if axis == weights.ndim - 2:
-        id_, where = "X1", Message("the queries")
-    elif axis == 0:
-        id_, where = "X2", Message("the batch")
-    elif weights.ndim == 4 and axis == 1:
-        id_, where = "X3", Message("the heads")
-    else:
-        return
-    said = _("the shares of the softmax add up to 1 along another axis than the keys: {axis}")
-    case.add(id_, sentence=said, axis=where)
 
 
 def _scale(case: Case, one: _Scores, two: _Scores) -> None:

@@ -126,8 +126,8 @@ def _threes(
 
 def _met(seen: Watched, batch: int) -> Iterator[tuple[Array, Array]]:
     """q and k where they were multiplied, after whatever was done to them: positions, a norm."""
-    for left, right, _product in getattr(seen.result.seen, "scored", [])[:4]:
-        q, k = to_numpy(left), to_numpy(right)
+    for met in getattr(seen.result.seen, "scored", [])[:4]:
+        q, k = to_numpy(met.left), to_numpy(met.right)
         if q.ndim == k.ndim and q.ndim in (3, 4) and q.shape[0] == batch:
             q, k = (x if x.ndim == 4 else x[:, None] for x in (q, k))
             if q.shape[2] == N and k.shape == (*q.shape[:2], q.shape[3], N):

@@ -12,8 +12,11 @@ from ...words import _
 from ..case import Case
 from ..mistakes.projections import FromTheKey
 from ..numbers.guesses import letter_of
+from ..subject import leavings, usage
 from ..subject.capture import Capture, named
 from ..subject.errors import UserError, line_of
+from ..subject.guess import Weights
+from ..subject.subject import Fitted
 from ..subject.values import arrays, settings, to_numpy
 from .probe import probe, size_of, skip
 
@@ -204,6 +207,9 @@ def _from_key(case: Case, letter: str) -> bool:
 def every_weight_counts(case: Case) -> None:
     """Every projection gets a gradient."""
     subject, owner = case.subject, case.subject.owner
+    if owner is None and (idle := [name for name in _idle(case) if letter_of(name)]):
+        case.add("P1", "handed", unused=", ".join(idle))
+        return None
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
         return skip(case, "every weight counts", _("no weights"))
     unused = unused_weights(case)
@@ -232,6 +238,31 @@ def every_weight_counts(case: Case) -> None:
     if norms and not case.has("P1") and len(norms) <= 2 and "memory?" not in subject.roles.values():
         case.add("T6", "unused", unused=", ".join(norms))
     return None
+
+
+def _idle(case: Case) -> list[str]:
+    """Of the weights that the file itself hands to a function in a dict, those that its output doesn't move with."""
+    if not any(isinstance(given, Fitted | Weights) for given in case.subject.fixed.values()):
+        return []
+    function = case.subject.function
+
+    def output(given: dict[str, Any]) -> list[np.ndarray]:
+        return [to_numpy(one) for one in arrays(function(**leavings.copied(given)))]
+
+    for call in usage.examples(case.source, case.subject.name):
+        dicts = {name: one for name, one in call.given.items() if isinstance(one, dict)}
+        try:
+            before = output(call.given)
+            return [
+                str(key)
+                for name, held in dicts.items()
+                for key, one in held.items()
+                if getattr(one, "ndim", 0) >= 2
+                and leavings.same(output({**call.given, name: {**held, key: one * 0.5 + 0.1}}), before)
+            ]
+        except Exception:
+            continue  # anybody's code: a call that can't be made again says nothing
+    return []
 
 
 def _beside(case: Case, name: str) -> bool:

@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,18 @@ class Product:
     name: str = ""
 
 
+class Meeting(NamedTuple):
+    """A product of two tensors that both came of the inputs: q with k, weights with v.
+
+    Of each, the axis that is its own in what comes out, and the one that is summed over; None where that isn't told.
+    """
+
+    left: Tensor
+    right: Tensor
+    given: Tensor
+    axes: tuple[tuple[int, int] | None, tuple[int, int] | None]
+
+
 @dataclass(eq=False)
 class Capture(TorchFunctionMode):
     """What ran, in order. `quiet` switches every dropout off, wherever its probability comes from.
@@ -51,7 +63,7 @@ class Capture(TorchFunctionMode):
     roots: list[Any] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     softmaxes: list[tuple[Tensor, int | None, Tensor]] = field(default_factory=list)
-    scored: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # products of two live tensors
+    scored: list[Meeting] = field(default_factory=list)
     kernels: list[dict[str, Any]] = field(default_factory=list)
     thin_softmaxes: int = 0  # that took what a dropout had left
     dropped: list[float] = field(default_factory=list)
@@ -134,7 +146,8 @@ class Capture(TorchFunctionMode):
             if len(alive) == 1 and fixed:
                 self.products.append(Product(alive[0].detach().clone(), fixed[0], out.detach().clone(), place))
             elif len(alive) >= 2:
-                self.scored.append((alive[0].detach().clone(), alive[1].detach().clone(), out.detach().clone()))
+                left, right, given = (tensor.detach().clone() for tensor in (*alive[:2], out))
+                self.scored.append(Meeting(left, right, given, _axes(function, args, alive)))
         elif function in SOFTMAXES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             self.softmaxes.append((alive[0].detach().clone(), dim, out.detach().clone()))
@@ -142,6 +155,29 @@ class Capture(TorchFunctionMode):
         elif function is SDPA:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             self.kernels.append({**dict(zip(names, args, strict=False)), **kwargs, "out": out})
+
+
+MATRICES = {torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.mm, Tensor.bmm}
+
+
+def _axes(function: Any, args: Any, alive: list[Tensor]) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Whose axis is whose in a product: of matrices by their order, of einsum by its letters."""
+    if function in MATRICES and all(one.dim() >= 2 for one in alive):
+        return (-2, -1), (-1, -2)
+    if function is not torch.einsum or not isinstance(args[0], str) or "." in args[0]:
+        return None, None
+    taken, _, given = args[0].replace(" ", "").partition("->")
+    operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
+    words = dict(zip(map(id, operands), taken.split(","), strict=False))
+    one, two = (words.get(id(tensor), "") for tensor in alive[:2])
+    third = "".join(words[id(o)] for o in operands if all(o is not tensor for tensor in alive[:2]))
+    summed = [letter for letter in one if letter in two and letter not in given + third]
+
+    def both(word: str, other: str) -> tuple[int, int] | None:
+        own = [letter for letter in word if letter in given and letter not in other]
+        return (word.index(own[0]), word.index(summed[0])) if len(own) == len(summed) == 1 else None
+
+    return both(one, two), both(two, one)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
