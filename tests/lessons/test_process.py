@@ -149,11 +149,17 @@ def test_memory_has_a_limit(tmp_path):
     assert made.verdict == "unknown" and f"line {LINE} asked for more memory" in made.says[-1].say("en"), made.says
 
 
-def test_half_a_result_is_none(tmp_path):
-    """An answer that ends the process while the result is being written gets no grade."""
-    body = 'import os, pathlib, sys\npathlib.Path(sys.argv[3]).write_text(\'{"verdict": "ri\')\nos._exit(0)'
-    made = elsewhere(tmp_path, answer(body))
-    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en")
+FORGED = {
+    "half of one": 'b\'{"verdict": "ri\'',
+    "one without the number": 'b\'\\n{"event": "grade", "grade": {"verdict": "right", "says": []}}\\n\'',
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_an_answer_that_the_persons_code_writes_is_none(tmp_path, forged):
+    """Whatever it puts into the pipe before it ends the process, it gets no grade."""
+    made = elsewhere(tmp_path, answer(f"import os, sys\nos.write(int(sys.argv[1]), {FORGED[forged]})\nos._exit(0)"))
+    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en"), made.says
 
 
 def test_the_doctor_has_a_say_where_no_wrong_answer_fits():

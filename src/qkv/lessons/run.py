@@ -1,123 +1,56 @@
-"""Grading in a process of its own: `python -m qkv.lessons.run LESSON FILE RESULT`.
+"""Grading in a process of its own, the same as the doctor's (doctor/process/child.py).
 
-A person's code may run for ever, eat the memory or end the process; here it harms nobody. The grade comes back as JSON in a file.
+A person's code may run for ever, eat the memory or end the process; here it harms nobody.
 """
 
-import faulthandler
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
-from ..doctor.process.guard import WALL, limit, stopped
+from ..doctor.process.child import Child, End
+from ..doctor.process.guard import limit
+from ..doctor.process.inside import Send, limit_memory
 from ..words import Message
 from .grade import Grade, grade, line_of
 from .lesson import filename, load
 
-LONGEST = 90.0  # seconds that any lesson may compute
-MEMORY = 2 << 30  # bytes, on top of what Python and the libraries take
+GIGABYTES = 2  # on top of what Python and the libraries take
 
 
 def run(name: str, path: Path, seconds: float | None = None) -> Grade:
     """Grade that file elsewhere and wait for it; `seconds` of computing are for the person's code, not for imports."""
-    with tempfile.TemporaryDirectory(prefix="qkv-learn-") as folder:
-        result = Path(folder) / "grade.json"
-        command = [sys.executable, "-m", "qkv.lessons.run", name, str(path), str(result), str(seconds or 0)]
-        # One thread: the matrices are small, and threads that wait for each other on a busy machine take minutes.
-        environment = {**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
+    request = {"name": name, "path": str(path)}
+    with Child("qkv.lessons.run:answer", request, seconds or load(name).seconds, GIGABYTES) as child:
+        for message in child.messages():
+            if isinstance(message, End):
+                return _without_result(message, path, filename(name))
+            if message["event"] == "grade":
+                return Grade.from_dict(message["grade"])
+    raise AssertionError("the last of a process's messages is how it ended")
+
+
+def answer(request: dict[str, Any], send: Send) -> None:
+    """The task there: import first, then limits, then the person's code."""
+    name = request["name"]
+    if load(name).doctor is not None:
+        import qkv.doctor.doctor  # noqa: F401  not to be counted as the person's time
+    limit_memory(request["gigabytes"])
+    send("begins")
+    limit(request["seconds"], request["traces"])
+    text = Path(request["path"]).read_text(encoding="utf-8-sig", errors="replace")
+    send("grade", grade=grade(name, text, filename(name)).to_dict())
+
+
+def _without_result(end: End, path: Path, called: str) -> Grade:
+    """The process ended before it had an answer: too slow, or killed."""
+    if not end.late:
+        said = Message("the process that ran your code ended without an answer (exit code {code})", code=end.code)
+    elif (line := end.line(called)) is not None:
+        shown = line_of(path.read_text(encoding="utf-8", errors="replace"), line)
+        said = Message(
+            "your code was still at line {line} when the time was up. A loop without end?\n    {shown}",
+            line=line,
+            shown=shown,
         )
-        most = 3 * WALL * (seconds or LONGEST) + 180  # it ends itself sooner; for one that cannot any more
-        try:
-            child.wait(timeout=most)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            _end(child)
-        try:
-            return Grade.from_dict(json.loads(result.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError):
-            return _without_result(child.returncode, Path(f"{result}.late"), path, filename(name))
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """It and whatever it started."""
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    except (ProcessLookupError, PermissionError):
-        pass
-    child.wait()
-
-
-def _without_result(code: int, late: Path, path: Path, called: str) -> Grade:
-    """The process ended before it had an answer: too slow (then it left word where it was), or killed."""
-    seen = late.read_text(encoding="utf-8", errors="replace") if late.exists() else ""
-    if not seen.startswith("Timeout") and not stopped(code):
-        return Grade(
-            "unknown", [Message("the process that ran your code ended without an answer (exit code {code})", code=code)]
-        )
-    if at := re.search(rf'File "{re.escape(called)}", line (\d+)', seen):
-        shown = line_of(path.read_text(encoding="utf-8", errors="replace"), int(at[1]))
-        return Grade(
-            "unknown",
-            [
-                Message(
-                    "your code was still at line {line} when the time was up. A loop without end?\n    {shown}",
-                    line=int(at[1]),
-                    shown=shown,
-                )
-            ],
-        )
-    return Grade("unknown", [Message("your code wasn't done when the time was up. A loop without end?")])
-
-
-def _limit_memory() -> None:
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):  # not every system can
-        pass
-
-
-def main(name: str, path: str, result: str, seconds: str) -> None:
-    """The child: import first, then limits, then the person's code."""
-    lesson = load(name)
-    if lesson.doctor is not None:
-        try:
-            import qkv.doctor.doctor  # noqa: F401  not to be counted as the person's time
-        except ImportError:
-            pass
-    _limit_memory()
-    late = open(f"{result}.late", "w", encoding="utf-8")  # faulthandler writes to it as the process dies
-    faulthandler.enable(late)
-    allowed = float(seconds) or lesson.seconds
-    limit(allowed, late)
-    faulthandler.dump_traceback_later(3 * WALL * allowed, exit=True, file=late)  # for code that waits
-    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
-    made = grade(name, text, filename(name))  # an ASCII name, which faulthandler writes as it is
-    faulthandler.cancel_dump_traceback_later()
-    beside = Path(f"{result}.new")
-    beside.write_text(json.dumps(made.to_dict(), ensure_ascii=False), encoding="utf-8")
-    beside.replace(result)
-    os._exit(0)  # threads of the person's code, and what they do at exit, are not waited for
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    else:
+        said = Message("your code wasn't done when the time was up. A loop without end?")
+    return Grade("unknown", [said])
