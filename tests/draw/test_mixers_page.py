@@ -126,8 +126,8 @@ def test_the_heads_of_a_focus_are_of_the_part_that_is_opened(opened):
         assert_signed(number, weight)
     tab.evaluate("qkv.state.set({ query: 7, key: 1 })")
     tab.click("qkv-overview .links .ask")
-    until(tab, "document.querySelectorAll('qkv-overview .links .ask').length === 0")
-    names = [item.split()[0] for item in tab.locator("qkv-overview .links li").all_inner_texts()]
+    until(tab, "document.querySelectorAll('qkv-overview .links :is(.ask, .help)').length === 0")  # asked, and answered
+    names = tab.locator("qkv-overview .links li b").all_text_contents()
     assert names == [f"{layer}.{head}" for layer, head, _ in found.find(7, 1, part="mixers")]
 
 
