@@ -24,7 +24,10 @@ settings.load_profile("qkv")
 collect_ignore_glob = ["fixtures/2*"]
 
 # In the order in which they begin when several processes share the tests; all others follow.
-LONG = [Path(__file__).parent / name for name in ("doctor/test_doctor.py", "train/test_parallel.py")]
+LONG = [
+    Path(__file__).parent / name
+    for name in ("doctor/test_doctor.py", "train/test_parallel.py", "docs/test_chapters.py")
+]
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(300))
 SMALL = "--set n_layer=1 --set width=32 --set n_head=2 --context 16 --batch 4 --steps 6 --eval-every 3".split()
