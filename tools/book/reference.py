@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,13 +73,25 @@ def _public(module: Any) -> list[str]:
 
 
 def _signature(thing: Any) -> str:
-    """As it is written, without quotes around names of types and without `self`."""
-    written = str(inspect.signature(thing)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
-    written = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", written)
+    """As it is written, without `self`: types keep the names that they have there."""
+    written = _written(thing)
     if len(written) < 90:
         return written
     inside, _, after = written[1:].rpartition(")")
     return "(\n    " + ",\n    ".join(_split(inside)) + f",\n){after}"
+
+
+def _written(thing: Any) -> str:
+    function = thing.__init__ if inspect.isclass(thing) else inspect.unwrap(thing)
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except OSError:  # a dataclass has its constructor made
+        return re.sub(r" -> None$", "", str(inspect.signature(thing)).replace("'", ""))
+    (made,) = ast.parse(source).body
+    assert isinstance(made, ast.FunctionDef)
+    arguments = re.sub(r"^(self|cls)(, |$)", "", ast.unparse(made.args))
+    gives = "" if made.returns is None or inspect.isclass(thing) else f" -> {ast.unparse(made.returns)}"
+    return re.sub(r"(?<=[\w\])'])=(?=[^=])", " = ", f"({arguments}){gives}")
 
 
 def _split(arguments: str) -> list[str]:
