@@ -14,7 +14,7 @@ import qkv.lessons
 from qkv.doctor import assert_correct, check
 from qkv.doctor.case import PROBES as SAID
 from qkv.doctor.probes.run import PROBES
-from qkv.doctor.process import sandbox
+from qkv.doctor.process import child, sandbox
 from qkv.doctor.subject.errors import CALL
 from qkv.words import Notice
 
@@ -117,7 +117,7 @@ def attend(q, k, v, mask=None):
 @pytest.mark.parametrize(("calls", "hang"), [(0, "pass"), (60, "pass"), (60, "time.sleep(0.1)")])
 def test_what_the_guard_stops_is_never_right(tmp_path, monkeypatch, calls, hang):
     """By then a few dozen calls have found nothing wrong: that is no verdict."""
-    monkeypatch.setattr(sandbox, "WALL", 1)  # one that sleeps is waited for no longer than one that computes
+    monkeypatch.setattr(child, "WALL", 1)  # one that sleeps is waited for no longer than one that computes
     (tmp_path / "mine.py").write_text(HANGS.format(calls=calls, hang=hang))
     (report,) = sandbox.examine(tmp_path / "mine.py", "attend", seconds=2)
     assert report.verdict == "unknown" and report.exit_code == 2, report
