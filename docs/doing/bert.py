@@ -55,10 +55,10 @@ from qkv.model.generation import fill
 
 model, tokenizer = qkv.load(folder / "run")
 SENTENCES = (
-    "the small[MASK] barks at night .",
-    "the small dog[MASK] at night .",
-    "the[MASK] dog barks at night .",
-    "the small[MASK][MASK] at night .",
+    "the small [MASK] barks at night .",
+    "the small dog [MASK] at night .",
+    "the [MASK] dog barks at night .",
+    "the small [MASK] [MASK] at night .",
 )
 guesses = []
 for sentence in SENTENCES:

@@ -356,6 +356,16 @@ class BPE(Tokenizer):
 
     kind = "bpe"
 
+    @cached_property
+    def _recognising(self) -> Library:
+        saved = json.loads(self.library.to_str())
+        if self.special.items() <= SPECIAL.items():  # one of ours: those saved before November 2026 have no lstrip
+            for token in saved["added_tokens"]:
+                token["lstrip"] |= token["content"] == SPECIAL["mask"]
+        copy = Library.from_str(json.dumps(saved))
+        copy.encode_special_tokens = False
+        return copy
+
 
 class Bytes(BPE):
     """The 256 bytes of UTF-8, token id = byte; special tokens follow from 256.
@@ -481,8 +491,11 @@ def byte_level(model: models.Model) -> Library:
     return library
 
 
-def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
-    """Add special tokens by role at the end of the vocabulary, and give role -> name."""
+def add_special(library: Library, roles: Iterable[str], *, words: bool = False) -> dict[str, str]:
+    """Add special tokens by role at the end of the vocabulary, and give role -> name.
+
+    With `words`, a word's token holds the blank before it, so [MASK] in place of a word takes that blank too.
+    """
     chosen = {}
     for role in roles:
         if role not in SPECIAL:
@@ -490,7 +503,12 @@ def add_special(library: Library, roles: Iterable[str]) -> dict[str, str]:
                 "there is no special token {role}: choose from {roles}", role=repr(role), roles=all_of(SPECIAL)
             )
         chosen[role] = SPECIAL[role]
-    library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in chosen.values()])
+    library.add_special_tokens(
+        [
+            AddedToken(name, special=True, normalized=False, lstrip=words and role == "mask")
+            for role, name in chosen.items()
+        ]
+    )
     return chosen
 
 

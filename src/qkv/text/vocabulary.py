@@ -104,7 +104,7 @@ def _train_bpe(texts: Iterable[str], vocab: int, special: list[str], why: str) -
     )
     library = byte_level(models.BPE())
     library.train_from_iterator(_at_most(ENOUGH, chain([first], texts)), trainer)
-    return BPE(library, add_special(library, special), why)
+    return BPE(library, add_special(library, special, words=True), why)
 
 
 def _at_most(limit: int, texts: Iterable[str]) -> Iterator[str]:
