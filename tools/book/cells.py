@@ -15,6 +15,7 @@ import io
 import json
 import platform
 import re
+import tempfile
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -120,4 +121,6 @@ def _plain(value: Any) -> bool:
         return all(map(_plain, value))
     if isinstance(value, dict):
         return all(isinstance(key, str) for key in value) and all(map(_plain, value.values()))
+    if isinstance(value, str) and value.startswith(tempfile.gettempdir()):
+        return False  # a folder that is gone when it is recalled
     return isinstance(value, PLAIN)
