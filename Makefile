@@ -88,7 +88,7 @@ lint: setup ## check format, style and types | 检查格式、风格和类型
 
 words: setup ## bring the translations up to date with the sentences in the code | 让翻译跟上代码里的句子
 	@echo "$(WORDS_$(LANGUAGE))"
-	@$(BIN)/python tools/words.py
+	@$(BIN)/python tools/words.py; code=$$?; $(BIN)/python -m tools.book.results && exit $$code
 
 clean: ## remove .venv, caches, out/ and site/ | 删除 .venv、缓存、out/ 和 site/
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out site

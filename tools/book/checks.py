@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from . import results
 from .pages import loose_numbers
 from .site import DOCS, LANGUAGES, NAV, ROOT, Source, sources
 
@@ -99,7 +100,8 @@ def book() -> list[str]:
     missing = [f"{source.path} is not there" for source in written if source.path is None or not source.path.exists()]
     if missing:
         return missing
-    return [one for source in written for one in of_source(source)] + [one for name in WRITTEN for one in of_pair(name)]
+    found = [one for source in written for one in of_source(source)]
+    return found + [one for name in WRITTEN for one in of_pair(name)] + results.problems()
 
 
 class Reader(HTMLParser):

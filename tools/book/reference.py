@@ -1,4 +1,4 @@
-"""Pages that are made from the code: the library from its docstrings, the command line from its parsers, how to cite."""
+"""Pages that are made: the library from its docstrings, the command line from its parsers, measurements, how to cite."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import qkv
 from qkv.cli import VERBS
 from qkv.words import say
 
+from . import results
 from .pages import command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,4 +157,4 @@ def cite(lang: str) -> str:
     return f"# {('How to cite', '怎样引用')[lang == 'zh']}\n\n{told}\n\n```yaml\n{text}\n```\n"
 
 
-PAGES: dict[str, Callable[[str], str]] = {"api": api, "cli": cli, "cite": cite}
+PAGES: dict[str, Callable[[str], str]] = {"api": api, "cli": cli, "cite": cite, "benchmarks": results.page}

@@ -92,10 +92,7 @@ def sources() -> Iterator[Source]:
             if name in reference.PAGES:
                 yield Source(name, lang, None)
             else:
-                there = ROOT / f"{ELSEWHERE.get(name, f'docs/{name}')}{suffix}.md"
-                if name == "benchmarks":  # tables of measurements are in English alone
-                    there = ROOT / f"{ELSEWHERE[name]}.md"
-                yield Source(name, lang, there)
+                yield Source(name, lang, ROOT / f"{ELSEWHERE.get(name, f'docs/{name}')}{suffix}.md")
 
 
 def scripts() -> list[Path]:

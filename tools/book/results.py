@@ -1,0 +1,122 @@
+"""The page of measurements: benchmarks/RESULTS.md, in Chinese by the sentences of benchmarks/RESULTS.zh-CN.po.
+
+    python -m tools.book.results        put what has no Chinese yet into the catalogue, to be written there (`make words`)
+
+A number is a hole, so that one entry serves every run and every size: "causal, n = {}, forward" is "因果，n = {}，前向"; where
+Chinese tells them in another order it says {1} … {0}. A cell of a table that has no entry of its own is cut at its commas,
+colons and semicolons, and each part is looked up: "forward" is told once for all rows. Paragraphs are looked up whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from babel.messages.pofile import read_po
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+RESULTS, CATALOGUE = FOLDER / "RESULTS.md", FOLDER / "RESULTS.zh-CN.po"
+# 2,048 and 4e-06 and 2.13.0; not the numbers of a name: GPT-2, 8-bit, float32.
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?![\w-])")
+HOLE = re.compile(r"\{(\d*)\}")
+PUNCTUATION = {"; ": "；", ": ": "：", ", ": "，"}  # what parts the most first
+
+
+@dataclass
+class Chinese:
+    """What the catalogue knows, and what was asked for in vain: the sentence, and the line that it stands in."""
+
+    known: dict[str, str]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def page(self, text: str) -> str:
+        return "\n".join(self._line(line) for line in text.split("\n"))
+
+    def _line(self, line: str) -> str:
+        if line.startswith("<!--"):
+            return line
+        if line.startswith("|"):
+            return "|".join(self._cell(cell, line) for cell in line.split("|"))
+        mark, text = re.fullmatch(r"((?:#+ |- )?)(.*)", line).groups()  # type: ignore[union-attr]
+        return mark + self._sentence(text, line)
+
+    def _cell(self, cell: str, line: str) -> str:
+        text = cell.strip()
+        return cell.replace(text, self._parts(text, line)) if text else cell
+
+    def _parts(self, text: str, line: str) -> str:
+        """The longest parts that are known."""
+        if _hollow(text) not in self.known:
+            for english, chinese in PUNCTUATION.items():
+                parts = re.split(rf"{english}(?![^()]*\))", text)  # not within brackets
+                if len(parts) > 1:
+                    return chinese.join(self._parts(part, line) for part in parts)
+        return self._sentence(text, line)
+
+    def _sentence(self, text: str, line: str) -> str:
+        key = _hollow(text)
+        if not re.search("[A-Za-z]", key):
+            return text
+        if not self.known.get(key):
+            self.missing[key] = line
+            return text
+        return _told(self.known[key], NUMBER.findall(text))
+
+
+def _hollow(text: str) -> str:
+    return NUMBER.sub("{}", text)
+
+
+def _holes(text: str) -> list[int]:
+    """Which number each hole tells: {} the one of its own place, {0} the first."""
+    return [int(name or at) for at, name in enumerate(HOLE.findall(text))]
+
+
+def _told(text: str, numbers: list[str]) -> str:
+    which = iter(_holes(text))
+    return HOLE.sub(lambda hole: numbers[at] if (at := next(which)) < len(numbers) else hole[0], text)
+
+
+def known() -> dict[str, str]:
+    """The catalogue: English with its holes, and its Chinese, empty where it is still to be written."""
+    with CATALOGUE.open("rb") as file:
+        return {str(message.id): str(message.string) for message in read_po(file, locale="zh_CN") if message.id}
+
+
+def page(lang: str) -> str:
+    """The measurements in a language."""
+    text = RESULTS.read_text(encoding="utf-8")
+    return Chinese(known()).page(text) if lang == "zh" else text
+
+
+def problems() -> list[str]:
+    """What the Chinese page lacks, or tells with other numbers than the English one."""
+    catalogue = Chinese(known())
+    catalogue.page(RESULTS.read_text(encoding="utf-8"))
+    found = [
+        f"benchmarks/RESULTS.md: {sentence!r} has no Chinese yet: make words puts it into benchmarks/{CATALOGUE.name}, "
+        f"write it there (it stands in: {line[:90]})"
+        for sentence, line in catalogue.missing.items()
+    ]
+    for english, chinese in catalogue.known.items():
+        if chinese and sorted(_holes(chinese)) != _holes(english):
+            found.append(f"benchmarks/{CATALOGUE.name}: {chinese!r} has other holes than {english!r}")
+    return found
+
+
+def main() -> int:
+    catalogue = Chinese(known())
+    catalogue.page(RESULTS.read_text(encoding="utf-8"))
+    with CATALOGUE.open("a", encoding="utf-8") as file:
+        for sentence in catalogue.missing:
+            if sentence not in catalogue.known:
+                file.write(f'\nmsgid {json.dumps(sentence, ensure_ascii=False)}\nmsgstr ""\n')
+    print("\n".join([*catalogue.missing, f"{CATALOGUE.name}: {len(catalogue.missing)} to write"]))
+    return 1 if catalogue.missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
