@@ -26,25 +26,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ..attention.dispatch import Call
-from ..attention.rules import Band, Full, Padding
 from ..mixers import maps as mixing
 from ..mixers.calls import Mixing
-from ..tracing.file import distances_of
 from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
-from ..tracing.tokens import BY, NoSuchToken, Tokens
+from ..tracing.tokens import BY, NoSuchToken
 from ..tracing.traces import Trace, no_layer
 from ..words import Problem, unknown
+from .telling import DTYPES, ERRORS, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
-DENSE = 1 << 26  # cells of a mask that has no words
-BIAS = 1 << 19  # numbers of a bias that isn't one of distances
 LEAST = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
-DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
-ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
 EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
 
 Opening = tuple[str, int, int]  # part, layer, head
@@ -72,7 +66,7 @@ class Carried:
 
     def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
         """Keep an array, unless there is no room for it."""
-        dtype = _dtype(array)
+        dtype = dtype_of(array)
         if array.nbytes * self.tightest.get(dtype, 0.0) > self.room and not must:
             return None  # not even packed as well as any before it
         block, _ = pack(array)
@@ -91,7 +85,7 @@ class Carried:
         key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
         if key in self.names:
             known = self.names[key]
-            return {"id": known, "shape": list(array.shape), "dtype": _dtype(array)}
+            return {"id": known, "shape": list(array.shape), "dtype": dtype_of(array)}
         stored = self.add(name, array)
         if stored is not None:
             self.names[key] = name
@@ -117,7 +111,7 @@ def carry(
             raise no_layer(layer, tuple(there))
     link = None if focus is None else _focus(trace, focus, None if opening is None else opening[0])
     carried = Carried(room)
-    numbers, listed = _token_lists(trace)
+    numbers, listed = token_lists(*({part: side[part] for part in trace.parts} for side in (trace.queries, trace.keys)))
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
     kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
 
@@ -142,7 +136,7 @@ def carry(
                 m=call.k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
-                layers=[_layer(trace.call(number, part), number) for number in trace.layers(part)],
+                layers=[layer_of(trace.call(number, part), number) for number in trace.layers(part)],
                 thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
                 links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
                 signed=part == "mixers",
@@ -200,26 +194,7 @@ def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dic
     if focus is not None:
         layer, head, _ = focus["top"][0]
         return {key: focus[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
-    best: tuple[tuple[bool, bool, bool, float], dict[str, Any]] | None = None
-    for part in header["parts"]:
-        asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
-        for layer, heads in enumerate(part["links"][0]):
-            for head, link in enumerate(heads):
-                i, j, share = link or (0, 0, 0.0)
-                apart = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and asking[i] != asked[j]
-                words = all(any(c.isalnum() for c in text) for text in (asking[i], asked[j]))
-                if part["signed"]:
-                    share = abs(share) / (part["tops"][layer][0][head] or 1.0)
-                rank = part["layers"][layer]["q"] is not None, not part["signed"], apart and words, share
-                if best is None or rank > best[0]:
-                    best = rank, dict(part=part["name"], item=0, layer=layer, head=head, query=i, key=j)
-    assert best is not None
-    return best[1]
-
-
-def _characters(tokens: Tokens) -> list[str]:
-    """What each token says, whole characters for parts of them."""
-    return [text.strip() for text, first, end in tokens.whole for _ in range(first, end)]
+    return opened_at(trace, header["parts"])
 
 
 def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dict[str, float]]) -> list[Place]:
@@ -235,7 +210,7 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place], tops: dict[
         tensor.numel()
         for calls in trace.calls.values()
         for call in calls
-        for tensor in (call.q, call.k, call.v, *_beside(call).values())
+        for tensor in (call.q, call.k, call.v, *beside(call).values())
     )
     whole = None
     if 4 * numbers * LEAST <= carried.room:
@@ -263,12 +238,12 @@ def _packed(
     for part, layer in order:
         call = plain(trace.call(layer, part))
         name, before = f"{part}.{layer}", carried.room
-        mask, bias = _mask(name, call, carried), _bias(name, call, carried)
+        mask, bias = mask_of(name, call, carried), bias_of(name, call, carried)
         if mask is None or bias is False:
             continue
         dtype, errors = (np.float32, ERRORS) if exact else _precision(call, tops[part, layer])
         packed = {what: tensor.numpy().astype(dtype) for what, tensor in (("q", call.q), ("k", call.k))}
-        packed |= {what: tensor.numpy() for what, tensor in _beside(call).items()}
+        packed |= {what: tensor.numpy() for what, tensor in beside(call).items()}
         stored = {what: carried.add(f"{name}.{what}", array) for what, array in packed.items()}
         if all(stored.values()):
             whole[part, layer] = dict(mask=mask, bias=bias, errors=errors) | stored
@@ -291,30 +266,19 @@ def _packed(
     return whole
 
 
-def _beside(call: Call | Mixing) -> dict[str, Tensor]:
-    """What a mixer's weights are made of beside q and k: the logarithms of its decays, and its writes."""
-    if not isinstance(call, Mixing):
-        return {}
-    return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
-
-
 def pack(array: np.ndarray) -> tuple[str, str]:
     """An array as text: its bytes plane by plane (all first bytes, then all second), deflated, in base64.
 
     >>> pack(np.arange(3, dtype=np.uint8))
     ('eJxjYGQCAAAHAAQ=', 'u1')
     """
-    dtype = _dtype(array)
+    dtype = dtype_of(array)
     size = array.dtype.itemsize
     planes = array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, size).T.tobytes()
     # Floats have no repetitions to look for, only bytes that are commoner than others.
     strategy = zlib.Z_DEFAULT_STRATEGY if size == 1 else zlib.Z_HUFFMAN_ONLY
     packer = zlib.compressobj(6 if size == 1 else 1, zlib.DEFLATED, 15, 9, strategy)
     return base64.b64encode(packer.compress(planes) + packer.flush()).decode(), dtype
-
-
-def _dtype(array: np.ndarray) -> str:
-    return next(short for short, name in DTYPES.items() if name == array.dtype.name)
 
 
 def _precision(call: Call | Mixing, tops: list[list[float]]) -> tuple[type[np.floating], dict[str, float]]:
@@ -348,57 +312,6 @@ def _rounded_up(error: float) -> str:
     return "1"
 
 
-def _layer(call: Call | Mixing, number: int) -> dict[str, Any]:
-    told: dict[str, Any] = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
-    told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
-    if isinstance(call, Mixing):
-        return told | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
-    sinks = None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist()
-    return told | dict(softcap=call.softcap, sinks=sinks)
-
-
-def _mask(name: str, call: Call | Mixing, carried: Carried) -> list[list[Any]] | None:
-    """The mask in words, or as bits where it has none; None where those are too many."""
-    batch, _, n, _ = call.q.shape
-    m = call.k.shape[2]
-    rules: list[list[Any]] = []
-    if isinstance(call, Mixing) and call.resets is not None:
-        rules.append(["starts", [item.nonzero()[:, 0].tolist() for item in call.resets]])
-        call = replace(call, resets=None)
-    for i, rule in enumerate(call.mask.terms()):
-        if isinstance(rule, Band):
-            rules.append(["band", rule.left, rule.right])
-        elif isinstance(rule, Padding) and rule.lengths is not None:
-            rules.append(["lengths", [int(length) for length in rule.lengths]])
-        elif not isinstance(rule, Full):
-            # Padding is the same for every query: one row of bits.
-            rows = slice(0, 1) if isinstance(rule, Padding) else slice(0, n)
-            if (rows.stop - rows.start) * m > DENSE:
-                return None
-            allowed = np.asarray(rule.tensor(n, m, batch=batch, heads=call.q.shape[1], rows=rows).cpu())
-            allowed = np.broadcast_to(allowed, (*allowed.shape[:2], rows.stop - rows.start, m))
-            stored = carried.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
-            if stored is None:
-                return None
-            rules.append(["dense", stored])
-    return rules
-
-
-def _bias(name: str, call: Call | Mixing, carried: Carried) -> dict[str, Any] | bool | None:
-    """The bias as a table over distances, or written out; False where it is too large for that."""
-    if call.bias is None:
-        return None
-    distances = distances_of(call.bias)
-    if distances is not None:
-        stored = carried.share(f"{name}.bias", distances.numpy().astype(np.float32))
-        return False if stored is None else dict(kind="distances", table=stored)
-    table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-    if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
-        return False
-    stored = carried.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
-    return False if stored is None else dict(kind="dense", table=stored)
-
-
 def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> dict[str, Any]:
     """Where the two words are: in the part that the page opens at, else in the first that has both."""
     problem: Problem | None = None
@@ -412,29 +325,6 @@ def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None
         return dict(part=part, item=0, query=query, key=key)
     assert problem is not None
     raise problem
-
-
-def _token_lists(trace: Trace) -> tuple[dict[tuple[str, bool], list[int]], list[dict[str, Any]]]:
-    """Every list of tokens once, and which list each side of each part has."""
-    listed: list[dict[str, Any]] = []
-    places: dict[Tokens, int] = {}
-    numbers: dict[tuple[str, bool], list[int]] = {}
-    for part in trace.parts:
-        for keys in (False, True):
-            for tokens in (trace.keys if keys else trace.queries)[part]:
-                if tokens not in places:
-                    places[tokens] = len(listed)
-                    special = [i for i, one in enumerate(tokens.special) if one]
-                    listed.append(
-                        dict(
-                            labels=tokens.numbered,
-                            special=special,
-                            words=tokens.words,
-                            characters=tokens.groups() if len(tokens.whole) < len(tokens) else None,
-                        )
-                    )
-                numbers.setdefault((part, keys), []).append(places[tokens])
-    return numbers, listed
 
 
 def text_of(trace: Trace, most: int = 1500) -> str:

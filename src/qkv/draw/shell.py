@@ -55,7 +55,7 @@ def shell(
 <link rel="icon" href="data:,">
 <title>{escaping.escape(title)}</title>
 <style>
-{"".join(map(_style, styles))}</style>
+{"".join(map(style, styles))}</style>
 </head>
 <body>
 {still}<noscript><p>{in_every_language(no_scripts)}</p></noscript>
@@ -115,14 +115,20 @@ def _catalogues(script: str) -> str:
     return json.dumps(changed, ensure_ascii=False)
 
 
-@cache
 def _source(name: str) -> str:
-    return (files(__package__) / "static" / f"{name}.js").read_text(encoding="utf-8")
+    return _static(f"{name}.js")
+
+
+def style(name: str) -> str:
+    """A style sheet by its name."""
+    return _static(f"{name}.css")
 
 
 @cache
-def _style(name: str) -> str:
-    return (files(__package__) / "static" / f"{name}.css").read_text(encoding="utf-8")
+def _static(name: str) -> str:
+    """A file of the elements that everything shares, or of the studio."""
+    places = (files("qkv") / package / "static" / name for package in ("draw", "studio"))
+    return next(place for place in places if place.is_file()).read_text(encoding="utf-8")
 
 
 def _safe(script: str) -> str:
