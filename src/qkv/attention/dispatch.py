@@ -42,7 +42,7 @@ class _Edit:
 
 
 # Known to the whole process, since `attend` is called deep inside models that know of neither and hand nothing through.
-_recorders: list[tuple[list[Call], int]] = []  # with the thread that listens
+_recorders: list[tuple[Callable[[Any], None], int]] = []  # who hears, and in which thread
 _edits: list[_Edit] = []  # of every thread
 
 
@@ -135,7 +135,6 @@ def attend(
             return output
     call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
     road, parts, _ = _road(call, weights, kernel)
-    tell(call)
 
     shares = None
     if road == "plain":
@@ -145,6 +144,7 @@ def attend(
         output = pieces.run(q, k, v, parts, call.scale, dropout)
     else:
         output = pieces.sdpa(q, k, v, _additive(call), scale=call.scale, dropout=dropout)
+    tell(call)
     if _edits:
         output, shares = edited(call, output, shares)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -187,9 +187,29 @@ def tell(call: Any) -> None:
     >>> calls
     ['a call']
     """
-    for calls, thread in _recorders:
+    for hear, thread in list(_recorders):
         if thread == threading.get_ident():
-            calls.append(call)
+            hear(call)
+
+
+@contextmanager
+def listening(hear: Callable[[Any], None]) -> Iterator[None]:
+    """Inside the block, `hear` is told what every `attend` of this thread received, as soon as its output is computed.
+
+    What it raises goes through the model to whoever called it: a forward pass can be stopped between two layers.
+
+    >>> q = torch.ones(1, 1, 2, 4)
+    >>> with listening(print):
+    ...     _ = attend(q, q, q, name="decoder.0")
+    <Call decoder.0: q (1, 1, 2, 4), k (1, 1, 2, 4), mask full()>
+    """
+    listener = (hear, threading.get_ident())
+    _recorders.append(listener)
+    try:
+        yield
+    finally:
+        # by identity: an outer listener must not be taken for an inner one that hears the same
+        _recorders[:] = [kept for kept in _recorders if kept is not listener]
 
 
 @contextmanager
@@ -205,13 +225,8 @@ def record() -> Iterator[list[Call]]:
     [[[[0.5, 0.5], [0.5, 0.5]]]]
     """
     calls: list[Call] = []
-    listener = (calls, threading.get_ident())
-    _recorders.append(listener)
-    try:
+    with listening(calls.append):
         yield calls
-    finally:
-        # by identity: two empty lists are equal, and an outer recorder must not be taken for an inner one
-        _recorders[:] = [kept for kept in _recorders if kept is not listener]
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import torch
 from ..mixers.calls import Mixing
 
 CHUNK = 2048  # tokens that go through a model at once
+FOLLOWED = 8192  # and where somebody follows: in chunks, a layer is whole only when the last one goes through it
 
 
-def is_long(n: int) -> bool:
-    """Is this more than a chunk?"""
-    return n > CHUNK
+def is_long(n: int, *, followed: bool = False) -> bool:
+    """Is this more than goes through a model at once?"""
+    return n > (FOLLOWED if followed else CHUNK)
 
 
 def chunks(n: int) -> list[slice]:
@@ -28,23 +29,22 @@ def chunks(n: int) -> list[slice]:
     return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
-def join_calls(whole: list[Any], calls: list[Any], span: slice, n: int) -> None:
-    """Add a chunk's queries to the calls of a text of n tokens; keys and values are those seen so far.
+def join_call(whole: list[Any], i: int, call: Any, span: slice, n: int) -> None:
+    """Add a chunk's queries to call i of a text of n tokens; keys and values are those seen so far.
 
     The mask is a rule of distances, the same for every chunk. A mixer hears its chunk alone: its tensors are joined.
     """
-    for i, call in enumerate(calls):
-        if isinstance(call, Mixing):
-            if span.start == 0:
-                whole.append(call)
-            else:
-                names = ("q", "k", "v", "decay", "write")
-                pairs = {name: (getattr(whole[i], name), getattr(call, name)) for name in names}
-                joined = {name: torch.cat(pair, 2) for name, pair in pairs.items() if pair[1] is not None}
-                whole[i] = replace(whole[i], **joined)
-            continue
-        if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
-            batch, heads, _, width = call.q.shape
-            whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))
-        whole[i].q[:, :, span] = call.q
-        whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)
+    if isinstance(call, Mixing):
+        if span.start == 0:
+            whole.append(call)
+            return
+        names = ("q", "k", "v", "decay", "write")
+        pairs = {name: (getattr(whole[i], name), getattr(call, name)) for name in names}
+        joined = {name: torch.cat(pair, 2) for name, pair in pairs.items() if pair[1] is not None}
+        whole[i] = replace(whole[i], **joined)
+        return
+    if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
+        batch, heads, _, width = call.q.shape
+        whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))
+    whole[i].q[:, :, span] = call.q
+    whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)

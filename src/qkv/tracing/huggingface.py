@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from ..attention.rules import Band, Mask
 from ..mixers.calls import Mixing
 from ..words import Problem, _, all_of
 from . import states
-from .chunking import chunks, is_long, join_calls
+from .chunking import chunks, is_long, join_call
 from .inputs import check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
 from .models import MOST
 from .registry import (
@@ -38,6 +38,7 @@ from .registry import (
     attentions,
     call_of,
     explained,
+    heads_of,
     hearing,
     listeners,
     numbered,
@@ -47,6 +48,9 @@ from .registry import (
 )
 from .tokens import CUT, END, PARTS, Tokens
 from .traces import Projection, Trace
+
+if TYPE_CHECKING:
+    from .live import Follower, Sides
 
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 
@@ -60,6 +64,7 @@ def trace(
     logits: bool = False,
     name: str = "",
     eager: bool = False,
+    follower: Follower | None = None,
 ) -> Trace:
     """What every attention of a model of `transformers` receives (the model itself); arguments as in `qkv.trace`.
 
@@ -72,6 +77,8 @@ def trace(
     cut: int | None = None  # after so many tokens what the model says was cut off
     with resting(model):
         inputs = inputs_of(model, given, tokenizer)
+        if follower is not None and not several(model):
+            inputs = _longer(inputs, follower.more)
         _readable(model, inputs)
         beyond = check(model, inputs)
         if several(model):
@@ -80,6 +87,11 @@ def trace(
             beyond |= check(model, inputs, "decoder_")
             if own and inputs["decoder_input_ids"].shape[1] > most_of(model, MOST):
                 cut = most_of(model, MOST)
+            if follower is not None:
+                inputs |= _longer({key: value for key, value in inputs.items() if "decoder" in key}, follower.more)
+        early = None if follower is None or eager else _foreseen(model, inputs, tokenizer)
+        if follower is not None and early is not None:
+            follower.told(*early)
         taken = inspect.signature(model.forward).parameters
         options: Inputs = {"return_dict": True}
         if "logits_to_keep" in taken and not logits:
@@ -88,18 +100,64 @@ def trace(
             from .eager import weights_of
 
             heard, made = weights_of(model, inputs, options | ({"use_cache": False} if "use_cache" in taken else {}))
-        elif _by_chunks(model, inputs) and (ran := _in_chunks(model, inputs["input_ids"], options)) is not None:
+        elif early is None and _by_chunks(model, inputs) and (ran := _in_chunks(model, inputs["input_ids"], options)):
             heard, made = ran
         else:
             heard = Heard(model, "input_ids" in inputs)
+            if follower is not None and early is not None:
+                heard.follow = _following(model, follower)
             made = heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
     found = _made(model, heard, inputs, tokenizer, made if logits else None, name or _name(model), text)
     found.more.update(beyond)
-    if cut is None or "cross" not in found.calls:
-        return found
-    rows = found.queries["decoder"]
-    rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: that one ended earlier
-    return replace(found, queries=found.queries | {"cross": rows}, more=found.more | {"cut": cut})
+    if cut is not None and "cross" in found.calls:
+        rows = found.queries["decoder"]
+        rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: that one ended earlier
+        found = replace(found, queries=found.queries | {"cross": rows}, more=found.more | {"cut": cut})
+    if follower is not None:
+        found.more["states"] = heard.states
+        if early is None:
+            follower.tell_late(found)
+    return found
+
+
+def _longer(inputs: Inputs, more: tuple[int, ...]) -> Inputs:
+    """The same texts with these ids after each."""
+    if not more:
+        return inputs
+    made = dict(inputs)
+    for key, fill in (("input_ids", more), ("attention_mask", 1), ("token_type_ids", 0)):
+        for name in (key, f"decoder_{key}"):
+            if name in inputs:
+                new = inputs[name].new_tensor([fill] * len(more) if isinstance(fill, int) else fill)
+                made[name] = torch.cat([inputs[name], new.expand(len(inputs[name]), -1)], 1)
+    return made
+
+
+def _foreseen(model: Any, inputs: Inputs, tokenizer: Any) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
+    """The layers, their heads and the tokens, where they can be known before the model has run; None where they can't, or
+    where the text is so long that it goes through in chunks."""
+    if "input_ids" not in inputs or any(states.kernel_of(module) for module in model.modules()):
+        return None
+    if is_long(inputs["input_ids"].shape[1], followed=True) and _by_chunks(model, inputs):
+        return None
+    try:
+        heads = heads_of(model)
+    except Problem:  # its heads aren't its own, or aren't known
+        return None
+    if "cross" in heads and not several(model):
+        return None
+    return heads, *_texts(model, inputs, tokenizer, {}, heads)
+
+
+def _following(model: Any, follower: Follower) -> Callable[[str, str, Call], None]:
+    """Tells who follows of a module's call, by the number of its layer."""
+    numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
+
+    def follow(part: str, name: str, call: Call) -> None:
+        _, number = numbers.get(name, (part, 0))
+        follower.hear(part, number, replace(call, name=f"{part}.{number}"))
+
+    return follow
 
 
 def _readable(model: Any, inputs: Inputs) -> None:
@@ -149,15 +207,17 @@ def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor]
     n = ids.shape[1]
     cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps
     whole: list[Call] = []
-    hidden, logits = [], []
+    hidden, logits, final = [], [], []
     for span in chunks(n):
         heard = Heard(model)
         given = {"input_ids": ids[:, span], "past_key_values": cache, "use_cache": True}
         logits.append(heard.run(given | options))
+        final.append(heard.states)
         calls = heard.calls.get("decoder", [])
         if any(call.bias is not None for call in calls) or {call.k.shape[2] for call in calls} != {span.stop}:
             return None
-        join_calls(whole, calls, span, n)
+        for i, call in enumerate(calls):
+            join_call(whole, i, call, span, n)
         hidden.append((span, [call.mask for call in calls]))
     whole = [replace(call, mask=_bands(call.mask)) for call in whole]
     for span, rules in hidden:
@@ -165,6 +225,8 @@ def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor]
         if not all(_agree(rule, part, span, n) for rule, part in pairs):
             return None
     heard.calls = {"decoder": whole}
+    kept = [states for states in final if states is not None]
+    heard.states = torch.cat(kept, 1) if len(kept) == len(final) else None
     return heard, torch.cat(logits, 1)
 
 
@@ -205,12 +267,18 @@ class Heard:
     waiting: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
     entered: Counter[nn.Module] = field(default_factory=Counter)  # attentions, by how often they ran
     heard: Counter[nn.Module] = field(default_factory=Counter)  # and how often they asked for a kernel
+    follow: Callable[[str, str, Call], None] | None = None  # is told of every call at once: part, module's name, call
+    states: Tensor | None = None  # (B, N, C): what the model's head reads, where it says so
 
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
         mixing = states.listening(self.model, self._hear_state, all_senses=not self.text)
-        with hearing(), self.listening(), mixing:
-            made = run(self.model, inputs)
+        hook = self.model.base_model.register_forward_hook(self._keep_states)
+        try:
+            with hearing(), self.listening(), mixing:
+                made = run(self.model, inputs)
+        finally:
+            hook.remove()
         silent = sorted({type(module).__name__ for module in self.entered if not self.heard[module]})
         if silent or not self.calls:
             raise unheard(self.model, silent)
@@ -224,6 +292,9 @@ class Heard:
             )
         found = getattr(made, "logits", None)
         return made[0] if found is None else found
+
+    def _keep_states(self, base: nn.Module, given: Any, made: Any) -> None:
+        self.states = getattr(made, "last_hidden_state", None)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -268,6 +339,8 @@ class Heard:
         assert call.name is not None
         if (projection := self.projections.get(id(module))) is not None:
             self.waiting[id(projection)] = call.name, given[:, -1].flatten(1)
+        if self.follow is not None:
+            self.follow(part, name, call)
 
     def _hear_state(self, name: str, call: Mixing) -> None:
         """One mixing, of a layer that keeps a state."""
@@ -321,23 +394,12 @@ def _sides(
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
-    source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
-    if source is None:
-        first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
-        source = [places(model, inputs, first.k.shape[2])] * items(inputs)
-    answer, memory = source, source
-    if several(model):
-        answer = tokens_of(tokenizer, inputs, "decoder_")
-    elif "cross" in calls:  # to states that came from elsewhere: they have no words
-        memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
-    ahead = [tokens.ahead() for tokens in answer]
-    sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (ahead, memory)}
-    sides["mixers"] = sides["decoder"]
+    queries, keys = _texts(model, inputs, tokenizer, calls, calls)
     for part, layers in calls.items():
-        wanted = tuple(len(side[0]) for side in sides[part])
+        wanted = len(queries[part][0]), len(keys[part][0])
         for call in layers:
-            if (found := (call.q.shape[2], call.k.shape[2])) != wanted or len(sides[part][0]) != call.q.shape[0]:
-                texts = (call.q.shape[0], len(sides[part][0]))
+            if (found := (call.q.shape[2], call.k.shape[2])) != wanted or len(queries[part]) != call.q.shape[0]:
+                texts = (call.q.shape[0], len(queries[part]))
                 sizes = {"found": f"{found[0]} × {found[1]}", "wanted": f"{wanted[0]} × {wanted[1]}"}
                 if texts[0] != texts[1]:  # TimeSformer looks along time and along each picture
                     sizes = {key: f"{n} × {size}" for n, (key, size) in zip(texts, sizes.items(), strict=True)}
@@ -354,4 +416,24 @@ def _sides(
                     )
                 )
                 raise Untraceable(key, model=type(model).__name__, name=call.name, **sizes)
-    return {part: sides[part][0] for part in calls}, {part: sides[part][1] for part in calls}
+    return queries, keys
+
+
+def _texts(
+    model: Any, inputs: Inputs, tokenizer: Any, calls: dict[str, list[Any]], parts: Iterable[str]
+) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
+    """The tokens on both sides of these parts; what has no words (pictures, a memory from elsewhere) is as long as its
+    calls say."""
+    source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
+    if source is None:
+        first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
+        source = [places(model, inputs, first.k.shape[2])] * items(inputs)
+    answer, memory = source, source
+    if several(model):
+        answer = tokens_of(tokenizer, inputs, "decoder_")
+    elif "cross" in calls:  # to states that came from elsewhere: they have no words
+        memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
+    ahead = [tokens.ahead() for tokens in answer]
+    sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (ahead, memory)}
+    sides["mixers"] = sides["decoder"]
+    return {part: sides[part][0] for part in parts}, {part: sides[part][1] for part in parts}

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..words import Problem, all_of, one_of, quoted
+from .live import Stopped
 from .models import MOST, too_long, uneven
 from .registry import OTHER_SENSES, Inputs, context_of, side_of
 from .tokenizers import ids_of, made_by_theirs, reader_of
@@ -213,7 +214,7 @@ def _telling(model: Any) -> Iterator[None]:
     """What a model says when it fails is told in a sentence, not lost in a traceback."""
     try:
         yield
-    except Problem:
+    except (Problem, Stopped):
         raise
     except Exception as error:
         raise Problem(

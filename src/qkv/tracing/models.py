@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from ..words import Problem
 from .traces import Trace
+
+if TYPE_CHECKING:
+    from .live import Follower
 
 MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
 
@@ -55,8 +58,9 @@ class Model(Protocol):
         logits: bool = False,
         name: str = "",
         eager: bool = False,
+        follower: Follower | None = None,
     ) -> Trace:
-        """What every attention receives: see `qkv.trace`."""
+        """What every attention receives: see `qkv.trace`, and `follow` in live.py for who follows."""
 
     def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
         """A text, ids, or a batch of either, to be run as often as one likes."""

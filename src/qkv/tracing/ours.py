@@ -5,28 +5,32 @@ B batch, N tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
-from ..attention.dispatch import Call, record
+from ..attention.dispatch import listening
 from ..attention.positions import ALiBi, Relative, Rotary
 from ..mixers.calls import Mixing
 from ..model.generation import translate_ids
 from ..model.layers import StateMixer
 from ..model.reading import as_rows, note_context, pad, quiet, wordless
 from ..words import Problem
-from .chunking import chunks, is_long, join_calls
+from .chunking import chunks, is_long, join_call
 from .models import MOST, Layer, Question, too_long, uneven
 from .tokenizers import Rows, ids_of, listed, reader_of
 from .tokens import CUT, END, PARTS, Tokens
 from .traces import Projection, Trace, Turning
+
+if TYPE_CHECKING:
+    from .live import Follower, Sides
 
 
 class Ours:
@@ -59,15 +63,61 @@ class Ours:
         logits: bool = False,
         name: str = "",
         eager: bool = False,
+        follower: Follower | None = None,
     ) -> Trace:
         """`eager` is nothing to ours, which can always be heard."""
-        rows = as_rows("source", self._rows(given, tokenizer), self.config.vocab)
+        rows = self._rows(given, tokenizer)
+        if follower is not None and self.kind != "encoder-decoder":  # there they come after what is said
+            rows = [[*row, *follower.more] for row in rows]
+        rows = as_rows("source", rows, self.config.vocab)
         longest = max(map(len, rows))
         if self.config.position == "learned" and longest > self.config.context:
             raise too_long(longest, self.config.context)
         beyond = note_context(longest, self.config.context)
-        found = _trace(self.model, rows, tokenizer, target, logits, name, given if isinstance(given, str) else "")
-        return replace(found, more=found.more | beyond)
+        with torch.no_grad():
+            found = self._trace(rows, tokenizer, target, logits, follower)
+        text = given if isinstance(given, str) else ""
+        return replace(found, model=name, text=text, more=found.more | beyond)
+
+    def _trace(self, rows: Rows, tokenizer: Any, target: Any, logits: bool, follower: Follower | None) -> Trace:
+        model, both = self.model, self.kind == "encoder-decoder"
+        with quiet(model):
+            said = _said(model, rows, tokenizer, target) if both else rows
+        most = _cut(model, said) if both and target is None else None
+        if both and follower is not None:
+            said = [[*row, *follower.more] for row in said]
+        queries, keys = self._sides(rows, said, tokenizer, most)
+        if follower is not None:
+            follower.told(self.heads(), queries, keys)
+        run = _Run(model, rows, said, follower)
+        with quiet(model):
+            states = run.states()
+        layers, numbers = _group(run.calls)
+        more: dict[str, Any] = {"position": self.config.position, "kind": self.kind}
+        more |= {} if most is None else {"cut": most}
+        if follower is not None:
+            more["states"] = states
+        if run.residuals:
+            more["residuals"] = torch.stack(run.residuals)
+        if logits:
+            more["logits"] = model.head(states).float()
+        return Trace(
+            layers, queries, keys, outputs=_outputs(model), more=more, turning=_turning(model), numbers=numbers
+        )
+
+    def _sides(self, rows: Rows, said: Rows, tokenizer: Any, most: int | None) -> tuple[Sides, Sides]:
+        """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
+        source = _tokens(tokenizer, rows)
+        target = source if said is rows else _tokens(tokenizer, said)
+        sides = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+        sides["mixers"] = sides["decoder"]
+        queries, keys = ({part: sides[part][side] for part in self.heads()} for side in (0, 1))
+        if "cross" in queries:  # a row of cross-attention is known by the word it makes
+            # The longest of a batch is the one that was cut.
+            longest = max(map(len, said))
+            ends = [CUT if most is not None and len(row) == longest else END for row in said]
+            queries["cross"] = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
+        return queries, keys
 
     def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
         """Rows of different lengths are padded on the right."""
@@ -109,42 +159,89 @@ class Ours:
         return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
 
 
-@torch.no_grad()
-def _trace(model: Any, rows: Rows, tokenizer: Any, target: Any, logits: bool, name: str, text: str) -> Trace:
-    device = model.embedding.weight.device
-    ids, lengths = pad(rows, device)
-    mask = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
-    source, said = rows, rows
-    # States alone, not logits: those of a long text over a large vocabulary would be larger than all the rest.
-    with quiet(model):
-        if model.config.kind == "encoder-decoder":
-            said = _said(model, rows, tokenizer, target)
-            target_ids, target_lengths = pad(said, device)
-            target_mask = None if len({len(row) for row in said}) == 1 else masks.padding(target_lengths)
-            with record() as calls:
+class _Run:
+    """One forward pass, heard: the calls of every layer, and its final states."""
+
+    def __init__(self, model: Any, rows: Rows, said: Rows, follower: Follower | None) -> None:
+        self.model, self.rows, self.said, self.follower = model, rows, said, follower
+        self.calls: list[Any] = []
+        self.residuals: list[Tensor] = []  # (C,) after every block, at the place that is asked for
+
+    def states(self) -> Tensor:
+        """Those of the decoder, or of an encoder that stands alone. States, not logits: those of a long text over a large
+        vocabulary would be larger than all the rest."""
+        model, kind = self.model, self.model.config.kind
+        ids, mask = self._padded(self.rows)
+        if kind == "decoder" and len(self.rows) == 1 and is_long(ids.shape[1], followed=self.follower is not None):
+            return self._in_chunks(ids)
+        n = len(self.said[0])
+        with listening(self._hear), self._watching(slice(0, n), n):
+            if kind == "encoder-decoder":
                 memory = model.encode(ids, mask)
-                states = model.decode(target_ids, memory, mask=target_mask, memory_mask=mask)
-        elif model.config.kind == "decoder" and len(rows) == 1 and is_long(len(rows[0])):
-            calls, states = _in_chunks(model, ids)
-        else:
-            with record() as calls:
-                states = model.encode(ids, mask) if model.config.kind == "encoder" else model.decode(ids, mask=mask)
-    texts = {"source": _tokens(tokenizer, source, ids.shape[1]), "target": _tokens(tokenizer, said, None)}
-    layers, numbers = _group(calls)
-    sides = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
-    sides["mixers"] = sides["decoder"]
-    queries, keys = ({part: texts[sides[part][side]] for part in layers} for side in (0, 1))
-    more: dict[str, Any] = {"position": model.config.position, "kind": model.config.kind}
-    if "cross" in queries:  # a row of cross-attention is known by the word it makes
-        most = None if target is not None else _cut(model, said)
-        more |= {} if most is None else {"cut": most}
-        # The longest of a batch is the one that was cut.
-        longest = max(map(len, said))
-        ends = [CUT if most is not None and len(row) == longest else END for row in said]
-        queries["cross"] = [tokens.ahead(end) for tokens, end in zip(queries["cross"], ends, strict=True)]
-    if logits:
-        more["logits"] = model.head(states).float()
-    return Trace(layers, queries, keys, name, text, _outputs(model), more, _turning(model), numbers)
+                ids, own = self._padded(self.said)
+                return model.decode(ids, memory, mask=own, memory_mask=mask)
+            return model.encode(ids, mask) if kind == "encoder" else model.decode(ids, mask=mask)
+
+    def _padded(self, rows: Rows) -> tuple[Tensor, masks.Mask | None]:
+        ids, lengths = pad(rows, self.model.embedding.weight.device)
+        return ids, None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
+
+    def _hear(self, call: Any) -> None:
+        self.calls.append(call)
+        if self.follower is not None:
+            self.follower.hear(*_place(call), call)
+
+    def _in_chunks(self, ids: Tensor) -> Tensor:
+        """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
+        the cache's own."""
+        model, n = self.model, ids.shape[1]
+        cache = model.new_cache(1, n)
+        cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
+        attending = [block.attention for block in model.decoder if not isinstance(block.attention, StateMixer)]
+        position = (
+            getattr(attending[0], "position", None) if attending else None
+        )  # one for all layers, and so is its bias
+        bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
+        whole: list[Any] = []
+        states = []
+        for span in chunks(n):
+            with listening(self._joining(whole, span, n, bias)), self._watching(span, n):
+                states.append(model.decode(ids[:, span], cache=cache))
+        return torch.cat(states, 1)
+
+    def _joining(self, whole: list[Any], span: slice, n: int, bias: Tensor | None) -> Callable[[Any], None]:
+        """Adds what a chunk's layers receive to what came before; with the last chunk a layer is whole, and heard."""
+        at = count()
+
+        def join(call: Any) -> None:
+            i = next(at)
+            join_call(whole, i, call, span, n)
+            if span.stop == n:
+                self._hear(whole[i] if bias is None or isinstance(call, Mixing) else replace(whole[i], bias=bias))
+            elif self.follower is not None:
+                self.follower.pause()
+
+        return join
+
+    @contextmanager
+    def _watching(self, span: slice, n: int) -> Iterator[None]:
+        """Keep the stream after every block of the model at the place that is asked for, if that is one of the `span` that
+        runs of the first text's n tokens."""
+        asked = None if self.follower is None else self.follower.residuals
+        if asked is not None and not -n <= asked < n:
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=asked, last=n - 1)
+        place = -1 if asked is None else asked % n
+        if not span.start <= place < span.stop:
+            yield
+            return
+        blocks = self.model.encoder if self.model.decoder is None else self.model.decoder
+        keep = lambda block, given, made: self.residuals.append(made[0, place - span.start].clone())  # noqa: E731
+        hooks = [block.register_forward_hook(keep) for block in blocks]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
 
 def _turning(model: Any) -> Turning | None:
@@ -154,24 +251,6 @@ def _turning(model: Any) -> Turning | None:
     if not isinstance(found, Rotary) or found.interleaved:
         return None
     return Turning(found.frequencies, found.stretch)
-
-
-def _in_chunks(model: Any, ids: Tensor) -> tuple[list[Call], Tensor]:
-    """The calls of a whole text, and its states, from chunks that share a cache: what a layer computes on the way is only
-    ever a chunk long. Keys and values are the cache's own."""
-    n = ids.shape[1]
-    cache = model.new_cache(1, n)
-    cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
-    attending = [block.attention for block in model.decoder if not isinstance(block.attention, StateMixer)]
-    position = getattr(attending[0], "position", None) if attending else None  # one for all layers, and so is its bias
-    bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
-    whole: list[Call] = []
-    states = []
-    for span in chunks(n):
-        with record() as calls:
-            states.append(model.decode(ids[:, span], cache=cache))
-        join_calls(whole, calls, span, n)
-    return [call if bias is None else replace(call, bias=bias) for call in whole], torch.cat(states, 1)
 
 
 def _unforgetful(cache: Any, n: int) -> Any:
@@ -205,9 +284,9 @@ def _cut(model: Any, said: Rows) -> int | None:
     return most if max(map(len, said)) > most else None
 
 
-def _tokens(tokenizer: Any, rows: Rows, length: int | None) -> list[Tokens]:
+def _tokens(tokenizer: Any, rows: Rows) -> list[Tokens]:
     """Labels of every row; short ones are filled up with padding, which is special."""
-    length = max(map(len, rows)) if length is None else length
+    length = max(map(len, rows))
     made, reader = [], reader_of(tokenizer)
     for row in rows:
         tokens = reader.tokens(row)
@@ -230,11 +309,15 @@ def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int,
     layers: dict[str, list[Any]] = {}
     numbers: dict[str, list[int]] = {}
     for call in calls:
-        part, number = (call.name or "decoder.0").split(".")
-        part = "mixers" if isinstance(call, Mixing) else part
+        part, number = _place(call)
         layers.setdefault(part, []).append(call)
-        numbers.setdefault(part, []).append(int(number))
+        numbers.setdefault(part, []).append(number)
     return layers, {part: tuple(each) for part, each in numbers.items() if "mixers" in layers}
+
+
+def _place(call: Any) -> Layer:
+    part, number = (call.name or "decoder.0").split(".")
+    return "mixers" if isinstance(call, Mixing) else part, int(number)
 
 
 def _outputs(model: Any) -> dict[str, Projection]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from .inputs import check, inputs_of, resting, said, several, target_of
 from .models import Layer, Question
 from .tokenizers import reader_of
 from .traces import Trace
+
+if TYPE_CHECKING:
+    from .live import Follower
 
 
 class Theirs:
@@ -51,9 +54,11 @@ class Theirs:
         logits: bool = False,
         name: str = "",
         eager: bool = False,
+        follower: Follower | None = None,
     ) -> Trace:
         """`given` may be whatever the model is called with."""
-        return huggingface.trace(self.model, given, tokenizer, target=target, logits=logits, name=name, eager=eager)
+        asked: dict[str, Any] = dict(target=target, logits=logits, name=name, eager=eager, follower=follower)
+        return huggingface.trace(self.model, given, tokenizer, **asked)
 
     def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
         """Padded as its tokenizer does."""
