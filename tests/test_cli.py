@@ -478,7 +478,7 @@ def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
         (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
         (["masks"], "缺少参数：mask"),
         (["stpes"], "没有 stpes 这个命令：是不是想写 steps？"),
-        (["分词"], "没有 分词 这个命令；可用的有 steps、see、importance、"),
+        (["分词"], "没有 分词 这个命令；可用的有 steps、see、studio、"),
         (["-x"], "-x 前面要有命令"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",

@@ -26,6 +26,10 @@ VERBS: dict[str, tuple[str, str]] = {
         'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
         _("look into any head of any model, exactly"),
     ),
+    "studio": (
+        "qkv studio",
+        _("attention live in the browser: type, switch heads off, generate, compare"),
+    ),
     "importance": (
         'qkv importance "The cat sat on the mat" --model smollm2',
         _("which heads a model needs"),

@@ -21,6 +21,7 @@ from .transformer import Transformer
 
 if TYPE_CHECKING:
     from ..text.tokenizer import Tokenizer
+    from .beam import Found
 
 
 def generate(
@@ -271,24 +272,55 @@ def translate_ids(
     cache: bool = True,
 ) -> list[list[int]]:
     """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
-    from .beam import beam
-
-    if tokenizer.start is None or not tokenizer.ends:
-        raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
     if not sources:
         return []
-    if model.config.position == "learned":
-        most = min(most, model.config.context)
-    begin = [[tokenizer.start]] * len(sources)
     habits = tokenizer.habits
     width = (habits.num_beams or 1) if width is None else width
-    ends: dict[str, Any] = dict(stop=tokenizer.ends, never=tokenizer.never, habits=habits, cache=cache)
-    if width == 1:
-        return generate(model, begin, most=most, source=sources, repetition_penalty=habits.repetition_penalty, **ends)
+    if width > 1:
+        return [best[0].tokens for best in _beams(model, tokenizer, sources, width, 1, most, length_penalty, cache)]
+    begin, options = _beginning(model, tokenizer, len(sources), most)
+    return generate(model, begin, source=sources, repetition_penalty=habits.repetition_penalty, cache=cache, **options)
+
+
+def alternatives(
+    model: Transformer, tokenizer: Tokenizer, text: str, *, width: int = 4, most: int = 128
+) -> list[Found]:
+    """What a beam of this width finds to say for a text, the best first: tokens and their scores."""
+    sources = [source_ids(tokenizer, text)]
+    return _beams(model, tokenizer, sources, width, width, most, None, True)[0]
+
+
+def _beams(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    sources: Sequence[Sequence[int]],
+    width: int,
+    best: int,
+    most: int,
+    length_penalty: float | None,
+    cache: bool,
+) -> list[list[Found]]:
+    """The `best` of each source."""
+    from .beam import beam
+
+    begin, options = _beginning(model, tokenizer, len(sources), most)
     if length_penalty is None:
-        length_penalty = 1.0 if habits.length_penalty is None else habits.length_penalty
-    beams = beam(model, begin, source=sources, width=width, most=most, length_penalty=length_penalty, **ends)
-    return [best[0].tokens for best in beams]
+        length_penalty = 1.0 if tokenizer.habits.length_penalty is None else tokenizer.habits.length_penalty
+    return beam(
+        model, begin, source=sources, width=width, best=best, length_penalty=length_penalty, cache=cache, **options
+    )
+
+
+def _beginning(
+    model: Transformer, tokenizer: Tokenizer, count: int, most: int
+) -> tuple[list[list[int]], dict[str, Any]]:
+    """How so many translations begin, and where they end."""
+    if tokenizer.start is None or not tokenizer.ends:
+        raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
+    if model.config.position == "learned":
+        most = min(most, model.config.context)
+    ends = dict(stop=tokenizer.ends, never=tokenizer.never, habits=tokenizer.habits)
+    return [[tokenizer.start]] * count, dict(most=most, **ends)
 
 
 def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:

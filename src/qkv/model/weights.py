@@ -7,7 +7,6 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,8 @@ LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "e
 def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer | None]:
     """A model and its tokenizer, ready to use (eval), by whatever names it; None where a Hugging Face folder has none.
 
-    A folder (a run of qkv, whose best checkpoint is taken, or its newest; a Hugging Face folder; a CTranslate2
-    folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
+    A folder (a run of qkv, whose best checkpoint is taken, or its newest; one checkpoint of a run; a Hugging Face folder;
+    a CTranslate2 folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
 
     >>> model, tokenizer = load(Path(__file__).parents[1] / "demo" / "dates")  # the translator that comes with qkv
     >>> model.config.kind, tokenizer.decode(tokenizer.encode("May 4, 2026"))
@@ -62,6 +61,8 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
     if runfiles.is_run(config):
         return _run(place, dtype)
+    if (place / runfiles.STATE).is_file() and (place.parent.parent / runfiles.CONFIG).is_file():
+        return _run(place.parent.parent, dtype, place)
     if "model_type" in config:
         # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
         tensors = published(place, dtype, keep=config["model_type"] != "gpt2")
@@ -296,8 +297,10 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
     return Safetensors(shards, dtype, keep)
 
 
-def _run(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
-    record, place = runfiles.read_record(folder), runfiles.best(folder)
+def _run(folder: Path, dtype: torch.dtype, place: Path | None = None) -> tuple[Transformer, text.Tokenizer]:
+    """A run at its best checkpoint, or at the one named."""
+    record = runfiles.read_record(folder)
+    place = runfiles.best(folder) if place is None else place
     file = runfiles.weights_file(folder, place)
     model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
@@ -424,15 +427,6 @@ def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Conf
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every learned tensor by name; one that is shared (a tied head) appears once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
-
-
-def fingerprint(model: nn.Module) -> str:
-    """The sha256 of every weight with its name: the same model, whatever file it came from."""
-    digest = hashlib.sha256()
-    for name, tensor in weights_of(model).items():
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.cpu().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def load_weights(file: Path, model: nn.Module) -> None:

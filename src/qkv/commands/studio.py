@@ -1,0 +1,113 @@
+"""qkv studio: attention, live, in the browser."""
+
+import argparse
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..words import Problem, pip_install, say
+
+EXAMPLES = [
+    "qkv studio",
+    "qkv studio runs models/mine",
+    "qkv studio --port 9000 --no-browser",
+]
+PORT, TRIES = 8377, 20
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    add = parser.add_argument
+    add(
+        "folders",
+        nargs="*",
+        metavar="FOLDER",
+        help=say("folders with runs, models and traces that may be opened (runs, where there is one)"),
+    )
+    add("--port", type=int, metavar="N", help=say("the port ({port}, or the next one that is free)", port=PORT))
+    add("--host", default=LOOPBACK[0], metavar="ADDRESS", help=say("the address of this machine (127.0.0.1)"))
+    add("--i-know", action="store_true", help=say("open it to other machines: whoever has the key may use it"))
+    add("--no-browser", action="store_true", help=say("say the address, and open no browser"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    if options.host not in LOOPBACK and not options.i_know:
+        raise Problem(
+            "--host {host} would open the studio to other machines, which could then use your models: leave it out, or "
+            "add --i-know",
+            host=options.host,
+        )
+    if options.port is not None and not 0 <= options.port <= 65535:
+        raise Problem("{option} is {value}: give {wanted}", option="--port", value=options.port, wanted="0 … 65535")
+    folders = [Path(folder) for folder in options.folders or (["runs"] if Path("runs").is_dir() else [])]
+    for folder in folders:
+        if not folder.exists():
+            raise Problem("there is no folder {folder}", folder=folder)
+    try:
+        import uvicorn
+
+        from ..studio.server import Studio
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("starlette", "uvicorn", "anyio", "h11", "click"):
+            raise
+        raise Problem(
+            "the studio needs {package}: install it with  {command}",
+            package=missing.name,
+            command=pip_install("qkv[studio]"),
+        ) from None
+    listener = _listener(options.host, options.port)
+    port = listener.getsockname()[1]
+    if (options.port is None and port != PORT) or options.port not in (None, 0, port):
+        print(say("port {taken} is taken: using {port}", taken=options.port or PORT, port=port), file=sys.stderr)
+    names = () if options.host in LOOPBACK else (options.host, socket.gethostname())
+    app = Studio(port, folders, names=names)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"http://{host}:{port}/?token={app.token}"
+    print(say("qkv studio is at {address}", address=address))
+    print(say("Ctrl-C ends it."), flush=True)
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, http="h11", ws="none", loop="asyncio", timeout_graceful_shutdown=1
+    )
+    server = _Server(config, None if options.no_browser else address)
+    server.run(sockets=[listener])
+    return 0
+
+
+def _listener(host: str, port: int | None) -> socket.socket:
+    """The port that was asked for, or the first that is free from there on."""
+    first = PORT if port is None else port
+    for candidate in range(first, min(first + TRIES, 65536)) if first else [0]:
+        made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
+        try:
+            made.bind((host, candidate))
+            made.listen(128)
+            return made
+        except OSError as error:
+            made.close()
+            refused = error
+    raise Problem(
+        "no port from {first} on is free at {host} ({error}): give another with --port",
+        first=first,
+        host=host,
+        error=str(refused),
+    )
+
+
+def _Server(config: Any, address: str | None) -> Any:
+    """uvicorn's server, which opens the browser once it answers."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets=sockets)
+            if address is not None:
+                import threading
+                import webbrowser
+
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    return Server(config)

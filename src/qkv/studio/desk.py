@@ -1,0 +1,207 @@
+"""The web process's side of the worker: it starts it, hands asks over and answers back, and starts it again when it died.
+
+Answers are kept: the same ask of another tab, or of the same one again, costs nothing. Every tab's newest ask of a kind in
+NEWEST calls its older one off; so does a browser that no longer waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any
+
+from ..words import LANGUAGES, Message, Problem, say
+from .frames import ENVELOPE, LAST, frame, write_ask
+
+NEWEST = ("view", "importance", "heads", "changes", "translations", "lens")
+KEPT = ("view", "head", "tile", "links", "words", "loss", "lens", "heads", "changes", "translations", "importance")
+KEEP, LARGEST = 192_000_000, 48_000_000  # bytes of all answers that are kept, and of one
+DEATHS, WITHIN = 4, 60.0  # a worker that died so often within so many seconds is not started again
+EVENTS = 200  # that a tab may be behind
+
+Answer = list[bytes]
+
+
+class Desk:
+    """One worker, and those who ask it."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.numbers = count(1)
+        self.waiting: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
+        self.newest: dict[tuple[str, str], int] = {}
+        self.kept: OrderedDict[str, Answer] = OrderedDict()
+        self.listeners: set[asyncio.Queue[dict[str, Any]]] = set()
+        self.state: dict[str, Any] = {"kind": "worker", "state": "starting"}
+        self.deaths: list[float] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
+
+    def start(self) -> None:
+        """Start the worker; it says when it is ready."""
+        if self.process is not None or self.closed:
+            return
+        # Its own process group, so that Ctrl-C reaches the web process alone, which then ends it in order.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "qkv.studio.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=os.name == "posix",
+            env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,  # as cli.py does, and why
+        )
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(self.process, loop), daemon=True).start()
+
+    def close(self) -> None:
+        """End the worker."""
+        self.closed = True
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    async def ask(self, told: dict[str, Any], tab: str) -> AsyncGenerator[bytes, None]:
+        """The frames of an answer as they come. Who stops reading calls it off."""
+        do = str(told["do"])
+        key = json.dumps(told, sort_keys=True, ensure_ascii=False)
+        if do in KEPT and (known := self.kept.get(key)):
+            self.kept.move_to_end(key)
+            for content in known:
+                yield content
+            return
+        number = next(self.numbers)
+        inbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self.waiting[number] = inbox
+        if do in NEWEST and (older := self.newest.get((tab, do))) in self.waiting:
+            self._cancel(older)
+            self.waiting.pop(older).put_nowait((LAST, frame({"kind": "superseded"})))
+        self.newest[tab, do] = number
+        answer: Answer | None = []
+        try:
+            await self._send(told | {"ask": number})
+            while True:
+                last, content = await inbox.get()
+                if answer is not None:
+                    answer = [*answer, content] if sum(map(len, answer)) + len(content) <= LARGEST else None
+                if last == LAST:
+                    break
+                yield content
+            if do in KEPT and answer is not None and b'"kind":"done"' in content[:40]:
+                self._keep(key, answer)
+            yield content
+        finally:
+            if self.waiting.pop(number, None) is not None:
+                self._cancel(number)
+            if self.newest.get((tab, do)) == number:
+                del self.newest[tab, do]
+
+    def forget(self) -> None:
+        """Answers of models that were removed or fetched anew aren't given again."""
+        self.kept.clear()
+
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+        """What happens to the worker, from its state now on."""
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(EVENTS)
+        queue.put_nowait(self.state)
+        self.listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self.listeners.discard(queue)
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """To every tab; one that doesn't listen any more misses it."""
+        if event["kind"] == "worker":
+            self.state = event
+        for queue in self.listeners:
+            with suppress(asyncio.QueueFull):
+                queue.put_nowait(event)
+
+    async def _send(self, told: dict[str, Any]) -> None:
+        if len(self.deaths) >= DEATHS:
+            raise Problem("the part that computes died {n} times within a minute: start qkv studio anew", n=DEATHS)
+        if self.process is None:
+            self.start()
+        assert self.process is not None and self.process.stdin is not None
+        pipe = self.process.stdin
+
+        def write() -> None:
+            with suppress(OSError, ValueError):  # it died: `_read` tells
+                pipe.write(write_ask(told))
+                pipe.flush()
+
+        await asyncio.to_thread(write)
+
+    def _cancel(self, number: int) -> None:
+        self._task(self._send({"do": "cancel", "ask": 0, "which": number}))
+
+    def _keep(self, key: str, answer: Answer) -> None:
+        self.kept[key] = answer
+        while sum(len(content) for kept in self.kept.values() for content in kept) > KEEP:
+            self.kept.popitem(last=False)
+
+    def _read(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        """Hand on what the worker says until it dies. (A thread: pipes of processes can't be awaited everywhere.)"""
+        pipe = process.stdout
+        assert pipe is not None
+        while len(head := pipe.read(ENVELOPE.size)) == ENVELOPE.size:
+            number, last, size = ENVELOPE.unpack(head)
+            content = pipe.read(size)
+            if len(content) < size:
+                break
+            with suppress(RuntimeError):  # the loop is closed: everybody has gone
+                loop.call_soon_threadsafe(self._hand, number, last, content)
+        process.wait()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._died, process)
+
+    def _hand(self, number: int, last: int, content: bytes) -> None:
+        if number == 0:
+            self.tell(json.loads(content))
+        elif inbox := self.waiting.get(number):
+            if last == LAST:
+                self.waiting.pop(number)
+            inbox.put_nowait((last, content))
+
+    def _died(self, process: subprocess.Popen[bytes]) -> None:
+        """Say so to who waits, and start another."""
+        self.process = None
+        if self.closed:
+            return
+        now = time.monotonic()
+        self.deaths = [*(then for then in self.deaths if now - then < WITHIN), now]
+        lost = Message(
+            "the part that computes stopped in the middle (was it killed, or is memory full?); it is started again: try "
+            "once more"
+        )
+        for number in list(self.waiting):
+            self.waiting.pop(number).put_nowait((LAST, problem(lost)))
+        if len(self.deaths) < DEATHS:
+            self.tell({"kind": "worker", "state": "restarted"})
+            self.start()
+        else:
+            self.tell({"kind": "worker", "state": "gone"})
+
+    def _task(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at: a worker that can't be told has been told of already
+
+
+def problem(sentence: Any) -> bytes:
+    """The last frame of an ask that can't be answered: a sentence in every language."""
+    return frame({"kind": "problem", "say": {lang: say(sentence, lang) for lang in LANGUAGES}})

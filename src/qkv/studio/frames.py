@@ -1,0 +1,70 @@
+"""How numbers travel, from the worker through the web process to the browser: a sequence of frames.
+
+A frame is a length, so much JSON, then arrays one after another; the JSON's `buffers` tells their types and shapes. The web
+process hands frames on as they are: between it and the worker each stands in an envelope that says whose answer it is.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+LENGTH = struct.Struct("<I")
+ENVELOPE = struct.Struct("<QBI")  # which ask, is it the last frame, bytes of the frame
+LAST, MORE = 1, 0
+TYPES = {"float32": "f4", "uint8": "u1", "int32": "i4"}
+
+
+def frame(told: dict[str, Any], *arrays: np.ndarray) -> bytes:
+    """One frame.
+
+    >>> unpack(frame({"kind": "tile"}, np.float32([[0.5, 1.0]])))
+    [({'kind': 'tile'}, [array([[0.5, 1. ]], dtype=float32)])]
+    """
+    buffers = [{"dtype": TYPES[array.dtype.name], "shape": list(array.shape)} for array in arrays]
+    text = json.dumps(told | {"buffers": buffers}, ensure_ascii=False, separators=(",", ":")).encode()
+    little = (np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False) for array in arrays)
+    return b"".join([LENGTH.pack(len(text)), text, *(array.tobytes() for array in little)])
+
+
+def unpack(answer: bytes) -> list[tuple[dict[str, Any], list[np.ndarray]]]:
+    """All frames of an answer."""
+    return list(_frames(memoryview(answer)))
+
+
+def _frames(left: memoryview) -> Iterator[tuple[dict[str, Any], list[np.ndarray]]]:
+    while left:
+        (size,) = LENGTH.unpack_from(left)
+        told = json.loads(bytes(left[LENGTH.size : LENGTH.size + size]))
+        left = left[LENGTH.size + size :]
+        arrays = []
+        for one in told.pop("buffers"):
+            array = np.zeros(one["shape"], "<" + one["dtype"])
+            arrays.append(np.frombuffer(left[: array.nbytes], array.dtype).reshape(array.shape))
+            left = left[array.nbytes :]
+        yield told, arrays
+
+
+def write_envelope(pipe: IO[bytes], ask: int, last: int, content: bytes) -> None:
+    """To the web process."""
+    pipe.write(ENVELOPE.pack(ask, last, len(content)) + content)
+    pipe.flush()
+
+
+def write_ask(told: dict[str, Any]) -> bytes:
+    """To the worker: a length and JSON."""
+    text = json.dumps(told, ensure_ascii=False).encode()
+    return LENGTH.pack(len(text)) + text
+
+
+def read_ask(pipe: IO[bytes]) -> dict[str, Any] | None:
+    """From the web process; None when it is gone."""
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    text = pipe.read(LENGTH.unpack(head)[0])
+    return json.loads(text)

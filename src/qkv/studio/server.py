@@ -1,0 +1,282 @@
+"""The web process: who may come in, what is shown, and where asks go. It never loads torch.
+
+    GET  /             the studio; with ?token=… of the address that was printed, a cookie, and off to / without it
+    GET  /studio.js    all modules as one script      /studio.css, /events.js
+    POST /api/ask      an ask in JSON, its answer in frames (frames.py)
+    GET  /api/events   what happens to the worker, as server-sent events
+
+Only this machine is answered, under its own names (no other site's name can be made to mean it), to pages of this very
+address, with the cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import html as escaping
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+
+from .. import __version__, store
+from ..draw.shell import in_every_language, script, style, tag
+from ..words import Message, Problem, _, language
+from . import asking, places
+from .desk import Desk, problem
+from .frames import frame
+
+BODY = 2_000_000  # bytes of an ask: a text of a hundred thousand words
+PATIENCE = 15.0  # seconds for an ask to come in
+PULSE = 15.0  # seconds after which a silent stream says that it lives
+POLICY = (
+    "default-src 'none'; script-src 'self'; worker-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+ASGI = Callable[..., Awaitable[None]]
+
+
+class Studio:
+    """The app."""
+
+    def __init__(self, port: int, folders: Sequence[Path] = (), *, token: str = "", names: Sequence[str] = ()) -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        self.cookie = f"qkv-studio-{port}"
+        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", *names)}
+        self.folders = [folder.resolve() for folder in folders]
+        self.desk = Desk()
+        self.fetching: set[str] = set()
+        self.routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
+            ("GET", "/"): self.page,
+            ("GET", "/studio.js"): self.script,
+            ("GET", "/events.js"): self.listener,
+            ("GET", "/studio.css"): self.style,
+            ("POST", "/api/ask"): self.ask,
+            ("GET", "/api/events"): self.events,
+        }
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request; and the worker's life with the server's."""
+        if scope["type"] == "lifespan":
+            return await self._live(receive, send)
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        response = self._refused(request) or await self._answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        try:
+            await response(scope, receive, send)
+        except (ClientDisconnect, asyncio.CancelledError):
+            pass
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.desk.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                self.desk.close()
+                return await send({"type": "lifespan.shutdown.complete"})
+
+    def _refused(self, request: Request) -> Response | None:
+        """Why somebody can't come in, or None."""
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if host.lower() not in self.hosts:
+            return PlainTextResponse("this is not an address of qkv studio\n", 421)
+        if origin is not None and origin.lower() not in {f"http://{name}" for name in self.hosts}:
+            return PlainTextResponse("another site may not ask qkv studio\n", 403)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            # A link from elsewhere may open the studio; nothing else may come from there.
+            if request.url.path != "/" or request.headers.get("sec-fetch-dest") != "document":
+                return PlainTextResponse("another site may not ask qkv studio\n", 403)
+        if (request.method, request.url.path) not in self.routes:
+            return PlainTextResponse("there is nothing here\n", 404)
+        if request.url.path == "/" and "token" in request.query_params:
+            return None
+        if not self._same(request.cookies.get(self.cookie, "")):
+            return Response(_stranger(), 403, media_type="text/html")
+        return None
+
+    def _same(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self.routes[request.method, request.url.path](request)
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    async def page(self, request: Request) -> Response:
+        """The page; the token in the address becomes a cookie."""
+        if "token" in request.query_params:
+            if not self._same(request.query_params["token"]):
+                return Response(_stranger(), 403, media_type="text/html")
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+            return response
+        return Response(_page(), media_type="text/html")
+
+    async def script(self, request: Request) -> Response:
+        """All modules."""
+        return Response(script("studio"), media_type="text/javascript")
+
+    async def listener(self, request: Request) -> Response:
+        """The script of the worker in the browser that holds the one stream of events for all tabs."""
+        source = (Path(__file__).parent / "static" / "events" / "listener.js").read_text(encoding="utf-8")
+        return Response(source, media_type="text/javascript")
+
+    async def style(self, request: Request) -> Response:
+        """How it looks."""
+        return Response(style("style") + style("machine") + style("slider") + style("studio"), media_type="text/css")
+
+    async def events(self, request: Request) -> Response:
+        """What happens to the worker, until the browser goes."""
+        return StreamingResponse(self._events(), media_type="text/event-stream")
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        with self.desk.listening() as events:
+            while True:
+                try:
+                    event = await asyncio.wait_for(events.get(), PULSE)
+                    yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+                except TimeoutError:
+                    yield b": alive\n\n"
+
+    async def ask(self, request: Request) -> Response:
+        """An ask: looked at here, answered by the worker or, where no model is needed, here."""
+        told = await _body(request)
+        if isinstance(told, Response):
+            return told
+        try:
+            asked = asking.checked(told)
+            if asked["do"] == "models":
+                there = [place.told() for place in places.listed(self.folders)]
+                return _framed(frame({"kind": "models", "here": there, "offered": places.offered()}))
+            if asked["do"] == "fetch":
+                return StreamingResponse(self._fetch(asked["name"]), media_type="application/octet-stream")
+            for spec in asking.specs(asked):
+                spec["model"] = places.find(spec["model"], self.folders)
+        except Problem as wrong:
+            return _framed(problem(wrong))
+        tab = str(told.get("tab", ""))[:64]
+        return StreamingResponse(self._asked(asked, tab), media_type="application/octet-stream")
+
+    async def _asked(self, asked: dict[str, Any], tab: str) -> AsyncIterator[bytes]:
+        try:
+            async with aclosing(self.desk.ask(asked, tab)) as answer:
+                async for content in answer:
+                    yield content
+        except Problem as wrong:
+            yield problem(wrong)
+
+    async def _fetch(self, name: str) -> AsyncIterator[bytes]:
+        """Fetch a model, here in a thread, so that the worker can go on; all tabs are told how far it is."""
+        progress: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def further(done: int, total: int) -> None:
+            loop.call_soon_threadsafe(progress.put_nowait, (done, total))
+
+        def get() -> None:
+            try:
+                store.get(name, further)
+            finally:
+                loop.call_soon_threadsafe(progress.put_nowait, None)
+
+        if name in self.fetching:
+            yield problem(Message("{name} is being fetched already", name=name))
+            return
+        self.fetching.add(name)
+        work = asyncio.ensure_future(asyncio.to_thread(get))
+        told = -1.0
+        try:
+            while (step := await progress.get()) is not None:
+                share = step[0] / max(step[1], 1)
+                if share - told >= 0.01 or share >= 1:
+                    told = share
+                    event = {"kind": "fetching", "name": name, "done": step[0], "all": step[1]}
+                    self.desk.tell(event)
+                    yield frame(event | {"kind": "progress"})
+            await work
+            self.desk.forget()
+            self.desk.tell({"kind": "fetching", "name": name, "done": 1, "all": 1})
+            yield frame({"kind": "done"})
+        except Problem as wrong:
+            yield problem(wrong)
+        except OSError as error:
+            yield problem(Message("{name} could not be fetched: {error}", name=name, error=str(error)))
+        finally:
+            self.fetching.discard(name)
+
+
+async def _body(request: Request) -> dict[str, Any] | Response:
+    """The JSON of an ask, if it is of a bearable size and comes in time."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        return PlainTextResponse("an ask is JSON\n", 415)
+    size = request.headers.get("content-length", "")
+    if not size.isdigit() or int(size) > BODY:
+        return PlainTextResponse(f"an ask has at most {BODY} bytes\n", 413)
+    try:
+        content = await asyncio.wait_for(request.body(), PATIENCE)
+        told = json.loads(content)
+    except TimeoutError:
+        return PlainTextResponse("the ask did not come in time\n", 408)
+    except (ValueError, RecursionError):
+        return PlainTextResponse("an ask is JSON\n", 400)
+    return told if isinstance(told, dict) else PlainTextResponse("an ask is a JSON object\n", 400)
+
+
+def _framed(*contents: bytes) -> Response:
+    """An answer that is known at once."""
+    last = b"" if b'"kind":"problem"' in contents[-1][:40] else frame({"kind": "done"})
+    return Response(b"".join([*contents, last]), media_type="application/octet-stream")
+
+
+@cache
+def _page() -> str:
+    """The page before its script runs."""
+    told = dict(version=__version__, lang=None, first=dict(model=places.FIRST), live=places.FIRST.split("-")[-1])
+    spoken = language()
+    no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
+    return f"""<!doctype html>
+<html lang="{tag(spoken)}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/studio.css">
+<title>qkv studio</title>
+</head>
+<body>
+<div id="qkv-studio"></div>
+<noscript><p>{in_every_language(no_scripts)}</p></noscript>
+<script type="application/json" id="qkv-header">{json.dumps(told)}</script>
+<script type="module" src="/studio.js"></script>
+</body>
+</html>
+"""
+
+
+@cache
+def _stranger() -> str:
+    """For who comes without the token, or with that of a studio that has ended."""
+    told = _("Please open the address that qkv studio printed in its terminal: it carries the key to this page.")
+    title = escaping.escape("qkv studio")
+    return f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title></head><body><p>{in_every_language(told)}</p></body></html>\n'

@@ -1,0 +1,261 @@
+"""A view: a text in a model, with what was changed in its heads, from the moment its tokens are known.
+
+Its layers come one by one; who asks for one that is not there yet waits for it. Beside q, k and v it holds the final
+states, of which next words are made for any place without the logits of all.
+
+B items, H heads, N queries, M keys, C width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ..draw.telling import ERRORS, Arrays, layer_of, opened_at, token_lists, whole_layer
+from ..tracing.edits import edit
+from ..tracing.live import Stopped, follow
+from ..tracing.survey import Look, plain
+from ..tracing.tokenizers import reader_of
+from ..tracing.tokens import show
+from ..tracing.traces import Trace
+from ..words import Problem
+from .surveying import Surveyor
+
+Send = Callable[..., None]
+Wanted = Callable[[], bool]
+
+
+class View:
+    """What is looked at. `trace` grows while the model runs: its calls are those heard so far."""
+
+    def __init__(self, spec: dict[str, Any], model: Any = None, tokenizer: Any = None) -> None:
+        self.spec, self.model, self.tokenizer = spec, model, tokenizer
+        self.trace: Trace | None = None  # once whole
+        self.calls: dict[tuple[str, int], Any] = {}  # part, place among its layers
+        self.numbers: dict[str, tuple[int, ...]] = {}  # part → the layers' numbers in the model
+        self.surveyor: Surveyor | None = None
+        self.looks: dict[tuple[str, int], list[list[Look]]] = {}  # item → head
+        self.heads: dict[tuple[str, int, int, int], Any] = {}
+        self.labels: dict[int, str] = {}
+        self.failed = False
+        self.there = threading.Condition()
+
+    @property
+    def bytes(self) -> int:
+        """What its q, k and v take."""
+        tensors = (tensor for call in self.calls.values() for tensor in (call.q, call.k, call.v))
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def call(self, part: str, at: int, wanted: Wanted) -> Any:
+        """The call of a layer, waited for while the model runs."""
+        with self.there:
+            while (part, at) not in self.calls:
+                known = self.numbers.get(part)
+                if self.failed or (known is not None and at >= len(known)) or self.trace is not None:
+                    raise Problem("there is no layer {layer}: this model has {n} layers", layer=at, n=len(known or ()))
+                if not wanted():
+                    raise Stopped
+                self.there.wait(0.2)
+        return self.calls[part, at]
+
+    def head(self, part: str, at: int, item: int, head: int, wanted: Wanted) -> Any:
+        """One head, ready to compute."""
+        call = self.call(part, at, wanted)
+        if head >= call.n_head or item >= call.q.shape[0]:
+            raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=call.n_head - 1)
+        key = part, at, item, head
+        if key not in self.heads:
+            if len(self.heads) > 600:
+                self.heads.clear()
+            from ..mixers import maps as mixing
+            from ..tracing.maps import head_of
+
+            self.heads[key] = (mixing.head_of if part == "mixers" else head_of)(plain(call), item, head)
+        return self.heads[key]
+
+    def make(self, send: Send, wanted: Wanted) -> None:
+        """Run the model (or take the trace as it is), and send the header, then every layer as it is heard."""
+        try:
+            if self.model is None:
+                self._shown(Trace.load(self.spec["model"]["file"]), send)
+            else:
+                with self.edited():
+                    self.trace = follow(
+                        self.model,
+                        self.spec["text"],
+                        self.tokenizer,
+                        target=self.spec["target"],
+                        more=self.spec["more"],
+                        name=self.spec["model"]["name"],
+                        told=lambda heads, queries, keys: self._told(heads, queries, keys, send),
+                        heard=lambda part, number, call: self._heard(
+                            part, self.numbers[part].index(number), call, send
+                        ),
+                        stop=lambda: not wanted(),
+                    )
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            with self.there:
+                self.there.notify_all()
+
+    @contextmanager
+    def edited(self) -> Iterator[None]:
+        """With the heads changed as the view says."""
+        with ExitStack() as stack:
+            for heads, to in self.spec["edits"]:
+                stack.enter_context(edit(self.model, heads, to))
+            yield
+
+    def again(self, send: Send) -> None:
+        """Send what is there already."""
+        assert self.trace is not None
+        heads = {
+            part: {n: call.n_head for n, call in zip(self.numbers[part], self.trace.calls[part], strict=True)}
+            for part in self.trace.parts
+        }
+        self._told(heads, self.trace.queries, self.trace.keys, send)
+        for part, at in self.calls:
+            self._send_layer(part, at, send)
+
+    def _shown(self, trace: Trace, send: Send) -> None:
+        heads = {
+            part: {n: call.n_head for n, call in zip(trace.layers(part), trace.calls[part], strict=True)}
+            for part in trace.parts
+        }
+        self._told(heads, trace.queries, trace.keys, send, trace)
+        for part in trace.parts:
+            for at, call in enumerate(trace.calls[part]):
+                self._heard(part, at, call, send)
+        self.trace = trace
+
+    def _told(self, heads: Any, queries: Any, keys: Any, send: Send, trace: Trace | None = None) -> None:
+        """The header: all that is known before anything was computed."""
+        self.surveyor = Surveyor({part: dict(layers) for part, layers in heads.items()}, queries, keys)
+        numbers, listed = token_lists(queries, keys)
+        parts = []
+        for part, layers in heads.items():
+            with self.there:
+                self.numbers[part] = tuple(layers)
+            tall, wide, rows, cols = self.surveyor.cells(part)
+            n, m, items = len(queries[part][0]), len(keys[part][0]), len(queries[part])
+            nothing: list[Any] = [[[None] * count for count in layers.values()] for _ in range(items)]
+            parts.append(
+                dict(
+                    name=part,
+                    n=n,
+                    m=m,
+                    queries=numbers[part, False],
+                    keys=numbers[part, True],
+                    layers=[dict(number=number, heads=count) for number, count in layers.items()],
+                    thumbs=dict(
+                        stored=dict(id="", shape=[items, sum(layers.values()), rows, cols], dtype="u1"),
+                        tall=tall,
+                        wide=wide,
+                    ),
+                    links=nothing,
+                    signed=part == "mixers",
+                    tops=[[[1.0] * count for _ in range(items)] for count in layers.values()]
+                    if part == "mixers"
+                    else None,
+                    precision=dict(dtype="float32", error="0.000001"),
+                )
+            )
+        text = self.spec["text"] if trace is None else trace.text
+        part = next(iter(heads))
+        header = dict(
+            model=self.spec["model"]["name"] if trace is None else trace.model,
+            text=text,
+            lang=None,
+            context=None,
+            parts=parts,
+            focus=None,
+            first=dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0, unit="tokens"),
+        )
+        ids = {part: [list(tokens.ids or ()) for tokens in each] for part, each in queries.items()}
+        kind = "trace" if self.model is None else self.model.config.kind if hasattr(self.model, "config") else ""
+        send({"kind": "header", "header": header, "tokens": listed, "ids": ids, "kindOf": str(kind)})
+
+    def _heard(self, part: str, at: int, call: Any, send: Send) -> None:
+        with self.there:
+            self.calls[part, at] = call
+            self.there.notify_all()
+        assert self.surveyor is not None
+        self.looks[part, at] = [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
+        self._send_layer(part, at, send)
+
+    def _send_layer(self, part: str, at: int, send: Send) -> None:
+        looks, call = self.looks[part, at], self.calls[part, at]
+        send(
+            {
+                "kind": "layer",
+                "part": part,
+                "at": at,
+                "layer": layer_of(call, self.numbers[part][at]) | dict(errors=ERRORS),
+                "links": [[one.link for one in item] for item in looks],
+                "tops": [[one.top for one in item] for item in looks],
+                "entropy": [[round(getattr(one, "entropy", 0.0), 5) for one in item] for item in looks],
+            },
+            np.stack([np.stack([one.picture for one in item]) for item in looks]),
+        )
+
+    def first(self) -> dict[str, Any]:
+        """What it is worth opening at."""
+        assert self.trace is not None
+        parts = [
+            dict(
+                name=part,
+                n=self.trace.calls[part][0].q.shape[2],
+                m=self.trace.calls[part][0].k.shape[2],
+                layers=[dict(q=True)] * len(numbers),
+                links=[[[one.link for one in self.looks[part, at][0]] for at in range(len(numbers))]],
+                tops=[[[one.top for one in self.looks[part, at][0]]] for at in range(len(numbers))],
+                signed=part == "mixers",
+            )
+            for part, numbers in self.numbers.items()
+        ]
+        return opened_at(self.trace, parts)
+
+    def counts(self) -> dict[str, list[int]]:
+        """Heads of every layer of every part."""
+        return {part: [self.calls[part, at].n_head for at in range(len(each))] for part, each in self.numbers.items()}
+
+    def sinks(self, part: str, item: int) -> list[int]:
+        """The keys that are left out where the sink is hidden: the first and special ones."""
+        assert self.surveyor is not None
+        special = self.surveyor.keys[part][item].special
+        first = {0} if part not in ("cross", "mixers") else set()
+        return sorted(first | {j for j, one in enumerate(special) if one})
+
+    def label(self, token: int) -> str:
+        """A token as people read it."""
+        if token not in self.labels:
+            try:
+                self.labels[token] = show(reader_of(self.tokenizer).tokens([token]).pieces[0])
+            except Problem:  # a model's vocabulary may be filled up beyond the tokenizer's
+                self.labels[token] = f"[{token}]"
+        return self.labels[token]
+
+    def states(self) -> Tensor | None:
+        """Final states (N, C) of the first text, where the model gives them."""
+        states = None if self.trace is None else self.trace.more.get("states")
+        return None if states is None else states[0]
+
+
+def head_arrays(one: Any, number: int) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What a browser computes a head's weights from: told as a page tells a layer of one head, and the arrays in order."""
+    arrays = Arrays()
+    return whole_layer(one, number, arrays), arrays.all
+
+
+def stored_words(trace: Trace) -> dict[str, Any] | None:
+    """The next words that a shipped trace was saved with."""
+    kept = trace.more.get("words")
+    return json.loads(kept) if isinstance(kept, str) else None

@@ -1,0 +1,143 @@
+"""The worker: the one process that loads torch and holds models. It reads asks from its input and answers with frames.
+
+Two lanes. What runs a model goes one after the other in the first; what only looks at a view that is there, or is being
+made (one head, a tile of a map, the next words), goes through the second beside it, so that looking never waits for long.
+An ask that was called off is left out, or stops between two layers.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from typing import IO, Any
+
+from .frames import LAST, MORE, frame, read_ask, write_envelope
+
+LIGHT = ("head", "tile", "links", "words", "python")
+IDLE = 30.0  # seconds between two looks at what nobody uses any more
+
+
+class Gone(Exception):
+    """Nobody waits for this answer."""
+
+
+class Worker:
+    """Reads, sorts into lanes, answers."""
+
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        self.source, self.sink = source, sink
+        self.writing = threading.Lock()
+        self.lanes: dict[bool, queue.Queue[dict[str, Any] | None]] = {False: queue.Queue(), True: queue.Queue()}
+        self.cancelled: set[int] = set()
+        self.pending: set[int] = set()
+        self.bench: Any = None
+
+    def run(self) -> None:
+        """Until the web process is gone."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.event({"kind": "worker", "state": "starting"})
+        from .answers import Bench  # torch
+
+        self.bench = Bench(self.event)
+        self.event({"kind": "worker", "state": "ready"})
+        threading.Thread(target=self._lane, args=(True,), daemon=True).start()
+        self._lane(False)
+
+    def event(self, told: dict[str, Any]) -> None:
+        """For every tab."""
+        import json
+
+        self._write(0, MORE, json.dumps(told, ensure_ascii=False).encode())
+
+    def _write(self, number: int, last: int, content: bytes) -> None:
+        with self.writing:
+            try:
+                write_envelope(self.sink, number, last, content)
+            except OSError:  # the web process died: so does its worker
+                os._exit(0)
+
+    def _listen(self) -> None:
+        while (asked := read_ask(self.source)) is not None:
+            if asked["do"] == "cancel":
+                if asked["which"] in self.pending:
+                    self.cancelled.add(asked["which"])
+                continue
+            self.pending.add(asked["ask"])
+            self.lanes[asked["do"] in LIGHT].put(asked)
+        os._exit(0)
+
+    def _lane(self, light: bool) -> None:
+        while True:
+            try:
+                asked = self.lanes[light].get(timeout=IDLE)
+            except queue.Empty:
+                if not light:
+                    self.bench.tidy()
+                continue
+            if asked is not None:
+                self._answer(asked, light)
+
+    def _answer(self, asked: dict[str, Any], light: bool) -> None:
+        from ..tracing.live import Stopped
+        from .answers import ANSWERS, Unmade
+
+        number = asked["ask"]
+
+        def wanted() -> bool:
+            return number not in self.cancelled
+
+        def send(told: dict[str, Any], *arrays: Any) -> None:
+            if not wanted():
+                raise Gone
+            self._write(number, MORE, frame(told, *arrays))
+
+        try:
+            if wanted():
+                ANSWERS[asked["do"]](self.bench, asked, send, wanted, not light)
+            last = frame({"kind": "done"})
+        except Unmade:  # the view it looks at was let go of: make it again, in the lane where models run
+            self.lanes[False].put(asked)
+            return
+        except (Gone, Stopped):
+            last = frame({"kind": "superseded"})
+        except Exception as error:
+            last = told_of(error)
+        self.pending.discard(number)
+        self.cancelled.discard(number)
+        self._write(number, LAST, last)
+
+
+def told_of(error: Exception) -> bytes:
+    """What went wrong, in a sentence; the traceback is for the terminal, where somebody asked for it."""
+    from .. import memory
+    from ..words import Message, Problem
+    from .desk import problem
+
+    if os.environ.get("QKV_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, Problem):
+        return problem(error)
+    if (full := memory.told(error)) is not None:
+        return problem(full)
+    why = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+    return problem(
+        Message(
+            "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the traceback",
+            error=why,
+        )
+    )
+
+
+def main() -> None:
+    """Frames go out where the web process reads them; whatever libraries print goes to the terminal."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    Worker(sys.stdin.buffer, sink).run()
+
+
+if __name__ == "__main__":
+    main()
