@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-check docs docs-all docs-serve fuzz bench lint words clean setup
+.PHONY: help run test test-all test-check docs docs-all docs-serve fuzz bench lint types words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -26,6 +26,10 @@ WORDS_en := looking for sentences that are new or gone
 WORDS_zh := 正在查找新增和删去的句子
 LINT_en := checking format, style and types
 LINT_zh := 正在检查格式、风格和类型
+TYPES_en := checking the types of the scripts
+TYPES_zh := 正在检查脚本的类型
+NO_NODE_en := The types of the scripts are checked by TypeScript, which needs Node: install nodejs and npm, then try again. Nothing else here needs them.
+NO_NODE_zh := 脚本的类型由 TypeScript 检查，它需要 Node：请安装 nodejs 和 npm 后重试。这里的其他功能都不需要它们。
 
 # `make test OPTIONS="-k page"` gives pytest more to go by.
 # One thread per test process: two processes with all threads each only get in each other's way.
@@ -85,6 +89,12 @@ lint: setup ## check format, style and types | 检查格式、风格和类型
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+# Pinned: a newer TypeScript may find more.
+types: ## check the types of the scripts of page and studio (needs Node) | 检查页面和 studio 脚本的类型（需要 Node）
+	@echo "$(TYPES_$(LANGUAGE))"
+	@command -v npx >/dev/null || { echo "$(NO_NODE_$(LANGUAGE))"; exit 1; }
+	@npx --yes --loglevel=error -p typescript@5.9.3 tsc -p src/qkv/draw/static/jsconfig.json
 
 words: setup ## bring the translations up to date with the sentences in the code | 让翻译跟上代码里的句子
 	@echo "$(WORDS_$(LANGUAGE))"

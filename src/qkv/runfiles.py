@@ -33,7 +33,7 @@ TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
 STATE, WEIGHTS, MOMENTA = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
 SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
-LATER = {"preset": None, "threads": None}  # what runs of November 2026 don't say yet
+LATER = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
 
 Record = dict[str, Any]  # config.json
 
@@ -89,6 +89,8 @@ def first_look(folder: Path) -> int | None:
     settings = record.get("train") if isinstance(record, dict) else None
     if not isinstance(settings, dict) or not record.get("watch") or not isinstance(settings.get("eval_every"), int):
         return None
+    if record.get("base"):  # it is looked at before it learns anything
+        return 0
     return min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
 
 
@@ -166,6 +168,7 @@ def read_state(place: Path) -> dict[str, Any]:
     fits = {
         "step": whole,
         "best_step": lambda value: value is None or whole(value),
+        "waited": whole,
         "best_loss": lambda value: value is None or number(value),
         "seconds": lambda value: number(value) and math.isfinite(value),
         "parallel": lambda value: isinstance(value, str),

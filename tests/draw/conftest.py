@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qkv import draw
 from qkv.draw.page import page
 from tests.draw.pages import FLAGS, made, until
 
@@ -56,3 +57,51 @@ def opened(browser, tmp_path):
 @pytest.fixture(scope="module")
 def long():
     return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
+
+
+STATIC = Path(draw.__file__).parent / "static"
+ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,"><title>elements</title>
+<link rel="stylesheet" href="style.css"><body><main></main></body></html>"""
+
+
+@pytest.fixture
+def elements(browser):
+    """Open the elements as modules, as a server gives them, on sources of a test's own (sources.js); nothing may go wrong."""
+    contexts, wrong = [], []
+
+    def give(route):
+        name = route.request.url.rpartition("/")[2]
+        path = next((path for path in (STATIC / name, Path(__file__).parent / name) if name and path.is_file()), None)
+        if not name:
+            route.fulfill(body=ROOM, content_type="text/html")
+        elif path is None:
+            wrong.append(route.request.url)
+            route.abort()
+        else:
+            route.fulfill(path=path, content_type="text/css" if name.endswith(".css") else "text/javascript")
+
+    def go(script, *, size=(1280, 800), scheme="light", dots=1):
+        context = browser.new_context(
+            color_scheme=scheme,
+            viewport=dict(width=size[0], height=size[1]),
+            reduced_motion="reduce",
+            device_scale_factor=dots,
+        )
+        contexts.append(context)
+        context.route("**/*", give)
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        tab.goto("http://elements.test/")
+        tab.evaluate(
+            """async () => { for (const name of ["state", "view", "source", "sources", "dom", "map", "overview", "lines", "steps"])
+                Object.assign(window, await import(`./${name}.js`)) }"""
+        )
+        tab.evaluate(script)
+        return tab
+
+    go.wrong = wrong
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []

@@ -57,6 +57,7 @@ ASKED = {
     "text": (["--text", "{made}/book.txt"], ["--text", "{made}/other.txt"]),
     "pairs": (None, ["--pairs", "{made}/pairs.tsv"]),
     "out": (["--out", "{run}"], ["--out", "{run}-2"]),
+    "base": (None, ["--from", "{made}/base"]),
     "preset": (["--preset", "tiny"], ["--preset", "small"]),
     "steps": (["--steps", "8"], ["--steps", "12"]),
     "seed": (["--seed", "3"], ["--seed", "4"]),

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..screen import live
 from ..words import Problem, _, say
+from .opening import fetch
 from .progress import bar, clock
 
 EXAMPLES = [
@@ -16,6 +17,8 @@ EXAMPLES = [
     'qkv train mlm --text "books/*.txt" --watch "the cat sat on the mat"',
     "qkv train translate",
     "qkv train translate --pairs en-zh.tsv --preset small",
+    "qkv train lm --from smollm2 --text mybook.txt",
+    "qkv train translate --from opus-zh-en --pairs zh-en.tsv",
     "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
     "qkv train --resume runs/lm-mybook",
     "qkv train --resume runs/lm-mybook --steps 2000",
@@ -38,6 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("a file, folder, glob, or data set (see qkv data)"),
     )
     add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line; without it, dates are learned"))
+    add(
+        "--from",
+        dest="base",
+        metavar="MODEL",
+        help=say(
+            "go on from real weights: a name (see qkv models), a folder, a .gguf file or a run; its tokenizer is kept"
+        ),
+    )
     add(
         "--out",
         metavar="RUN",
@@ -89,7 +100,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=["ddp", "fsdp"],
         help=say("with torchrun: how processes share (ddp)"),
     )
-    add("--yes", action="store_true", help=say("fetch the data set if it isn't here"))
+    add("--yes", action="store_true", help=say("fetch the data set, and the model to go on from, if they aren't here"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,6 +114,8 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.yes:
         _fetch(options.text or options.pairs)
+        if options.base is not None:
+            fetch(options.base)
 
     from ..train.extension import Asked
     from ..train.loop import Stopped
@@ -111,7 +124,9 @@ def run(options: argparse.Namespace) -> int:
 
     world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
-        given = {name: getattr(options, name) for name in ("task", "out", "pairs", "preset", "tokenizer", "watch")}
+        given = {
+            name: getattr(options, name) for name in ("task", "out", "pairs", "base", "preset", "tokenizer", "watch")
+        }
         going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
     else:
         with bar(say("preparing the text"), show=world.first) as progress:
@@ -120,7 +135,8 @@ def run(options: argparse.Namespace) -> int:
                 out=options.out,
                 source=options.text,
                 pairs=options.pairs,
-                name=options.preset or "tiny",
+                base=options.base,
+                name=options.preset,
                 changes=_changes(options),
                 tokenizer=options.tokenizer or "auto",
                 watch=options.watch,
@@ -140,6 +156,14 @@ def run(options: argparse.Namespace) -> int:
             )
         )
         return 130
+    if state["step"] < going.settings.steps:
+        line.end(
+            say(
+                "ended early, at step {step}: {n} evaluations brought nothing better (--set patience=none goes on to the end)",
+                step=state["step"],
+                n=state["waited"],
+            )
+        )
     line.end(
         say(
             "done: best validation loss {loss} at step {step}; everything is in {run}. Try it:",
@@ -203,6 +227,7 @@ class Line:
     def __init__(self, going: Any, quiet: bool) -> None:
         self.going, self.quiet = going, quiet
         self.live = sys.stdout.isatty()
+        self.row = going.settings.row or going.model.config.context  # tokens
         self.validation: float | None = None
         self.shown = 0.0
         self.peak = 0.0
@@ -242,12 +267,16 @@ class Line:
     def report(self, line: dict[str, Any]) -> None:
         """Called after every step; prints a few times a second, or at evaluations where nobody watches."""
         self.validation = line.get("val_loss", self.validation)
+        if "loss" not in line:
+            if not self.quiet:
+                print(say("before the first step: validation loss {loss:.3f}", loss=line["val_loss"]), flush=True)
+            return
         now = time.monotonic()
         if self.quiet or (now - self.shown < 0.2 if self.live else "val_loss" not in line):
             return
         self.shown = now
         settings, speed = self.going.settings, line["tokens_per_second"]
-        left = (settings.steps - line["step"]) * settings.batch * self.going.model.config.context / max(speed, 1e-9)
+        left = (settings.steps - line["step"]) * settings.batch * self.row / max(speed, 1e-9)
         share = 6 * self.going.model.count() * speed / self.peak if self.peak else 0.0
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
         text = say(

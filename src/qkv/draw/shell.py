@@ -82,7 +82,7 @@ def in_order(*modules: str) -> list[str]:
     """These modules and all that they import, each after what it needs.
 
     >>> in_order("state", "dom", "lines")[:3]
-    ['state', 'dom', 'words']
+    ['state', 'words', 'dom']
     """
     found: list[str] = []
 

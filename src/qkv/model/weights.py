@@ -7,6 +7,7 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -427,6 +428,15 @@ def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Conf
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every learned tensor by name; one that is shared (a tied head) appears once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
+
+
+def fingerprint(model: nn.Module) -> str:
+    """The sha256 of every weight with its name: the same model, whatever file it came from."""
+    digest = hashlib.sha256()
+    for name, tensor in weights_of(model).items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.cpu().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_weights(file: Path, model: nn.Module) -> None:

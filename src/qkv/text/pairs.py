@@ -176,7 +176,8 @@ class Pairs:
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer or tokenizer
         pad_pairs([], [], self.tokenizer, self.target_tokenizer)  # refuses a tokenizer that lacks what pairs need
         self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
-        self.targets = self.target_tokenizer.encode_batch([target for _, target in pairs])
+        cutter = target_tokenizer or tokenizer.target or tokenizer  # the same ids, where one knows two languages
+        self.targets = cutter.encode_batch([target for _, target in pairs])
         self.lengths = np.array([len(s) + len(t) for s, t in zip(self.sources, self.targets, strict=True)])
         # Which pairs a batch takes is remembered for one epoch: the same answer, sooner.
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
@@ -186,8 +187,9 @@ class Pairs:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sentence, with its end."""
-        return max(len(ids) for ids in (*self.sources, *self.targets)) + 1
+        """Tokens of the longest sentence, with what stands around it."""
+        source = max(self.sources, key=len)
+        return max(len(_framed(self.tokenizer, source)), max(map(len, self.targets)) + 1)
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
         """Batch number `step`; steps run on from epoch to epoch."""
@@ -250,12 +252,19 @@ def pad_pairs(
     target_tokenizer: Tokenizer,
 ) -> PairBatch:
     """Rows of ids as padded arrays with their lengths; eos closes the source too, so that none is empty."""
-    source_pad, source_eos = special(tokenizer, "pad", "eos")
-    target_pad, bos, eos = special(target_tokenizer, "pad", "bos", "eos")
-    source, source_lengths = pad([[*ids, source_eos] for ids in sources], source_pad)
-    target_in, target_lengths = pad([[bos, *ids] for ids in targets], target_pad)
+    source_pad, _ = special(tokenizer, "pad", "eos")
+    target_pad, eos = special(target_tokenizer, "pad", "eos")
+    start = special(target_tokenizer, "bos")[0] if target_tokenizer.start is None else target_tokenizer.start
+    source, source_lengths = pad([_framed(tokenizer, ids) for ids in sources], source_pad)
+    target_in, target_lengths = pad([[start, *ids] for ids in targets], target_pad)
     target_out, _ = pad([[*ids, eos] for ids in targets], target_pad)
     return PairBatch(source, source_lengths, target_in, target_out, target_lengths)
+
+
+def _framed(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """A source as an encoder reads it: with what its tokenizer puts around a text, and closed by eos."""
+    framed = tokenizer.frame(ids)
+    return framed if framed[-1:] == [tokenizer.eos] else [*framed, *special(tokenizer, "eos")]
 
 
 def pad(rows: Sequence[Sequence[int]], pad: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@
 ...     print(sorted(done), run.settings.steps)
 ...     print(sorted(path.name for path in out.iterdir()))
 ...     print(resume(out).state["step"])
-['best_loss', 'best_step', 'seconds', 'step'] 2
+['best_loss', 'best_step', 'seconds', 'step', 'waited'] 2
 ['checkpoints', 'config.json', 'metrics.jsonl', 'samples.txt', 'tokenizer.json', 'tokenizer_config.json', 'tokens']
 2
 """

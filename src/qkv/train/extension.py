@@ -18,7 +18,7 @@ from ..model.config import Config
 from ..words import Problem
 from .settings import Settings, both_set, known, preset
 
-CHANGEABLE = ("steps", "eval_every", "checkpoint_every")  # what moves no weight of a step that was done
+CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done
 Reason = tuple[str, dict[str, Any]]  # a sentence of words.py and what fills it, so that it can be said in any language
 
 
@@ -30,6 +30,7 @@ class Asked:
     out: Path | None = None
     source: str | None = None
     pairs: str | None = None
+    base: str | None = None
     preset: str | None = None
     tokenizer: str | None = None
     watch: str | None = None
@@ -66,6 +67,8 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
                     source=source,
                     folder=folder,
                 )
+    if asked.base is not None and (record["base"] is None or lies(asked.base) != record["base"]["place"]):
+        raise fixed("--from", None if record["base"] is None else record["base"]["place"], asked.base)
     if asked.watch not in (None, record["watch"]):
         raise fixed("--watch", record["watch"], asked.watch)
     if asked.tokenizer not in (None, "auto", kind := text.load(folder).kind):
@@ -114,13 +117,20 @@ def extend(folder: Path, record: dict[str, Any], changes: dict[str, Any], done: 
             before.append((done, was.planned(done - 1)))
         changes = {**changes, "before": before}
         why.append(("why.steps", {"was": was.steps, "now": now.steps, "done": done}))
-    for name in changes.keys() & {"eval_every", "checkpoint_every"}:
-        why.append(("why.now", {"name": name, "was": getattr(was, name), "now": changes[name]}))
+    for name in changes.keys() & {"eval_every", "checkpoint_every", "patience"}:
+        why.append(("why.now", {"name": name, "was": getattr(was, name), "now": shown(changes[name])}))
     return {**record, "train": replace(was, **changes).to_dict(), "why": why}
+
+
+def lies(name: str) -> str:
+    """Where a model to go on from lies: a folder or a file as a whole path, else its name."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def _same_preset(name: str, record: dict[str, Any], has: dict[str, Any]) -> bool:
     """By name, where the run kept it; runs that are older have that preset if they have all its settings."""
+    if record["base"] is not None:
+        return False
     config, settings = preset(name, record["task"])
     if record["preset"] is not None:
         return record["preset"] == name

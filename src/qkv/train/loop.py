@@ -53,20 +53,36 @@ def train(
     state: dict[str, Any] | None = None,
     world: World | None = None,
     watch: Watch | None = None,
+    measured: bool = False,
     report: Report = lambda line: None,
 ) -> dict[str, Any]:
-    """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state."""
+    """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state.
+
+    `measured`: the model is worth something as it comes, so it is evaluated, looked at and kept before the first step too.
+    """
     world = world or World()
     world.check(settings)
     forward = world.wrap(torch.compile(model) if settings.compile else model)
-    state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, **(state or {})}
+    state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0, **(state or {})}
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
     with _asked_to_stop() as asked, _log(run / METRICS, state["step"], world.first) as log:
         if world.rehearses:
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
+        if measured and state["best_step"] is None and state["step"] == 0:
+            with _finite(run, 0, settings):
+                loss = evaluate(forward, model, task, settings, world)
+            state |= {"best_loss": loss, "best_step": 0}
+            world.once(partial(_look, run, world.whole(model), task, watch, 0))
+            log({"step": 0, "val_loss": loss})
+            if world.first:
+                report({"step": 0, "val_loss": loss})
+            world.save(run / CHECKPOINTS, 0, model, optimizers, state)
+            saved = time.perf_counter()
         for step in range(state["step"], settings.steps):
+            if settings.patience is not None and state["waited"] >= settings.patience:
+                break
             with _finite(run, step, settings):
                 loss, tokens = one_step(forward, model, task, settings, optimizers, step, world)
             if not math.isfinite(loss):
@@ -84,7 +100,10 @@ def train(
                 with _finite(run, step, settings):
                     line["val_loss"] = evaluate(forward, model, task, settings, world)
                 if state["best_loss"] is None or line["val_loss"] < state["best_loss"]:
-                    state |= {"best_loss": line["val_loss"], "best_step": step + 1}
+                    state |= {"best_loss": line["val_loss"], "best_step": step + 1, "waited": 0}
+                else:
+                    state["waited"] += 1
+                    last = last or state["waited"] == settings.patience
                 world.once(partial(_look, run, world.whole(model), task, watch, step + 1))
                 speed.pause()
             log(line)

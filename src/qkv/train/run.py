@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -24,23 +23,29 @@ from ..model.transformer import Transformer
 from ..model.weights import config_of, empty
 from ..runfiles import check
 from ..words import Problem, _, all_of, say
+from .data import KINDS, Progress, Sources, gather, open_task, sizes
 from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
 from .settings import TASKS, Settings, chosen
-from .tasks import HiddenWord, NextWord, Task, Translation
+from .tasks import Task
 from .threads import threads, threads_for
+from .tuning import gentle, meant, open_base, reason, reopen
 from .watch import Watch
-
-Progress = Callable[[int, int], None]
-
 
 USELESS = {
     "--text": _("--text is {value}, but {task} learns from sentence pairs: give --pairs TSV, or nothing for dates"),
     "--pairs": _("--pairs is {value}, but {task} learns from a text: give --text instead"),
     "--tokenizer": _("--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs"),
+    "--from": _(
+        "--from is {value}, but dates are learned from nothing in minutes: give --pairs, sentences that the model is to learn"
+    ),
     "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
+}
+KEPT = {  # beside --from
+    "--preset": _("--preset is {value}, but --from says which model it is: leave one of them out"),
+    "--tokenizer": _("--tokenizer is {value}, but a model that is gone on from keeps its own: leave it out"),
 }
 # What was chosen and why, as a run's config.json keeps it: the name of a reason, and what fills it.
 REASONS = {
@@ -65,6 +70,14 @@ REASONS = {
     ),
     "why.yields": _("{name}: {has}; the preset's {was} gives way to what was asked for"),
     "why.steps": _("steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}"),
+    "why.base": _("from: {base}, {parameters} weights, all of which learn; its tokenizer is kept, {vocab} tokens"),
+    "why.gentle": _(
+        "real weights and few data, so gently: learning rate {lr}, {passes} passes over {rows} rows are {steps} steps of {batch} (at least {least}); it ends early if {patience} evaluations bring nothing"
+    ),
+    "why.own": _(
+        "learning rate {lr}, {steps} steps of {batch} rows; it ends early if {patience} evaluations bring nothing"
+    ),
+    "why.row": _("rows of {row} tokens: the model could read {context}, but few data and short steps go further"),
     "why.now": _("{name}: {now} from here on, {was} before"),
     "why.damaged": _("passed over a damaged checkpoint: {problem}"),
 }
@@ -83,6 +96,7 @@ class Run:
     state: dict[str, Any] | None
     world: World
     why: list[Reason]  # what was chosen, and for what reason
+    tuned: bool = False  # does it go on from weights that were learned before?
     threads: int | None = None  # to compute with; None is PyTorch's own number
 
     def train(self, report: Callable[[dict[str, Any]], None] = lambda line: None) -> dict[str, Any]:
@@ -97,6 +111,7 @@ class Run:
                 state=self.state,
                 world=self.world,
                 watch=self.watch,
+                measured=self.tuned,
                 report=report,
             )
 
@@ -107,30 +122,29 @@ def start(
     out: Path | None = None,
     source: str | None = None,
     pairs: str | None = None,
-    name: str = "tiny",
+    base: str | None = None,
+    name: str | None = None,
     changes: dict[str, Any] | None = None,
     tokenizer: str = "auto",
     watch: str | None = None,
     world: World | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Begin a run in a new folder: read the data, make the tokenizer, build the model."""
+    """Begin a run in a new folder: read the data, make the tokenizer, build the model.
+
+    With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
+    """
     if task not in TASKS:
         raise Problem("there is no task {task!r}: choose from {tasks}", task=task, tasks=all_of(TASKS))
-    for option, given, right in (
-        ("--text", source, task != "translate"),
-        ("--pairs", pairs, task == "translate"),
-        ("--tokenizer", None if tokenizer == "auto" else tokenizer, task != "translate" or pairs is not None),
-        ("vocab", (changes or {}).get("vocab"), False),
-    ):
-        if given is not None and not right:
-            raise Problem(USELESS[option], value=given, task=task)
-    config, settings, yielded = chosen(name, task, changes or {})
+    asked, sources = dict(changes or {}), Sources(source, pairs)
+    _refuse_useless(task, sources, base, name, tokenizer, asked)
     world = world or World()
-    world.check(settings)
-    _able(settings)
-    what = "dates" if task == "translate" and pairs is None else Path(str(pairs or source or "text")).stem
-    folder = out or Path("runs") / f"{task}-{what}"
+    dates = task == "translate" and pairs is None
+    folder = out or Path("runs") / f"{task}-{'dates' if dates else sources.called}"
+    if base is None:
+        config, settings, yielded = chosen(name or "tiny", task, asked)
+        world.check(settings)
+        _able(settings)
 
     def found() -> None:
         if (folder / runfiles.CONFIG).exists():
@@ -138,36 +152,71 @@ def start(
                 "{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out",
                 folder=folder,
             )
-        why: list[Reason] = [
-            ("why.yields", {"name": word, "has": shown(getattr(config, word)), "was": was})
-            for word, was in yielded.items()
-        ]
+        why: list[Reason]
         folder.mkdir(parents=True, exist_ok=True)
-        data = _gather(task, folder, source, pairs, tokenizer, progress, why)
-        spoken = text.load(folder)
-        made = config.replace(vocab=spoken.vocab)
-        few = threads_for(empty(made).count(), settings.batch // world.size * made.context)
-        _tell(settings, few, why)
+        if base is None:
+            why = [
+                ("why.yields", {"name": word, "has": shown(getattr(config, word)), "was": was})
+                for word, was in yielded.items()
+            ]
+            data = gather(task, folder, sources, tokenizer, progress, why)
+            plan, made = settings, config.replace(vocab=text.load(folder).vocab)
+        else:
+            wanted, why = meant(asked), []
+            given = open_base(base, task)
+            made = given.model.config.replace(**{k: wanted.pop(k) for k in ("dropout",) if k in wanted})
+            Settings(**wanted)  # refuses what can't be before the text is read
+            why.append(("why.base", {"base": base, "parameters": f"{given.model.count():,}", "vocab": made.vocab}))
+            data = gather(task, folder, sources, given.tokenizer, progress, why)
+            rows, held, row = sizes(data["kind"], folder, made, wanted.get("row"))
+            if row is not None and row < made.context:
+                why.append(("why.row", {"row": row, "context": made.context}))
+            plan = gentle(task, rows, held, {"row": row, **wanted}, world.size)
+            why.append(reason(plan, rows, wanted))
+            world.check(plan)
+            _able(plan)
+        few = threads_for(empty(made).count(), plan.batch // world.size * (plan.row or made.context))
+        _tell(plan, few, why)
         record = {
             "qkv": __version__,
             "task": task,
-            "preset": name,
+            "preset": (name or "tiny") if base is None else None,
+            "base": None if base is None else given.record(),
             "threads": few,
             "model": made.to_dict(),
-            "train": settings.to_dict(),
+            "train": plan.to_dict(),
             "data": data,
             "watch": watch,
             "why": why,
         }
         # What can't be trained is refused before there is a run.
-        _task(record, folder, spoken, made, settings)
+        spoken = text.load(folder)
+        open_task(record, folder, spoken, made, plan)
         _watch(record, folder, spoken, made)
-        _affordable(made, settings, world)
+        _affordable(made, plan, world)
         runfiles.write_record(folder, record)
 
     with _gone_if_it_fails(folder, world):
         world.once(found)
         return _open(folder, world)
+
+
+def _refuse_useless(
+    task: str, sources: Sources, base: str | None, preset: str | None, tokenizer: str, changes: dict[str, Any]
+) -> None:
+    """Refuse what was said and would be used for nothing."""
+    cut = None if tokenizer == "auto" else tokenizer
+    for sentence, given, right in (
+        (USELESS["--text"], sources.text, task != "translate"),
+        (USELESS["--pairs"], sources.pairs, task == "translate"),
+        (USELESS["--from"], base, task != "translate" or sources.pairs is not None),
+        (USELESS["--tokenizer"], cut, task != "translate" or sources.pairs is not None),
+        (USELESS["vocab"], changes.get("vocab"), False),
+        (KEPT["--preset"], preset, base is None),
+        (KEPT["--tokenizer"], cut, base is None),
+    ):
+        if given is not None and not right:
+            raise Problem(sentence, value=given, task=task)
 
 
 @contextmanager
@@ -202,6 +251,8 @@ def resume(folder: Path, world: World | None = None, asked: Asked | None = None)
 def _agree(folder: Path, asked: Asked) -> None:
     """Refuse what a run can't be asked for, and write down what it can."""
     record = runfiles.read_whole_record(folder, RECORD)
+    if record["base"] is not None:
+        asked = replace(asked, changes=meant(asked.changes))
     refuse(asked, folder, record)
     if changes := changed(asked, record):
         place, _ = _newest(folder)
@@ -222,7 +273,10 @@ RECORD: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: isinstance(value, str) and value in TASKS,
     "model": lambda value: isinstance(value, dict),
     "train": lambda value: isinstance(value, dict),
-    "data": lambda value: isinstance(value, dict) and value.get("kind") in ("dates", "pairs", "text"),
+    "base": lambda value: (
+        value is None or (isinstance(value, dict) and all(isinstance(value.get(k), str) for k in ("place", "sha256")))
+    ),
+    "data": lambda value: isinstance(value, dict) and value.get("kind") in KINDS,
     "watch": lambda value: value is None or isinstance(value, str),
     "why": lambda value: isinstance(value, list) and _sayable(value),
     "preset": lambda value: value is None or isinstance(value, str),
@@ -249,7 +303,7 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
     )
     rows = -(-settings.batch // settings.accumulate // world.size)
     tokens = (
-        2 if config.kind == "encoder-decoder" else config.context
+        2 if config.kind == "encoder-decoder" else settings.row or config.context
     )  # sentences may be short, rows of a text are full
     size = 2 if settings.dtype == "bfloat16" else size
     token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
@@ -289,9 +343,11 @@ def _open(folder: Path, world: World) -> Run:
     _affordable(config, settings, world)
     _able(settings)
     spoken = text.load(folder)
-    task = _task(record, folder, spoken, config, settings)
+    task = open_task(record, folder, spoken, config, settings)
     torch.manual_seed(settings.seed)
-    model = Transformer(config).to(world.device)
+    # With a checkpoint the base isn't needed any more.
+    fresh = record["base"] is None or place is not None
+    model = (Transformer(config) if fresh else reopen(record["base"], folder, config)).to(world.device)
     if settings.dtype == "float64":
         model = model.double()
     model = world.prepare(model)
@@ -303,88 +359,25 @@ def _open(folder: Path, world: World) -> Run:
     if state is not None and (change := world.differs(state)):
         why.append(("why.world", change))
     watch = _watch(record, folder, spoken, config)
-    return Run(folder, task, model, settings, optimizers, watch, state, world, why, record["threads"])
-
-
-def _gather(
-    task: str,
-    folder: Path,
-    source: str | None,
-    pairs: str | None,
-    tokenizer: str,
-    progress: Progress | None,
-    why: list[Reason],
-) -> dict[str, Any]:
-    """Put what is to be learned from, and its tokenizer, into the run's folder."""
-    if task == "translate":
-        if pairs is None:
-            text.date_tokenizer().save(folder)
-            why.append(("why.dates", {}))
-            return {"kind": "dates"}
-        read = text.read_pairs(store.locate(pairs))
-        if len(read) < 2:
-            raise Problem(
-                "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
-                pairs=pairs,
-                n=len(read),
-            )
-        both = [sentence for pair in read for sentence in pair]
-        made = text.train_tokenizer(tokenizer, both, special=("pad", "bos", "eos", "unk"))
-        made.save(folder)
-        why.append(_tokenizer_reason(made, tokenizer))
-        content = text.as_tsv(read)
-        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
-        return {"kind": "pairs", "source": str(pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
-    if source is None:
-        raise Problem(
-            "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
-        )
-    corpus = text.Corpus.of(store.locate(source))
-    special = ("pad", "eos", "mask") if task == "mlm" else ("eos",)
-    made = text.train_tokenizer(tokenizer, corpus, special=special)
-    made.save(folder)
-    why.append(_tokenizer_reason(made, tokenizer))
-    text.prepare(corpus, made, folder / runfiles.TOKENS, progress=progress)
-    return {"kind": "text", "source": str(source), "sha256": corpus.sha256()}
-
-
-def _task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
-    kind = record["data"]["kind"]
-    if record["task"] == "translate":
-        learned: Any
-        held: Any
-        if kind == "dates":
-            splits = ("train", "unseen")
-            learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
-            examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
-        else:
-            seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
-            unseen = unseen or seen[-1:]
-            examples = [source for source, _ in unseen[:6]]
-            learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
-        longest = max(learned.longest, held.longest)
-        if config.position == "learned" and longest > config.context:
-            raise Problem(
-                "a sentence of the pairs has {n} tokens but this model learns {context} positions: set --context {n}, "
-                "or leave long sentences out, or --set position=rotary, which has no limit",
-                n=longest,
-                context=config.context,
-            )
-        return Translation(learned, held, spoken, examples)
-    tokens = text.Dataset.open(folder / runfiles.TOKENS)
-    if record["task"] == "mlm":
-        return HiddenWord(tokens, spoken, config.context, settings.mask_share)
-    return NextWord(tokens, spoken, config.context)
+    return Run(
+        folder,
+        task,
+        model,
+        settings,
+        optimizers,
+        watch,
+        state,
+        world,
+        why,
+        record["base"] is not None,
+        record["threads"],
+    )
 
 
 def _watch(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config) -> Watch | None:
     if record["watch"] is None:
         return None
     return Watch(folder, record["watch"], spoken, config.context if config.position == "learned" else None)
-
-
-def _tokenizer_reason(made: text.Tokenizer, asked: str) -> Reason:
-    return ("why.asked" if asked != "auto" else f"why.{made.kind}"), {"kind": made.kind, "vocab": made.vocab}
 
 
 def _tell(settings: Settings, few: int | None, why: list[Reason]) -> None:

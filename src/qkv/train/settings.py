@@ -39,6 +39,8 @@ class Settings:
     eval_batches: int = 20
     checkpoint_every: int | None = None  # steps; by default about every 30 s
     mask_share: float = 0.15  # of the words a BERT must guess
+    row: int | None = None  # tokens of a row, where a model that can read more goes on with shorter ones
+    patience: int | None = None  # evaluations that bring nothing before training ends early; none: it never does
     compile: bool = False
     dtype: str = "float32"
     before: tuple[tuple[int, int], ...] = ()  # plans that ended early: before this step, so many steps were planned
@@ -61,6 +63,9 @@ class Settings:
             "checkpoint_every",
             every is None or _whole(every, 1),
         )
+        for name in ("row", "patience"):
+            value = getattr(self, name)
+            refuse(_("{name} is {value}: give 1 or more, or none"), name, value is None or _whole(value, 1))
         refuse(
             _("seed is {value}: give a whole number from 0 to {last}"),
             "seed",

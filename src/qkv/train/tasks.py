@@ -47,7 +47,7 @@ class NextWord:
 
     def __init__(self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int) -> None:
         self.tokens, self.tokenizer, self.context = tokens, tokenizer, context
-        tokens.batch(0, 0, 1, context)  # refuses a text shorter than the context now rather than later
+        _refuse_short(tokens, context)
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
         return _tensors(self.tokens.batch(seed, step, rows, self.context))
@@ -72,9 +72,13 @@ class HiddenWord:
 
     name = "mlm"
 
-    def __init__(self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int, share: float) -> None:
-        self.tokens, self.tokenizer, self.context, self.share = tokens, tokenizer, context, share
-        tokens.batch(0, 0, 1, context)
+    def __init__(
+        self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int, share: float, framed: bool = False
+    ) -> None:
+        """`framed`: each row is put between what the tokenizer expects around a text, [CLS] … [SEP]."""
+        self.tokens, self.tokenizer, self.share, self.framed = tokens, tokenizer, share, framed
+        self.context = context - len(tokenizer.frame([])) * framed
+        _refuse_short(tokens, self.context)
         if tokenizer.mask is None:
             raise Problem("the tokenizer has no [MASK] token: make it with special=('pad', 'mask', …)")
 
@@ -89,6 +93,7 @@ class HiddenWord:
     def _hide(self, x: np.ndarray, seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
         tokenizer = self.tokenizer
         assert tokenizer.mask is not None
+        x = np.array([tokenizer.frame(row) for row in x]) if self.framed else x
         return text.mlm(
             x, seed, step, mask=tokenizer.mask, vocab=tokenizer.vocab, special=tokenizer.special_ids, share=self.share
         )
@@ -134,6 +139,12 @@ class Translation:
 
         answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
+
+
+def _refuse_short(tokens: text.Dataset, context: int) -> None:
+    """Refuse a text with a part shorter than a row now, not at the first evaluation."""
+    for split in ("train", "validation"):
+        tokens.batch(0, 0, 1, context, split)
 
 
 def _tensors(arrays: Iterable[np.ndarray]) -> Batch:

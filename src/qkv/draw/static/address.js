@@ -3,7 +3,7 @@
 
 import { address, lightAndLanguage } from "./setting.js";
 import { state } from "./state.js";
-import { bytewise, header, partOf } from "./view.js";
+import { bytewise, header, linkOf, partOf } from "./view.js";
 
 /** @import { Chosen } from "./state.js" */
 /** @import { By } from "./view.js" */
@@ -24,7 +24,7 @@ function wanted(said) {
   const head = place("head", part.layers[layer].heads) ?? Math.min(now.head, part.layers[layer].heads - 1);
   const same = part.name === now.part && item === now.item && layer === now.layer && head === now.head;
   // Another head opens at what it does most.
-  const [i, j] = (!same && part.links[item][layer][head]) || [now.query, now.key];
+  const [i, j] = (!same && linkOf(part, item, layer, head)) || [now.query, now.key];
   const query = place("query", part.n) ?? Math.min(i, part.n - 1);
   const key = place("key", part.m) ?? Math.min(j, part.m - 1);
   const units = /** @type {By[]} */ (bytewise() ? ["tokens", "characters", "words"] : ["tokens", "words"]);

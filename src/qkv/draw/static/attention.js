@@ -1,7 +1,7 @@
 // The weights of one head, computed here from q and k: softmax(softcap(q·k · scale) + bias, where the mask allows).
 // N queries, M keys, D head width. Query i stands at position i + M − N among the keys (lower-right).
 
-/** @import { Layer, Part, Rule, Stored } from "./data.js" */
+/** @import { Layer, Part, Rule, Stored } from "./source.js" */
 
 /**
  * One row, step by step.
@@ -21,7 +21,7 @@ export class Head {
   /** The largest weight that there may be, by size. */
   top = 1;
 
-  /** @param {Part} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
+  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
   constructor(part, layer, item, head, given) {
     this.n = part.n;
     this.m = part.m;

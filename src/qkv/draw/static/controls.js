@@ -2,11 +2,11 @@
 
 import { level, palette } from "./colour.js";
 import { choice, h, weight } from "./dom.js";
-import { state } from "./state.js";
 import { mark, say } from "./words.js";
 import { axes, bytewise, figure, openHeadAt, partOf } from "./view.js";
 
-/** @import { Part } from "./data.js" */
+/** @import { Part } from "./source.js" */
+/** @import { Chosen, State } from "./state.js" */
 /** @import { By } from "./view.js" */
 
 const SMALL = 40; // tokens of a map that can be read as it is
@@ -14,10 +14,10 @@ const SMALL = 40; // tokens of a map that can be read as it is
 /** @type {Record<By, string>} */
 const UNITS = { tokens: mark("Tokens"), characters: mark("Characters"), words: mark("Words") };
 
-/** Above the map: its layer and head, and what its rows and columns are. */
-export function picks() {
-  const { lang, unit, layer, head } = state.now;
-  const part = partOf(state.now.part);
+/** Above the map: its layer and head, and what its rows and columns are. @param {State} own */
+export function picks(own) {
+  const { lang, unit, layer, head, item } = own.now;
+  const part = partOf(own.now.part);
   /** @type {By[]} */
   const units = bytewise() ? ["tokens", "characters", "words"] : ["tokens", "words"];
   return [
@@ -25,40 +25,41 @@ export function picks() {
       "h2",
       { class: "picks" },
       numbers(
+        lang,
         mark("Layer"),
         mark("Layer {n}"),
         part.layers.map(({ number }) => number),
         layer,
-        (n) => openHeadAt(n, Math.min(state.now.head, part.layers[n].heads - 1)),
+        (n) => openHeadAt(n, Math.min(own.now.head, part.layers[n].heads - 1), own),
       ),
-      numbers(mark("Head"), mark("Head {n}"), Array.from({ length: part.layers[layer].heads }, (_, i) => i), head, (n) =>
-        openHeadAt(state.now.layer, n),
+      numbers(lang, mark("Head"), mark("Head {n}"), Array.from({ length: part.layers[layer].heads }, (_, i) => i), head, (n) =>
+        openHeadAt(own.now.layer, n, own),
       ),
     ),
-    figure() && plain(part)
+    figure() && plain(part, item)
       ? null
       : choice(
           say(lang, "Tokens or words"),
           units.map((name) => [name, say(lang, UNITS[name])]),
           unit,
-          (value) => state.set({ unit: units.find((name) => name === value) }),
+          (value) => own.set({ unit: units.find((name) => name === value) }),
         ),
   ];
 }
 
-/** Is every token a word? @param {Part} part */
-const plain = (part) => axes(part, state.now.item, "words").every((units) => units.every(({ first, end }) => end === first + 1));
+/** Is every token a word? @param {Part} part @param {number} item */
+const plain = (part, item) => axes(part, item, "words").every((units) => units.every(({ first, end }) => end === first + 1));
 
 /**
  * A list of numbers to choose one of.
+ * @param {string} lang
  * @param {string} name
  * @param {string} each
  * @param {number[]} shown
  * @param {number} chosen which of them
  * @param {(n: number) => void} choose
  */
-function numbers(name, each, shown, chosen, choose) {
-  const { lang } = state.now;
+function numbers(lang, name, each, shown, chosen, choose) {
   if (figure() && shown.length === 1) return h("span", {}, say(lang, each, { n: shown[0] }));
   const made = h("select", {
     "aria-label": say(lang, name),
@@ -68,10 +69,15 @@ function numbers(name, each, shown, chosen, choose) {
   return made;
 }
 
-/** Below the map: zoom, and how to read its colours. @param {(by: number) => void} zoom 0 shows all */
-export function reading(zoom) {
-  const { lang, scale, part } = state.now;
-  const { signed, n, m } = partOf(part);
+/**
+ * Below the map: zoom, and how to read its colours.
+ * @param {State} own
+ * @param {boolean} signed
+ * @param {number} large cells of its longer side
+ * @param {(by: number) => void} zoom 0 shows all
+ */
+export function reading(own, signed, large, zoom) {
+  const { lang, scale } = own.now;
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -80,7 +86,7 @@ export function reading(zoom) {
       sign,
     );
   return [
-    figure() && Math.max(n, m) <= SMALL
+    figure() && large <= SMALL
       ? null
       : h(
           "div",
@@ -96,7 +102,7 @@ export function reading(zoom) {
         ["linear", say(lang, "Linear")],
       ],
       scale,
-      (value) => state.set({ scale: value === "root" ? "root" : "linear" }),
+      (value) => own.set({ scale: value === "root" ? "root" : "linear" }),
     ),
     signed
       ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
@@ -106,10 +112,8 @@ export function reading(zoom) {
   ];
 }
 
-/** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} place @param {number} top */
-export function ramp(place, top) {
-  const { theme, scale, part } = state.now;
-  const { signed } = partOf(part);
+/** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} place @param {number} top @param {boolean} signed @param {Pick<Chosen, "theme" | "scale">} shades */
+export function ramp(place, top, signed, { theme, scale }) {
   const { full, zero } = palette(theme, signed);
   for (const canvas of place?.querySelectorAll("canvas") ?? []) {
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -1,57 +1,7 @@
 // What the file carries: a header in JSON, and tensors as deflated base64 in <script type="text/plain"> blocks.
 // Numbers of more than one byte are stored plane by plane (all first bytes, then all second bytes): it packs better.
 
-/** @import { By } from "./view.js" */
-
-/** @typedef {{ id: string, shape: number[], dtype: "f2" | "f4" | "u1" }} Stored */
-/** Who may look at whom; starts are where documents begin, per item; a dense one is bits, an axis of one serving everybody. @typedef {["band", number | null, number | null] | ["lengths", number[]] | ["starts", number[][]] | ["dense", Stored]} Rule */
-/**
- * @typedef {object} Layer
- * @property {number} number in the model, where layers without attention are counted too
- * @property {number} heads
- * @property {number} groups heads of k and v; head h reads group h / (heads / groups)
- * @property {number} scale
- * @property {number | null} softcap
- * @property {number[] | null} sinks
- * @property {Rule[]} mask all of them must allow
- * @property {{ kind: "distances" | "dense", table: Stored } | null} bias
- * @property {{ weight: number, dot: number, value: number } | null} errors how far off weights (a mixer's: as a share of its head's largest), q·k and v may be; 0 is not at all
- * @property {Stored | null} q (B, H, N, D); D is 0 where only weights were kept, whose logarithm is the bias
- * @property {Stored | null} k (B, G, M, D)
- * @property {Stored | null} v
- * @property {Stored | null} [decay] of a mixer: log γ of every token (B, H, N); its q and k are (B, G, N, D), its v (B, H, N, P)
- * @property {Stored | null} [write] β of the delta rule (B, H, N)
- * @property {boolean} [state] did a state come before this text?
- */
-/** @typedef {[number, number, number] | null} Link from, to, weight */
-/**
- * @typedef {object} Part
- * @property {string} name
- * @property {number} n queries
- * @property {number} m keys
- * @property {number[]} queries which token list, per item
- * @property {number[]} keys
- * @property {Layer[]} layers
- * @property {{ stored: Stored, tall: number, wide: number }} thumbs (items, all heads of all layers, rows, cols); √weight · 255, signed 128 ± √(size/top) · 127
- * @property {Link[][][]} links item → layer → head
- * @property {boolean} signed are weights below 0 too, and rows no shares? Mixers' are
- * @property {number[][][] | null} tops of a signed part: layer → item → head → its largest weight by size
- * @property {{ dtype: string, error: string } | null} precision of its whole layers
- */
-/** @typedef {{ part: string, item: number, query: number, key: number, top: [number, number, number][] }} Focus */
-/** Tokens, and what they are together: words, and whole characters where some are several. @typedef {{ labels: string[], special: number[], words: [string, number, number][], characters: [string, number, number][] | null }} Tokens */
-/**
- * @typedef {object} Header
- * @property {string} model
- * @property {string} text
- * @property {string | null} lang
- * @property {("overview" | "map" | "lines" | "steps")[]} show
- * @property {number | null} context of the model, where the text is longer
- * @property {Stored} tokens
- * @property {Part[]} parts
- * @property {Focus | null} focus
- * @property {{ part: string, item: number, layer: number, head: number, query: number, key: number, unit: By }} first
- */
+/** @import { Header, Stored } from "./source.js" */
 
 /** @returns {Header} */
 export const readHeader = () =>

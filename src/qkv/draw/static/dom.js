@@ -1,5 +1,7 @@
 // Small helpers for the page's elements. Text only ever arrives as text nodes: a token may look like a tag.
 
+import { say } from "./words.js";
+
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
@@ -155,6 +157,20 @@ export function number(x, error = 0) {
 
 /** A factor between 0 and 1 of which all digits are known. @param {number} x */
 export const factor = (x) => (x > 0 && x < 1e-4 ? powered(x, 2) : x.toFixed(6));
+
+let given = 0;
+/** An id that no other element has. @param {string} name */
+export const unique = (name) => `qkv-${name}-${++given}`;
+
+/** Say something to who listens instead of looking. @param {string} sentence */
+export function announce(sentence) {
+  const place = document.getElementById("qkv-live") ?? h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
+  if (!place.isConnected) document.body.append(place);
+  place.textContent = sentence;
+}
+
+/** Why something isn't shown, as a sentence. @param {string} lang @param {any} error one that a source refuses with says it in every language */
+export const excuse = (lang, error) => error?.say?.[lang] ?? say(lang, "This could not be computed: its numbers did not come.");
 
 /** Let the browser draw and answer. */
 export const breathe = () => new Promise((resolve) => setTimeout(resolve, 0));

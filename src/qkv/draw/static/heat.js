@@ -2,7 +2,6 @@
 
 import { level, palette } from "./colour.js";
 import { breathe } from "./dom.js";
-import { state } from "./state.js";
 
 /** @import { View } from "./view.js" */
 
@@ -13,11 +12,10 @@ import { state } from "./state.js";
  * @param {{ left: number, top: number, width: number, height: number }} box where on the canvas
  * @param {{ size: number, x: number, y: number }} frame pixels per cell, and the cell at the top left
  * @param {number} dots per pixel of the page
- * @param {number} top the weight that has the deepest colour
+ * @param {{ theme: "light" | "dark", scale: "root" | "linear", top: number }} shades `top` is the weight that has the deepest colour
  * @param {(share: number) => boolean} wanted is it still, now that this share of it is there?
  */
-export async function heat(context, seen, box, frame, dots, top, wanted) {
-  const { theme, scale } = state.now;
+export async function heat(context, seen, box, frame, dots, { theme, scale, top }, wanted) {
   const colours = palette(theme, seen.signed);
   const wide = Math.round(box.width),
     tall = Math.round(box.height);

@@ -1,7 +1,7 @@
 // <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight. A mixer's
 // lines are as wide as their size against the largest of them, red below 0.
 
-import { choice, h, refill, svg, token, weight } from "./dom.js";
+import { choice, excuse, h, refill, svg, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { partOf, unitAt, view } from "./view.js";
@@ -14,22 +14,38 @@ const STEP = 26; // pixels from token to token
 
 export class Lines extends HTMLElement {
   asked = 0;
+  ends = new AbortController();
 
   connectedCallback() {
+    this.ends = new AbortController();
     state.listen((changed) => {
       if (changed.size === 1 && changed.has("theme")) return;
       void this.render();
-    });
+    }, this.ends.signal);
     void this.render();
+  }
+
+  disconnectedCallback() {
+    this.ends.abort();
+    this.asked++;
   }
 
   async render() {
     const mine = ++this.asked;
+    try {
+      await this.fill(mine);
+    } catch (error) {
+      if (mine === this.asked) this.frame(h("p", { class: "help" }, excuse(state.now.lang, error)));
+    }
+  }
+
+  /** @param {number} mine */
+  async fill(mine) {
     const { lang, way, query, key } = state.now;
     if (!this.firstChild) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const seen = await view();
     if (mine !== this.asked) return;
-    if (!seen.head) return this.frame(h("p", { class: "help" }, say(lang, "This layer is here as an overview only.")));
+    if (seen.pooled) return this.frame(h("p", { class: "help" }, say(lang, "This layer is here as an overview only.")));
     const from = way === "from";
     const near = from ? seen.queries : seen.keys,
       far = from ? seen.keys : seen.queries;

@@ -2,17 +2,17 @@
 // numbers as `window.qkv`.
 
 import { follow } from "./address.js";
-import { h } from "./dom.js";
-import { openHead } from "./heads.js";
+import { announce, h } from "./dom.js";
 import { settle } from "./setting.js";
+import { Embedded } from "./source.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
-import { figure, header, open, partOf } from "./view.js";
+import { figure, header, partOf, show, source } from "./view.js";
 
 /** A head by the number that its layer has in the model. @param {string} name @param {number} layer @param {number} item @param {number} head */
-function headOf(name, layer, item, head) {
+function headByNumber(name, layer, item, head) {
   const part = partOf(name);
-  return openHead(
+  return source.head(
     part,
     part.layers.findIndex(({ number }) => number === layer),
     item,
@@ -27,7 +27,7 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} [item]
    */
   async weights(part, layer, head, item = 0) {
-    const one = await headOf(part, layer, item, head);
+    const one = await headByNumber(part, layer, item, head);
     return one && Array.from({ length: one.n }, (_, i) => one.row(i).weights);
   },
   /**
@@ -35,7 +35,7 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async row(part, layer, head, query, item = 0) {
-    const one = await headOf(part, layer, item, head);
+    const one = await headByNumber(part, layer, item, head);
     return one && one.row(query).weights;
   },
   /**
@@ -44,32 +44,32 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async steps(part, layer, head, query, item = 0) {
-    const one = await headOf(part, layer, item, head);
+    const one = await headByNumber(part, layer, item, head);
     return one && one.steps(query);
   },
 };
 
 async function start() {
-  await open();
-  const own = settle(header.lang);
-  state.set(header.first);
+  const file = await Embedded.open();
+  const own = settle(file.header.lang);
+  show(file);
   follow(own);
-  const live = h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
+  announce("");
   state.listen((changed) => {
     if (!changed.has("layer") && !changed.has("head")) return;
     const { lang, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
-    live.textContent = say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) });
+    announce(say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) }));
   });
 
   const cards = header.show.map((name) => h(`qkv-${name}`, { class: "card" }));
   document.getElementById("qkv-still")?.remove();
   if (figure()) {
     document.body.classList.add("figure");
-    document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), h("div", { class: "one" }, ...cards)), live);
+    document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), h("div", { class: "one" }, ...cards)));
   } else {
     const one = cards.length > 1 ? h("div", { class: "one" }, ...cards.slice(1)) : null;
-    document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], one), live);
+    document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], one));
   }
   Object.assign(window, { qkv: { header, state, ...api } });
   document.documentElement.dataset.ready = "";

@@ -2,21 +2,36 @@
 // Rows are computed as they come into view, a slice of time at a time; nothing larger than the picture is kept.
 
 import { picks, ramp, reading } from "./controls.js";
-import { exactly, filled, h, hole, refill, token } from "./dom.js";
+import { announce, exactly, excuse, filled, h, hole, refill, token, unique } from "./dom.js";
 import { heat } from "./heat.js";
 import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
 import { framed } from "./setting.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { axes, partOf, unitAt, view } from "./view.js";
+import { partOf, unitAt, view } from "./view.js";
 
 /** @import { Way } from "./labels.js" */
-/** @import { Unit, View } from "./view.js" */
+/** @import { Kind, Unit, View } from "./view.js" */
 
 const LARGEST = 42; // pixels of a cell when all is shown
 const DEEPEST = 64; // … and when zoomed in
 
+/** What a map is called, and what its rows and columns are. @type {Record<Kind, [string, string]>} */
+const TOLD = {
+  shares: [mark("Attention map"), mark("Rows: who looks (queries). Columns: what is looked at (keys).")],
+  mixer: [
+    mark("Map of a mixer, signed"),
+    mark("Rows: a token's output. Columns: the tokens whose values it takes; below 0 it takes them away. A mixer's map is signed, and its rows don't sum to 1."),
+  ],
+  difference: [mark("Difference of two maps, signed"), mark("Blue: more in the second than in the first. Red: less.")],
+};
+
 export class MapElement extends HTMLElement {
+  /** What is chosen here; a map beside others may have its own. */
+  state = state;
+  /** Gives what is looked at, where that isn't what is chosen. @type {(() => Promise<View>) | null} */
+  look = null;
+  ends = new AbortController();
   /** @type {View | null} */
   seen = null;
   /** Pixels per cell, and the cell at the top left: what is in view. */
@@ -34,24 +49,34 @@ export class MapElement extends HTMLElement {
   wide = 0;
 
   connectedCallback() {
+    this.ends = new AbortController();
     this.build();
-    state.listen((changed) => {
+    this.state.listen((changed) => {
       if (changed.has("lang")) this.build();
-      if (changed.has("lang") || changed.has("unit") || changed.has("scale")) this.controls();
-      if (["part", "item", "layer", "head", "unit", "lang"].some((name) => changed.has(name))) void this.load();
+      if (["lang", "unit", "scale"].some((name) => changed.has(name))) this.controls();
+      if (["shown", "part", "item", "layer", "head", "unit", "lang"].some((name) => changed.has(name))) void this.load();
       else if (changed.has("theme") || changed.has("scale")) void this.draw();
       if (changed.has("query") || changed.has("key")) this.follow();
-    });
-    new ResizeObserver(() => {
+    }, this.ends.signal);
+    const sized = new ResizeObserver(() => {
       if (this.clientWidth === this.wide) return;
       this.layout();
       void this.draw();
-    }).observe(this);
+    });
+    sized.observe(this);
+    this.ends.signal.addEventListener("abort", () => sized.disconnect());
     void this.load();
   }
 
+  disconnectedCallback() {
+    this.ends.abort();
+    this.loading++;
+    this.drawing++;
+  }
+
   build() {
-    const { lang } = state.now;
+    const { lang } = this.state.now;
+    const help = unique("map-help");
     this.base = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": true }));
     this.cross = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": true, class: "cross" }));
     this.stage = h(
@@ -61,7 +86,7 @@ export class MapElement extends HTMLElement {
         tabindex: 0,
         role: "application",
         "aria-roledescription": say(lang, "attention map"),
-        "aria-describedby": "qkv-map-help",
+        "aria-describedby": help,
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
         onpointerdown: (/** @type {PointerEvent} */ event) => this.press(event),
         onpointermove: (/** @type {PointerEvent} */ event) => this.drag(event),
@@ -81,42 +106,45 @@ export class MapElement extends HTMLElement {
       this.stage,
       h("output", { class: "cell" }),
       h("div", { class: "bar legend" }),
-      h("p", { class: "help", id: "qkv-map-help" }, say(lang, "Arrow keys move the crosshair, + and − zoom, 0 shows all. Drag to pan; pinch or Ctrl + wheel to zoom.")),
+      h("p", { class: "help keys", id: help }, say(lang, "Arrow keys move the crosshair, + and − zoom, 0 shows all. Drag to pan; pinch or Ctrl + wheel to zoom.")),
     );
     this.controls();
   }
 
   controls() {
-    const { lang, part } = state.now;
+    const { lang, part } = this.state.now;
     const [title, legend] = [this.querySelector(".title"), this.querySelector(".legend")];
-    const { signed } = partOf(part);
-    this.stage?.setAttribute("aria-label", signed ? say(lang, "Map of a mixer, signed") : say(lang, "Attention map"));
-    this.querySelector(".axes")?.replaceChildren(
-      signed
-        ? say(lang, "Rows: a token's output. Columns: the tokens whose values it takes; below 0 it takes them away. A mixer's map is signed, and its rows don't sum to 1.")
-        : say(lang, "Rows: who looks (queries). Columns: what is looked at (keys)."),
-    );
-    if (title) refill(title, ...picks());
-    if (legend) refill(legend, ...reading((by) => (by ? this.zoom(by) : this.whole())));
+    const kind = this.look ? this.seen?.kind ?? "shares" : partOf(part).signed ? "mixer" : "shares";
+    const [name, axes] = TOLD[kind];
+    this.stage?.setAttribute("aria-label", say(lang, name));
+    this.querySelector(".axes")?.replaceChildren(say(lang, axes));
+    if (title) refill(title, ...(this.look ? [] : picks(this.state)));
+    const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
+    if (legend) refill(legend, ...reading(this.state, kind !== "shares", Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
   }
 
   async load() {
     const asked = ++this.loading;
     this.drawing++; // what is being drawn is of the head before
-    const { lang, layer, part: name } = state.now;
-    const part = partOf(name);
+    const { lang } = this.state.now;
     this.computing(say(lang, "computing…"));
-    const loaded = await view();
+    /** @type {View} */
+    let loaded;
+    try {
+      loaded = await (this.look ? this.look() : view(this.state.now));
+    } catch (error) {
+      if (asked === this.loading) this.computing(excuse(lang, error));
+      return;
+    }
     if (asked !== this.loading) return;
-    const same = this.seen && this.seen.queries === loaded.queries && this.seen.keys === loaded.keys;
+    const same = this.seen?.queries.length === loaded.queries.length && this.seen.keys.length === loaded.keys.length;
     this.seen = loaded;
     this.hover = null;
     this.controls();
-    const { tall, wide } = part.thumbs;
-    const pooled = part.signed
+    const pooled = loaded.signed
       ? mark("This layer is here as an overview only: each cell is the weight of {tall} × {wide} tokens that is largest by size, with its sign. To have it whole, make the page with layers=[{layer}].")
       : mark("This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].");
-    this.querySelector(".note")?.replaceChildren(loaded.head ? "" : say(lang, pooled, { tall, wide, layer: part.layers[layer].number }));
+    this.querySelector(".note")?.replaceChildren(loaded.pooled ? say(lang, pooled, loaded.pooled) : "");
     this.layout(!same);
     void this.draw();
     this.tell();
@@ -200,10 +228,10 @@ export class MapElement extends HTMLElement {
     this.crosshair();
     const pooled = this.querySelector(".pooling");
     const each = seen.signed ? mark("each pixel is the weight it covers that is largest by size") : mark("each pixel is the largest weight it covers");
-    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(state.now.lang, each) : "";
+    if (pooled) pooled.textContent = frame.size * dots < 1 ? say(this.state.now.lang, each) : "";
     const top = await seen.deepest(() => mine === this.drawing);
     if (top === null || mine !== this.drawing) return;
-    ramp(this.querySelector(".ramp"), top);
+    ramp(this.querySelector(".ramp"), top, seen.signed, this.state.now);
     const box = { left: plot.left * dots, top: plot.top * dots, width: plot.width * dots, height: plot.height * dots };
     const done = await heat(
       context,
@@ -211,10 +239,10 @@ export class MapElement extends HTMLElement {
       box,
       { size: frame.size * dots, x: frame.x, y: frame.y },
       dots,
-      top,
+      { ...this.state.now, top },
       (share) => {
         if (mine !== this.drawing) return false;
-        this.computing(say(state.now.lang, "computing… {share} %", { share: Math.round(share * 100) }));
+        this.computing(say(this.state.now.lang, "computing… {share} %", { share: Math.round(share * 100) }));
         return true;
       },
     );
@@ -229,9 +257,7 @@ export class MapElement extends HTMLElement {
     if (!seen) return;
     const style = getComputedStyle(this);
     const [ink, faint, accent] = ["--ink", "--faint", "--accent"].map((name) => style.getPropertyValue(name));
-    const { item, unit, part } = state.now;
-    const whole = axes(partOf(part), item, "characters");
-    const inTokens = seen.head !== null && unit === "tokens";
+    const whole = seen.characters;
     const axis = (
       /** @type {Way} */ way,
       /** @type {Unit[]} */ units,
@@ -254,7 +280,7 @@ export class MapElement extends HTMLElement {
       }
       context.font = FONT;
       const place = { size: frame.size, from, room };
-      const { put: shown, all } = legible(context, way, units, inTokens ? characters : units, place, taken);
+      const { put: shown, all } = legible(context, way, units, characters, place, taken);
       for (const one of shown) {
         context.fillStyle = one.unit.special || !all ? faint : ink;
         put(one.unit.label, one.at);
@@ -275,7 +301,7 @@ export class MapElement extends HTMLElement {
   /** The chosen cell, in units. */
   chosen() {
     const { seen } = this;
-    return seen ? { u: unitAt(seen.queries, state.now.query), c: unitAt(seen.keys, state.now.key) } : { u: 0, c: 0 };
+    return seen ? { u: unitAt(seen.queries, this.state.now.query), c: unitAt(seen.keys, this.state.now.key) } : { u: 0, c: 0 };
   }
 
   crosshair() {
@@ -316,7 +342,7 @@ export class MapElement extends HTMLElement {
   tell() {
     const { seen } = this;
     if (!seen) return;
-    const { lang } = state.now;
+    const { lang } = this.state.now;
     const { u, c } = this.hover ?? this.chosen();
     const row = seen.row(u),
       share = row.weights[c],
@@ -343,8 +369,7 @@ export class MapElement extends HTMLElement {
     });
     if (said === this.told) return;
     this.told = said;
-    const live = document.getElementById("qkv-live");
-    if (live) live.textContent = said;
+    if (!this.look || this.contains(document.activeElement)) announce(said); // of several maps, the one that is used
   }
 
   /** After the choice moved: bring it into view. */
@@ -401,7 +426,7 @@ export class MapElement extends HTMLElement {
   choose(u, c) {
     const { seen } = this;
     // A word is chosen by its last token: there a decoder has read all of it.
-    if (seen) state.set({ query: seen.queries[u].end - 1, key: seen.keys[c].end - 1 });
+    if (seen) this.state.set({ query: seen.queries[u].end - 1, key: seen.keys[c].end - 1 });
   }
 
   whole() {

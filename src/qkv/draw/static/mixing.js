@@ -10,7 +10,7 @@
 import { Head, product } from "./attention.js";
 
 /** @import { Given } from "./attention.js" */
-/** @import { Layer, Part } from "./data.js" */
+/** @import { Layer, Part } from "./source.js" */
 
 /**
  * One row, step by step.
@@ -31,12 +31,11 @@ const NOTHING = 1e-45; // the least that a float32 holds
 const OFTEN = 32; // tokens after which it is asked whether there is anything left
 
 export class Mixer extends Head {
-  /** @param {Part} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
+  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
   constructor(part, layer, item, head, given) {
     super(part, layer, item, head, given);
     this.decay = this.own(/** @type {Float32Array} */ (given.decay), layer.decay ?? null); // log γ
     this.write = given.write && this.own(given.write, layer.write ?? null); // β
-    this.top = part.tops?.[part.layers.indexOf(layer)][item][head] || 1;
   }
 
   /**

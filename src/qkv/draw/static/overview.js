@@ -1,36 +1,66 @@
 // <qkv-overview>: every head of every layer as a small picture. Arrow keys move, Enter or a click opens one.
 
 import { level, palette } from "./colour.js";
-import { breathe, choice, filled, h, hole, refill, token, weight } from "./dom.js";
+import { breathe, choice, excuse, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { errorOf, header, label, linking, openHeadAt, partOf, thumb, topOf } from "./view.js";
+import { errorOf, header, isWhole, label, linkOf, openHeadAt, partOf, source, thumb, topOf } from "./view.js";
 
 /** @type {Record<string, string>} */
 const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
+
+const MOST_LINKS = 10; // heads that are named when it is asked which link two tokens
 
 export class Overview extends HTMLElement {
   /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
   focusLink = header?.focus ?? null;
   /** @type {HTMLElement[][]} */
   cells = [];
+  /** Layers whose pictures have come, and with them what their heads do most. @type {Set<number>} */
+  come = new Set();
   drawing = 0;
   busy = false;
+  /** What the grid was built for. */
+  built = "";
+  ends = new AbortController();
 
   connectedCallback() {
+    this.ends = new AbortController();
     this.focusLink = header.focus;
     state.listen((changed) => {
-      if (["part", "item", "lang"].some((name) => changed.has(name))) this.render();
+      if (changed.has("shown")) {
+        this.focusLink = header.focus;
+        this.busy = false;
+        this.come.clear();
+      }
+      if (changed.has("part") || changed.has("item")) this.come.clear();
+      if (["shown", "part", "item", "lang"].some((name) => changed.has(name))) this.render();
       else if (changed.has("theme") || changed.has("scale")) void this.draw();
       if (changed.has("layer") || changed.has("head")) this.mark();
       if (changed.has("query") || changed.has("key") || changed.has("unit")) this.renderLinks();
-    });
+    }, this.ends.signal);
+    this.built = "";
     this.render();
+  }
+
+  disconnectedCallback() {
+    this.ends.abort();
+    this.drawing++;
   }
 
   render() {
     const { lang, part: name, item } = state.now;
     const part = partOf(name);
+    // While somebody types, the same model is shown again and again: its grid stays, and pictures take the place of pictures.
+    const built = JSON.stringify([lang, name, item, part.signed, header.parts.map((one) => one.name), part.queries.length, part.layers.map((layer, i) => [layer.number, layer.heads, isWhole(part, i)])]);
+    if (built === this.built) {
+      this.cells.forEach((_, i) => this.name(i));
+      this.mark();
+      this.renderLinks();
+      void this.draw();
+      return;
+    }
+    this.built = built;
     const bar = h("div", { class: "bar" }, h("h2", {}, part.signed ? say(lang, "Mixer heads") : say(lang, "All heads")));
     if (header.parts.length > 1) {
       // Beside mixers, a decoder's layers are those that attend.
@@ -53,7 +83,7 @@ export class Overview extends HTMLElement {
     }
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
     const grid = h("div", {
-      class: part.layers.every((layer) => layer.q) ? "grid" : "grid partly",
+      class: part.layers.every((_, i) => isWhole(part, i)) ? "grid" : "grid partly",
       role: "grid",
       "aria-label": say(lang, "Heads: arrow keys move, Enter opens"),
       style: `--heads: ${heads}`,
@@ -67,9 +97,9 @@ export class Overview extends HTMLElement {
     for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
     grid.append(numbers);
     this.cells = part.layers.map((layer, i) => {
-      const row = h("div", { role: "row", class: layer.q ? null : "pooled" }, h("span", { role: "rowheader" }, layer.number));
+      const row = h("div", { role: "row", class: isWhole(part, i) ? null : "pooled" }, h("span", { role: "rowheader" }, layer.number));
       const cells = Array.from({ length: layer.heads }, (_, j) => {
-        const cell = h(
+        return h(
           "button",
           {
             type: "button",
@@ -83,13 +113,6 @@ export class Overview extends HTMLElement {
           },
           h("canvas", { "aria-hidden": true }),
         );
-        cell.setAttribute(
-          "aria-label",
-          this.words(i, j)
-            .map((node) => node.textContent)
-            .join(""),
-        );
-        return cell;
       });
       row.append(...cells);
       grid.append(row);
@@ -103,9 +126,18 @@ export class Overview extends HTMLElement {
       h("p", { class: "told" }),
       h("div", { class: "scroll" }, grid),
     );
+    this.cells.forEach((_, i) => this.name(i));
     this.mark();
     this.renderLinks();
     void this.draw();
+  }
+
+  /** Name the pictures of a layer by what its heads do most. @param {number} layer */
+  name(layer) {
+    this.cells[layer].forEach((cell, head) => {
+      const words = this.words(layer, head).map((node) => node.textContent);
+      cell.setAttribute("aria-label", words.join(""));
+    });
   }
 
   /** What a head does most, in words. @param {number} layer @param {number} head */
@@ -113,7 +145,9 @@ export class Overview extends HTMLElement {
     const { lang, item } = state.now;
     const part = partOf(state.now.part);
     const name = say(lang, "layer {layer}, head {head}", { layer: part.layers[layer].number, head });
-    const link = part.links[item][layer][head];
+    const link = linkOf(part, item, layer, head);
+    // Where none is known, it may be that the numbers are still to come.
+    if (!link && !this.come.has(layer)) return filled(name, {});
     if (!link) return filled(say(lang, part.signed ? mark("{name} · takes hardly anything but itself or special tokens") : mark("{name} · looks at the first token or at special ones"), { name }), {});
     const shown = weight(link[2], part.signed ? errorOf(part, layer, item, head) : 0);
     const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: shown });
@@ -191,11 +225,11 @@ export class Overview extends HTMLElement {
       }
       const title = filled(say(lang, "Heads that link {from} → {to}", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
       const some =
-        partOf(part).layers.some((layer) => !layer.q) && shown !== header.focus ? " " + say(lang, "(of the whole layers)") : "";
+        partOf(part).layers.some((_, i) => !isWhole(partOf(part), i)) && shown !== header.focus ? " " + say(lang, "(of the whole layers)") : "";
       made.push(h("h3", {}, ...title, some), list);
     }
     if (this.busy) made.push(h("p", { class: "help" }, say(lang, "Looking through the heads…")));
-    else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((layer) => layer.q)) {
+    else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((_, i) => isWhole(partOf(part), i))) {
       const asked = filled(say(lang, "Which heads link {from} → {to}?", { from: hole("from"), to: hole("to") }), nodes(query, key));
       made.push(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
     }
@@ -203,13 +237,19 @@ export class Overview extends HTMLElement {
   }
 
   async find() {
-    const { part, item, query, key } = state.now;
-    const wanted = () => state.now.part === part && state.now.item === item;
+    const { part, item, query, key, shown } = state.now;
+    const wanted = () => state.now.shown === shown && state.now.part === part && state.now.item === item;
     this.busy = true;
     this.renderLinks();
-    const top = await linking(wanted);
+    try {
+      const top = await source.linking(partOf(part), item, query, key, wanted);
+      if (state.now.shown !== shown) return;
+      if (top) this.focusLink = { part, item, query, key, top: top.slice(0, MOST_LINKS) };
+    } catch (error) {
+      if (state.now.shown !== shown) return;
+      this.querySelector(".told")?.replaceChildren(excuse(state.now.lang, error));
+    }
     this.busy = false;
-    if (top) this.focusLink = { part, item, query, key, top };
     this.renderLinks();
     this.mark();
   }
@@ -228,32 +268,48 @@ export class Overview extends HTMLElement {
     next.focus();
   }
 
-  /** The pictures, a few at a time, so that the page answers meanwhile. */
+  /** The pictures, a few at a time, so that the page answers meanwhile; of a layer when they come. */
   async draw() {
     const mine = ++this.drawing;
-    const { part: name, item, theme, scale } = state.now;
-    const part = partOf(name);
-    const { full, zero } = palette(theme, part.signed);
+    const { item } = state.now;
+    const part = partOf(state.now.part);
     let until = performance.now() + 12;
-    for (let layer = 0; layer < this.cells.length; layer++) {
-      for (let head = 0; head < this.cells[layer].length; head++) {
-        const { shares, rows, cols } = await thumb(part, layer, item, head);
+    const layers = part.layers.map(async (_, layer) => {
+      const { bytes } = await source.pictures(part, layer, item);
+      if (mine !== this.drawing) return;
+      const fresh = !this.come.has(layer);
+      this.come.add(layer);
+      if (fresh) this.name(layer);
+      if (fresh && state.now.layer === layer) this.tell(layer, state.now.head);
+      for (let head = 0; head < part.layers[layer].heads; head++) {
+        this.picture(/** @type {HTMLCanvasElement} */ (this.cells[layer][head].firstElementChild), head, bytes);
+        if (performance.now() <= until) continue;
+        await breathe();
         if (mine !== this.drawing) return;
-        const canvas = /** @type {HTMLCanvasElement} */ (this.cells[layer][head].firstElementChild);
-        canvas.width = cols;
-        canvas.height = rows;
-        const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-        const image = context.createImageData(cols, rows);
-        const pixels = new Uint32Array(image.data.buffer);
-        for (let i = 0; i < pixels.length; i++) pixels[i] = full[zero + level(shares[i], scale)];
-        context.putImageData(image, 0, 0);
-        canvas.dataset.drawn = "";
-        if (performance.now() > until) {
-          await breathe();
-          until = performance.now() + 12;
-        }
+        until = performance.now() + 12;
       }
+    });
+    try {
+      await Promise.all(layers);
+    } catch (error) {
+      if (mine === this.drawing) this.querySelector(".told")?.replaceChildren(excuse(state.now.lang, error));
     }
+  }
+
+  /** @param {HTMLCanvasElement} canvas @param {number} head @param {Uint8Array} bytes of its layer */
+  picture(canvas, head, bytes) {
+    const { theme, scale } = state.now;
+    const part = partOf(state.now.part);
+    const { full, zero } = palette(theme, part.signed);
+    const { shares, rows, cols } = thumb(part, head, bytes);
+    canvas.width = cols;
+    canvas.height = rows;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const image = context.createImageData(cols, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let i = 0; i < pixels.length; i++) pixels[i] = full[zero + level(shares[i], scale)];
+    context.putImageData(image, 0, 0);
+    canvas.dataset.drawn = "";
   }
 }
 
@@ -268,7 +324,7 @@ function openPart(name) {
   if (header.first.part === name) return state.set({ ...header.first, unit: state.now.unit, ...stay });
   const chosen = { layer: Math.min(layer, part.layers.length - 1), head };
   chosen.head = Math.min(head, part.layers[chosen.layer].heads - 1);
-  const link = part.links[0][chosen.layer][chosen.head];
+  const link = linkOf(part, 0, chosen.layer, chosen.head);
   state.set({ part: name, item: 0, ...chosen, query: link?.[0] ?? 0, key: link?.[1] ?? 0, ...stay });
 }
 customElements.define("qkv-overview", Overview);

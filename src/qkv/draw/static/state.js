@@ -4,6 +4,7 @@
 
 /**
  * @typedef {object} Chosen
+ * @property {number} shown grows whenever another source is shown
  * @property {string} part encoder, decoder, cross or mixers
  * @property {number} item of the batch
  * @property {number} layer
@@ -17,21 +18,28 @@
  * @property {"light" | "dark"} theme
  */
 
+/** @type {Chosen} */
+const BEGINNING = {
+  shown: 0,
+  part: "",
+  item: 0,
+  layer: 0,
+  head: 0,
+  query: 0,
+  key: 0,
+  unit: "tokens",
+  scale: "root",
+  way: "from",
+  lang: "en",
+  theme: "light",
+};
+
 export class State extends EventTarget {
-  /** @type {Chosen} */
-  now = {
-    part: "",
-    item: 0,
-    layer: 0,
-    head: 0,
-    query: 0,
-    key: 0,
-    unit: "tokens",
-    scale: "root",
-    way: "from",
-    lang: "en",
-    theme: "light",
-  };
+  /** @param {Chosen} [now] */
+  constructor(now = BEGINNING) {
+    super();
+    this.now = now;
+  }
 
   /** @param {Partial<Chosen>} changes */
   set(changes) {
@@ -46,10 +54,31 @@ export class State extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: changed }));
   }
 
-  /** @param {(changed: Set<string>) => void} listener */
-  listen(listener) {
-    this.addEventListener("change", (event) => listener(/** @type {CustomEvent} */ (event).detail));
+  /** @param {(changed: Set<string>) => void} listener @param {AbortSignal} [signal] ends it */
+  listen(listener, signal) {
+    this.addEventListener("change", (event) => listener(/** @type {CustomEvent} */ (event).detail), { signal });
   }
 }
 
+/** What the page, or the studio, has chosen. */
 export const state = new State();
+
+/** What a map beside others has of its own; the rest it shares with `state`. */
+export class Beside extends State {
+  /** @param {Partial<Chosen>} own @param {AbortSignal} [signal] after which it follows no more */
+  constructor(own, signal) {
+    super({ ...state.now, ...own });
+    this.own = new Set(Object.keys(own));
+    state.listen((changed) => {
+      const shared = Object.entries(state.now).filter(([name]) => changed.has(name) && !this.own.has(name));
+      super.set(Object.fromEntries(shared));
+    }, signal);
+  }
+
+  /** @param {Partial<Chosen>} changes */
+  set(changes) {
+    const pick = (/** @type {boolean} */ own) => Object.fromEntries(Object.entries(changes).filter(([name]) => this.own.has(name) === own));
+    super.set(pick(true));
+    state.set(pick(false));
+  }
+}

@@ -1,7 +1,7 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
 import { derivation } from "./derivation.js";
-import { exactly, filled, h, hole, number, refill, token } from "./dom.js";
+import { exactly, excuse, filled, h, hole, number, refill, token } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { axes, label, partOf, view } from "./view.js";
@@ -17,17 +17,34 @@ const OUTPUT = 6; // numbers of the output
 export class StepsPanel extends HTMLElement {
   all = false;
   asked = 0;
+  ends = new AbortController();
 
   connectedCallback() {
+    this.ends = new AbortController();
     state.listen((changed) => {
-      if (["layer", "head", "part", "item", "query", "key", "lang"].some((name) => changed.has(name)))
+      if (["shown", "layer", "head", "part", "item", "query", "key", "lang"].some((name) => changed.has(name)))
         void this.render();
-    });
+    }, this.ends.signal);
     void this.render();
+  }
+
+  disconnectedCallback() {
+    this.ends.abort();
+    this.asked++;
   }
 
   async render() {
     const mine = ++this.asked;
+    try {
+      await this.fill(mine);
+    } catch (error) {
+      const { lang } = state.now;
+      if (mine === this.asked) refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, excuse(lang, error)));
+    }
+  }
+
+  /** @param {number} mine */
+  async fill(mine) {
     const { lang, query, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
     if (!this.firstChild) refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, say(lang, "computing…")));

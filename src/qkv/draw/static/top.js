@@ -3,14 +3,21 @@
 import { choice, filled, h, hole, refill } from "./dom.js";
 import { state } from "./state.js";
 import { LANGUAGES, mark, say } from "./words.js";
-import { header, partOf } from "./view.js";
+import { header, isWhole, partOf } from "./view.js";
 
 export class Top extends HTMLElement {
+  ends = new AbortController();
+
   connectedCallback() {
+    this.ends = new AbortController();
     state.listen((changed) => {
-      if (["lang", "theme", "part"].some((name) => changed.has(name))) this.render();
-    });
+      if (["shown", "lang", "theme", "part"].some((name) => changed.has(name))) this.render();
+    }, this.ends.signal);
     this.render();
+  }
+
+  disconnectedCallback() {
+    this.ends.abort();
   }
 
   render() {
@@ -63,7 +70,7 @@ export class Top extends HTMLElement {
       h("blockquote", { dir: "auto", tabindex: header.text.length > 300 ? 0 : null }, header.text),
       h("p", { class: "facts" }, facts.join(" · ")),
     );
-    const whole = part.layers.flatMap((layer) => (layer.q ? [layer.number] : []));
+    const whole = part.layers.flatMap((layer, i) => (isWhole(part, i) ? [layer.number] : []));
     if (whole.length && whole.length < part.layers.length) {
       const [, , rows, cols] = part.thumbs.stored.shape;
       const sentence = say(lang, "Whole layers: {whole}. The others as an overview of {rows} × {cols} cells.", { whole: hole("whole"), rows, cols });

@@ -1,20 +1,22 @@
 // A map as it is looked at: token by token, word by word (keys summed, queries averaged), or the pooled overview of a
 // layer whose q and k aren't here. Every view gives rows; the elements draw them.
 
-import { bytesOf, readHeader, tensor } from "./data.js";
 import { breathe } from "./dom.js";
-import { openHead } from "./heads.js";
 import { state } from "./state.js";
 
 /** @import { Head } from "./attention.js" */
-/** @import { Header, Link, Part, Tokens } from "./data.js" */
+/** @import { Header, Link, Part, Source, Tokens } from "./source.js" */
+/** @import { Chosen } from "./state.js" */
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
 /** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
 /** @typedef {{ weights: Float32Array, seen: Uint8Array }} Row */
 
 const REMEMBER = 1 << 22; // cells of a map that are kept once computed
+const VIEWS = 6; // views that are kept: several maps may stand beside each other
 
+/** Where the numbers come from. @type {Source} */
+export let source;
 /** @type {Header} */
 export let header;
 /** Is this page a figure that stands in a text? */
@@ -22,16 +24,44 @@ export const figure = () => !header.show.includes("overview");
 /** @type {Tokens[]} */
 let tokenLists = [];
 
-/** Read the header and the tokens: before anything is drawn. */
-export async function open() {
-  header = readHeader();
-  tokenLists = JSON.parse(new TextDecoder().decode(await bytesOf(header.tokens.id)));
+/**
+ * Show what a source has, at any time. What is chosen stays where it still makes sense; who listens for "shown" draws anew.
+ * @param {Source} next
+ * @param {Partial<Chosen>} [chosen] to be chosen at once with it
+ */
+export function show(next, chosen = {}) {
+  source = next;
+  header = next.header;
+  tokenLists = next.tokens;
+  units.clear();
+  opened.clear();
   for (const list of tokenLists) {
     const tokens = tokenUnits(list);
     const characters = list.characters ? groupUnits(list, list.characters) : tokens;
     units.set(list, { tokens, characters, words: groupUnits(list, list.words) });
   }
+  const now = { ...state.now, ...chosen };
+  state.set({ ...chosen, ...fitting(now), shown: state.now.shown + 1 });
 }
+
+/** What of a choice there is here, and the nearest to what there isn't. @param {Chosen} now @returns {Partial<Chosen>} */
+export function fitting(now) {
+  const part = header.parts.find(({ name }) => name === now.part);
+  if (!part) return header.first;
+  const least = (/** @type {number} */ place, /** @type {number} */ size) => Math.max(0, Math.min(place, size - 1));
+  const layer = least(now.layer, part.layers.length);
+  return {
+    item: least(now.item, part.queries.length),
+    layer,
+    head: least(now.head, part.layers[layer].heads),
+    query: least(now.query, part.n),
+    key: least(now.key, part.m),
+    unit: now.unit === "characters" && !bytewise() ? "tokens" : now.unit,
+  };
+}
+
+/** Can heads of this layer be opened? @param {Part} part @param {number} layer */
+export const isWhole = (part, layer) => source.whole?.(part, layer) ?? true;
 
 /** @type {Map<Tokens, Record<By, Unit[]>>} */
 const units = new Map();
@@ -85,30 +115,46 @@ export function unitAt(list, place) {
 }
 
 /** The largest weight that a head's picture shows. @param {Part} part @param {number} layer @param {number} item @param {number} head */
-export const topOf = (part, layer, item, head) => part.tops?.[layer][item][head] || 1;
+export const topOf = (part, layer, item, head) => part.tops?.[layer]?.[item]?.[head] || 1;
+
+/** The strongest link of a head; null where it has none, or where none is known yet. @param {Part} part @param {number} item @param {number} layer @param {number} head @returns {Link} */
+export const linkOf = (part, item, layer, head) => part.links[item]?.[layer]?.[head] ?? null;
 
 /** How far off a head's weights may be. @param {Part} part @param {number} layer @param {number} item @param {number} head */
 export const errorOf = (part, layer, item, head) =>
   (part.layers[layer].errors?.weight ?? (part.signed ? 1e-6 : 0)) * topOf(part, layer, item, head);
 
+/**
+ * What a view is of: shares (weights of attention), a mixer's signed weights, or a difference of two maps.
+ * @typedef {"shares" | "mixer" | "difference"} Kind
+ */
+/**
+ * @typedef {object} Looked
+ * @property {Kind} kind
+ * @property {Unit[]} queries
+ * @property {Unit[]} keys
+ * @property {[Unit[], Unit[]]} [characters] both axes in whole characters, where a step is a token
+ * @property {(i: number, weights: Float32Array, seen: Uint8Array) => void} compute a row of tokens, or of cells
+ * @property {number} width of such a row
+ * @property {number} [top] the largest weight, by size
+ * @property {number} [error] how far off weights may be
+ * @property {Head | null} [head]
+ * @property {{ tall: number, wide: number, layer: number } | null} [pooled] tokens of a cell, where only an overview is here
+ */
+
 export class View {
-  /**
-   * @param {Part} part
-   * @param {number} top the largest weight of its head, by size
-   * @param {Unit[]} queries
-   * @param {Unit[]} keys
-   * @param {Head | null} head
-   * @param {(i: number, weights: Float32Array, seen: Uint8Array) => void} compute a row of tokens, or of cells
-   * @param {number} width of such a row
-   */
-  constructor(part, top, queries, keys, head, compute, width) {
-    this.signed = part.signed;
+  /** @param {Looked} looked */
+  constructor({ kind, queries, keys, characters, compute, width, top = 1, error = 0, head = null, pooled = null }) {
+    this.kind = kind;
+    this.signed = kind !== "shares";
     this.top = top;
     this.queries = queries;
     this.keys = keys;
+    this.characters = characters ?? [queries, keys];
     this.head = head;
+    this.pooled = pooled;
     this.compute = compute;
-    this.error = head ? head.error : top / (part.signed ? 127 : 255); // a picture's are √weight in so many steps
+    this.error = error;
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
     this.remember = queries.length * keys.length <= REMEMBER;
@@ -188,15 +234,19 @@ export class View {
   }
 }
 
-/** @type {{ name: string, view: Promise<View> } | null} */
-let opened = null;
+/** @type {Map<string, Promise<View>>} */
+const opened = new Map();
 
 /** The view of what is chosen; asked for again, the same one with what it remembers. */
-export function view() {
-  const { part, layer, item, head, unit } = state.now;
+export function view(now = state.now) {
+  const { part, layer, item, head, unit } = { ...now, ...fitting(now) };
   const name = [part, layer, item, head, unit].join();
-  if (opened?.name !== name) opened = { name, view: makeView(partOf(part), layer, item, head, unit) };
-  return opened.view;
+  const made = opened.get(name) ?? makeView(partOf(part), layer, item, head, unit);
+  opened.delete(name);
+  opened.set(name, made);
+  made.catch(() => opened.get(name) === made && opened.delete(name)); // what didn't come is asked for again
+  for (const oldest of opened.keys()) if (opened.size > VIEWS) opened.delete(oldest);
+  return made;
 }
 
 /**
@@ -207,20 +257,32 @@ export function view() {
  * @param {By} unit
  */
 async function makeView(part, layer, item, head, unit) {
-  const one = await openHead(part, layer, item, head);
+  const asked = source;
+  const [queries, keys] = axes(part, item, unit),
+    characters = unit === "tokens" ? axes(part, item, "characters") : undefined,
+    tokens = axes(part, item, "tokens");
+  const one = await asked.head(part, layer, item, head);
   const top = topOf(part, layer, item, head);
+  const kind = /** @type {Kind} */ (part.signed ? "mixer" : "shares");
   if (one) {
-    const [queries, keys] = axes(part, item, unit);
-    return new View(part, top, queries, keys, one, (i, weights, seen) => one.row(i, weights, seen), one.m);
+    const compute = one.row.bind(one);
+    return new View({ kind, top, queries, keys, characters, head: one, compute, width: one.m, error: one.error });
   }
   const { tall, wide } = part.thumbs;
-  const [queries, keys] = axes(part, item, "tokens");
-  const { shares, rows, cols } = await thumb(part, layer, item, head);
-  const compute = (/** @type {number} */ i, /** @type {Float32Array} */ weights, /** @type {Uint8Array} */ seen) => {
-    for (let j = 0; j < cols; j++) weights[j] = shares[i * cols + j] * top;
-    seen.fill(1);
-  };
-  return new View(part, top, binned(queries, rows, tall), binned(keys, cols, wide), null, compute, cols);
+  const { shares, rows, cols } = thumb(part, head, (await asked.pictures(part, layer, item)).bytes);
+  return new View({
+    kind,
+    top,
+    queries: binned(tokens[0], rows, tall),
+    keys: binned(tokens[1], cols, wide),
+    compute: (i, weights, seen) => {
+      for (let j = 0; j < cols; j++) weights[j] = shares[i * cols + j] * top;
+      seen.fill(1);
+    },
+    width: cols,
+    error: top / (part.signed ? 127 : 255), // a picture's are √weight in so many steps
+    pooled: { tall, wide, layer: part.layers[layer].number },
+  });
 }
 
 /** @param {Unit[]} list @param {number} count @param {number} size @returns {Unit[]} */
@@ -236,47 +298,21 @@ function binned(list, count, size) {
 /**
  * The small picture of a head: the largest weight of each cell, as a share of the largest that it can show.
  * @param {Part} part
- * @param {number} layer
- * @param {number} item
  * @param {number} head
+ * @param {Uint8Array} bytes of all heads of its layer
  */
-export async function thumb(part, layer, item, head) {
-  const { stored } = part.thumbs;
-  const [, , rows, cols] = stored.shape;
-  const all = await tensor(stored);
-  const before = part.layers.slice(0, layer).reduce((sum, { heads }) => sum + heads, 0);
-  const at = (item * stored.shape[1] + before + head) * rows * cols;
-  const bytes = /** @type {Uint8Array} */ (all.subarray(at, at + rows * cols));
-  const shares = Float32Array.from(bytes, part.signed ? (b) => ((b - 128) / 127) * (Math.abs(b - 128) / 127) : (b) => (b / 255) ** 2);
+export function thumb(part, head, bytes) {
+  const [, , rows, cols] = part.thumbs.stored.shape;
+  const own = bytes.subarray(head * rows * cols, (head + 1) * rows * cols);
+  const shares = Float32Array.from(own, part.signed ? (b) => ((b - 128) / 127) * (Math.abs(b - 128) / 127) : (b) => (b / 255) ** 2);
   return { shares, rows, cols };
 }
 
-/**
- * The heads that link two tokens, strongest first, of all layers whose q and k are here; null when called off.
- * @param {() => boolean} wanted
- * @returns {Promise<[number, number, number][] | null>}
- */
-export async function linking(wanted) {
-  const { part: name, item, query, key } = state.now;
-  const part = partOf(name);
-  /** @type {[number, number, number][]} */
-  const found = [];
-  for (let layer = 0; layer < part.layers.length; layer++) {
-    for (let head = 0; head < part.layers[layer].heads; head++) {
-      const one = await openHead(part, layer, item, head);
-      if (one) found.push([layer, head, one.row(query).weights[key]]);
-    }
-    await breathe();
-    if (!wanted()) return null;
-  }
-  return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, 10);
-}
-
 /** Choose a head. @param {number} layer @param {number} head */
-export function openHeadAt(layer, head) {
-  const { part, item, query, key } = state.now;
-  const link = partOf(part).links[item][layer][head];
+export function openHeadAt(layer, head, own = state) {
+  const { part, item, query, key } = own.now;
+  const link = linkOf(partOf(part), item, layer, head);
   // A focus link stays chosen from head to head; without one, a head opens at what it does most.
   const stay = header.focus && header.focus.part === part && header.focus.query === query && header.focus.key === key;
-  state.set({ layer, head, ...(link && !stay ? { query: link[0], key: link[1] } : {}) });
+  own.set({ layer, head, ...(link && !stay ? { query: link[0], key: link[1] } : {}) });
 }

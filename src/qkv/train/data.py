@@ -1,0 +1,130 @@
+"""What a run learns from: put into its folder once, with the tokenizer, and opened from there as a task.
+
+The sources may move or change afterwards; the run has its own copy, so that it can always go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .. import runfiles, store, text
+from ..model.config import Config
+from ..words import Problem
+from .extension import Reason
+from .settings import Settings
+from .tasks import HiddenWord, NextWord, Task, Translation
+from .tuning import keep_tokenizer, row_length
+
+Progress = Callable[[int, int], None]
+KINDS = ("dates", "pairs", "text")  # of data, as a run's config.json says it
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the data come from, as they were named; None where nothing was said."""
+
+    text: str | None = None
+    pairs: str | None = None
+
+    @property
+    def called(self) -> str:
+        """A word for the run's folder."""
+        return Path(str(self.pairs or self.text or "text")).stem
+
+
+def gather(
+    task: str,
+    folder: Path,
+    sources: Sources,
+    tokenizer: str | text.Tokenizer,
+    progress: Progress | None,
+    why: list[Reason],
+) -> dict[str, Any]:
+    """Put what is to be learned from, and its tokenizer, into the run's folder; gives what config.json says of it.
+
+    `tokenizer` is the kind to make, or the one to keep.
+    """
+
+    def spoken(texts: Any, special: tuple[str, ...]) -> text.Tokenizer:
+        if isinstance(tokenizer, text.Tokenizer):
+            keep_tokenizer(tokenizer, folder)
+            return tokenizer
+        made = text.train_tokenizer(tokenizer, texts, special=special)
+        made.save(folder)
+        reason = "why.asked" if tokenizer != "auto" else f"why.{made.kind}"
+        why.append((reason, {"kind": made.kind, "vocab": made.vocab}))
+        return made
+
+    if task == "translate":
+        if sources.pairs is None:
+            text.date_tokenizer().save(folder)
+            why.append(("why.dates", {}))
+            return {"kind": "dates"}
+        read = text.read_pairs(store.locate(sources.pairs))
+        if len(read) < 2:
+            raise Problem(
+                "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
+                pairs=sources.pairs,
+                n=len(read),
+            )
+        spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
+        content = text.as_tsv(read)
+        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
+        return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+    if sources.text is None:
+        raise Problem(
+            "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
+        )
+    corpus = text.Corpus.of(store.locate(sources.text))
+    cut = spoken(corpus, ("pad", "eos", "mask") if task == "mlm" else ("eos",))
+    text.prepare(corpus, cut, folder / runfiles.TOKENS, progress=progress)
+    return {"kind": "text", "source": str(sources.text), "sha256": corpus.sha256()}
+
+
+def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
+    """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
+    if kind == "pairs":
+        seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+        return len(seen), len(unseen), None
+    tokens = text.Dataset.open(folder / runfiles.TOKENS)
+    row = row or row_length(config, tokens)
+    return max(len(tokens.train) // row, 1), max(len(tokens.validation) // row, 1), row
+
+
+def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
+    """The task of a run, made of what lies in its folder."""
+    kind = record["data"]["kind"]
+    if record["task"] == "translate":
+        return _translation(kind, folder, spoken, config)
+    tokens, row = text.Dataset.open(folder / runfiles.TOKENS), settings.row or config.context
+    if record["task"] == "mlm":
+        return HiddenWord(tokens, spoken, row, settings.mask_share, framed=record["base"] is not None)
+    return NextWord(tokens, spoken, row)
+
+
+def _translation(kind: str, folder: Path, spoken: text.Tokenizer, config: Config) -> Task:
+    learned: Any
+    held: Any
+    if kind == "dates":
+        splits = ("train", "unseen")
+        learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
+        examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
+    else:
+        seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+        unseen = unseen or seen[-1:]
+        examples = [source for source, _ in unseen[:6]]
+        learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
+    longest = max(learned.longest, held.longest)
+    if config.position == "learned" and longest > config.context:
+        raise Problem(
+            "a sentence of the pairs has {n} tokens but this model learns {context} positions: set --context {n}, "
+            "or leave long sentences out, or --set position=rotary, which has no limit",
+            n=longest,
+            context=config.context,
+        )
+    return Translation(learned, held, spoken, examples)
