@@ -2,13 +2,23 @@
 
     qkv models get smollm2 minilm opus-zh-en && python tools/make_traces.py
 
-Float16 and without the output projections, so that each stays below 0.7 MB.
+Float16 and without the output projections, so that each stays below 0.7 MB. Those of a model that writes hold the next
+words that it would say. `python tools/make_traces.py --first` makes only what `qkv studio` opens with, from the shipped trace.
 """
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import qkv
+from qkv.model.sampling import Sampling
+from qkv.studio import asking, places
+from qkv.studio.answers import ANSWERS, Bench, next_words
+from qkv.studio.desk import FIRST, key_of, ship
+from qkv.studio.frames import frame
+from qkv.studio.views import View
 
 CAT = "The cat sat on the mat because it was tired"
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -24,15 +34,45 @@ FOLDER = Path(__file__).parent.parent / "src" / "qkv" / "demo" / "traces"
 
 
 def main() -> None:
-    """Trace each sentence once."""
+    """Trace each sentence once; then answer what the studio asks first."""
     loaded: dict[str, tuple] = {}
-    for name, (model, text) in TRACES.items():
+    for name, (model, text) in TRACES.items() if "--first" not in sys.argv else ():
         if model not in loaded:
             loaded[model] = qkv.load(model)
-        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model)
+        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=model == "smollm2")
+        if "logits" in found.more:
+            found = replace(found, more=found.more | {"words": words(found, *loaded[model])})
+            del found.more["logits"]
         file = FOLDER / f"{name}.safetensors"
         replace(found, outputs={}).save(file, half=True)
         print(f"{file.name}: {found!r}, {file.stat().st_size / 1e6:.2f} MB")
+    FIRST.write_bytes(ship(dict(map(answered, first_asks()))))
+    print(f"{FIRST.name}: {FIRST.stat().st_size / 1e6:.2f} MB")
+
+
+def words(found: Any, model: Any, tokenizer: Any) -> str:
+    """The next words after a trace's text, as the studio tells them."""
+    logits = found.more["logits"][0]
+    return json.dumps(next_words(logits[-1], View({}, model, tokenizer), len(logits) - 1, Sampling(1.0), 10, None))
+
+
+def first_asks() -> list[dict[str, Any]]:
+    """The shipped trace, and the head that it opens at."""
+    shown = {"model": places.FIRST}
+    return [
+        {"do": "view", "spec": shown},
+        {"do": "head", "spec": shown, "part": "decoder", "layer": 13, "item": 0, "head": 8},
+    ]
+
+
+def answered(told: dict[str, Any]) -> tuple[str, bytes]:
+    """An ask as the web process knows it, and the worker's answer."""
+    asked = asking.checked(told)
+    asked["spec"]["model"] = places.find(asked["spec"]["model"], [])
+    frames: list[bytes] = []
+    bench = Bench(lambda event: None)
+    ANSWERS[asked["do"]](bench, asked, lambda *frame_: frames.append(frame(*frame_)), lambda: True, True)
+    return key_of(asked), b"".join([*frames, frame({"kind": "done"})])
 
 
 if __name__ == "__main__":

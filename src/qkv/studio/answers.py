@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..attention.formula import weights
 from ..model.losses import losses
 from ..model.sampling import Sampling, draws
 from ..tracing.live import Stopped, follow, normed, says
@@ -279,7 +280,7 @@ def changes(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may
         tables = []
         for which, found in enumerate((one, two)):
             call = plain(found.call(part, at, wanted))
-            shares = call.only(items=[0]).weights(rows[:, which].tolist())[0]  # (H, R, M)
+            shares = weights(call.only(items=[0]), rows[:, which].tolist())[0]  # (H, R, M)
             tables.append(
                 torch.cat([shares[..., keys[:, which]], 1 - shares[..., keys[:, which]].sum(-1, keepdim=True)], -1)
             )
@@ -358,7 +359,8 @@ def python(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_
         lines.append(f"{indent}trace = qkv.trace(model, {', '.join(given)})")
     lines += [
         f"print(trace.row({layer}, {asked['head']}, {asked['query']}, part={part!r}))",
-        f'qkv.heatmap(trace.map({layer}, {asked["head"]}, part={part!r}), "head.png")',
+        f"names = trace.tokens({part!r}).shown, trace.tokens({part!r}, keys=True).shown",
+        f'qkv.heatmap(trace.map({layer}, {asked["head"]}, part={part!r}), *names, path="head.png")',
     ]
     send({"kind": "python", "text": "\n".join(lines) + "\n"})
 
@@ -395,7 +397,13 @@ def _words(view: View, place: int, sampling: Sampling, most: int, seed: int | No
     assert states is not None
     if place >= len(states):
         raise Problem("there is no place {place}: the text has {n} tokens", place=place, n=len(states))
-    logits = says(view.model, states[place])
+    return next_words(says(view.model, states[place]), view, place, sampling, most, seed)
+
+
+def next_words(
+    logits: torch.Tensor, view: View, place: int, sampling: Sampling, most: int, seed: int | None
+) -> dict[str, Any]:
+    """The likeliest words by logits (V,): their probabilities, and those that they are drawn with."""
     shares, cut = logits.softmax(-1), sampling.shape(logits[None])[0].softmax(-1)
     p, ids = shares.topk(min(max(most, 1), len(shares)))
     listed = [
@@ -407,7 +415,6 @@ def _words(view: View, place: int, sampling: Sampling, most: int, seed: int | No
         i = int(sampling.choose(logits[None], draws([seed], 1)[:, 0])[0])
         drawn = dict(id=i, label=view.label(i), p=float(shares[i]), cut=float(cut[i]))
     kept = cut > 0 if sampling.temperature else torch.arange(len(cut)) == int(logits.argmax())
-    entropy = -(shares * shares.clamp(min=1e-38).log()).sum()
     return dict(
         kind="words",
         place=place,
@@ -415,7 +422,7 @@ def _words(view: View, place: int, sampling: Sampling, most: int, seed: int | No
         all=len(shares),
         keptCount=int(kept.sum()),
         keptMass=float(shares[kept].sum()),
-        entropy=float(entropy),
+        entropy=-float((shares * shares.clamp(min=1e-38).log()).sum()),
         drawn=drawn,
         ends=[int(i) for i in getattr(view.tokenizer, "ends", ())],
     )

@@ -127,7 +127,7 @@ def checked(told: dict[str, Any]) -> dict[str, Any]:
     asked = {name: given[name] if name in given else USUAL[name] for name in fields if name in given or name in USUAL}
     if lacking := [name for name in fields if name not in asked]:
         raise Problem("{do} lacks {names}", do=do, names=all_of(lacking))
-    for spec in specs(asked):
+    for _, spec in specs(asked):
         if "model" not in spec:
             raise Problem("{do} lacks {names}", do=do, names=all_of(["model"]))
         for name, value in (("text", ""), ("target", None), ("more", []), ("edits", [])):
@@ -135,8 +135,8 @@ def checked(told: dict[str, Any]) -> dict[str, Any]:
     return dict(do=do, **asked)
 
 
-def specs(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every description of a view in an ask."""
+def specs(asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every description of a view in an ask, by its field."""
     for name in ("spec", "a", "b"):
         if isinstance(asked.get(name), dict):
-            yield asked[name]
+            yield name, asked[name]

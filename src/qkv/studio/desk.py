@@ -17,10 +17,12 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from ..words import LANGUAGES, Message, Problem, say
-from .frames import ENVELOPE, LAST, frame, write_ask
+from .asking import specs
+from .frames import ENVELOPE, LAST, LENGTH, frame, write_ask
 
 NEWEST = ("view", "importance", "heads", "changes", "translations", "lens")
 KEPT = ("view", "head", "tile", "links", "words", "loss", "lens", "heads", "changes", "translations", "importance")
@@ -28,6 +30,7 @@ KEEP, LARGEST = 192_000_000, 48_000_000  # bytes of all answers that are kept, a
 DEATHS, WITHIN = 4, 60.0  # a worker that died so often within so many seconds is not started again
 EVENTS = 200  # that a tab may be behind
 
+FIRST = Path(__file__).with_name("first.bin")
 Answer = list[bytes]
 
 
@@ -39,7 +42,7 @@ class Desk:
         self.numbers = count(1)
         self.waiting: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
         self.newest: dict[tuple[str, str], int] = {}
-        self.kept: OrderedDict[str, Answer] = OrderedDict()
+        self.kept: OrderedDict[str, Answer] = OrderedDict(shipped())
         self.listeners: set[asyncio.Queue[dict[str, Any]]] = set()
         self.state: dict[str, Any] = {"kind": "worker", "state": "starting"}
         self.deaths: list[float] = []
@@ -71,7 +74,7 @@ class Desk:
     async def ask(self, told: dict[str, Any], tab: str) -> AsyncGenerator[bytes, None]:
         """The frames of an answer as they come. Who stops reading calls it off."""
         do = str(told["do"])
-        key = json.dumps(told, sort_keys=True, ensure_ascii=False)
+        key = key_of(told)
         if do in KEPT and (known := self.kept.get(key)):
             self.kept.move_to_end(key)
             for content in known:
@@ -105,7 +108,7 @@ class Desk:
 
     def forget(self) -> None:
         """Answers of models that were removed or fetched anew aren't given again."""
-        self.kept.clear()
+        self.kept = OrderedDict(shipped())
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Queue[dict[str, Any]]]:
@@ -200,6 +203,31 @@ class Desk:
         self.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # looked at: a worker that can't be told has been told of already
+
+
+def key_of(asked: dict[str, Any]) -> str:
+    """What makes two asks the same: where a model lies doesn't, when it changed does."""
+    places = {name: spec | {"model": [spec["model"]["name"], spec["model"]["changed"]]} for name, spec in specs(asked)}
+    return json.dumps(asked | places, sort_keys=True, ensure_ascii=False)
+
+
+def shipped() -> dict[str, Answer]:
+    """The answers that the studio opens with come with it: the worker isn't there yet when they are asked for."""
+    left, found = FIRST.read_bytes(), {}
+    while left:
+        pieces = []
+        for _ in range(2):
+            (size,) = LENGTH.unpack_from(left)
+            pieces.append(left[LENGTH.size : LENGTH.size + size])
+            left = left[LENGTH.size + size :]
+        found[pieces[0].decode()] = [pieces[1]]
+    return found
+
+
+def ship(answers: dict[str, bytes]) -> bytes:
+    """The file of such answers (tools/make_traces.py)."""
+    pieces = (piece for key, answer in answers.items() for piece in (key.encode(), answer))
+    return b"".join(LENGTH.pack(len(piece)) + piece for piece in pieces)
 
 
 def problem(sentence: Any) -> bytes:

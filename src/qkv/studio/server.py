@@ -171,7 +171,7 @@ class Studio:
                 return _framed(frame({"kind": "models", "here": there, "offered": places.offered()}))
             if asked["do"] == "fetch":
                 return StreamingResponse(self._fetch(asked["name"]), media_type="application/octet-stream")
-            for spec in asking.specs(asked):
+            for _name, spec in asking.specs(asked):
                 spec["model"] = places.find(spec["model"], self.folders)
         except Problem as wrong:
             return _framed(problem(wrong))

@@ -20,6 +20,7 @@ from torch import Tensor
 from ..draw.telling import ERRORS, Arrays, layer_of, opened_at, token_lists, whole_layer
 from ..tracing.edits import edit
 from ..tracing.live import Stopped, follow
+from ..tracing.models import model_of
 from ..tracing.survey import Look, plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.tokens import show
@@ -174,14 +175,19 @@ class View:
             model=self.spec["model"]["name"] if trace is None else trace.model,
             text=text,
             lang=None,
-            context=None,
+            context=self._exceeded(max(len(each) for side in (queries, keys) for each in side[part])),
             parts=parts,
             focus=None,
             first=dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0, unit="tokens"),
         )
         ids = {part: [list(tokens.ids or ()) for tokens in each] for part, each in queries.items()}
-        kind = "trace" if self.model is None else self.model.config.kind if hasattr(self.model, "config") else ""
-        send({"kind": "header", "header": header, "tokens": listed, "ids": ids, "kindOf": str(kind)})
+        kind = "trace" if self.model is None else model_of(self.model).kind
+        send({"kind": "header", "header": header, "tokens": listed, "ids": ids, "kindOf": kind})
+
+    def _exceeded(self, n: int) -> int | None:
+        """The model's context, where a text is longer."""
+        context = None if self.model is None else model_of(self.model).context
+        return context if context is not None and n > context else None
 
     def _heard(self, part: str, at: int, call: Any, send: Send) -> None:
         with self.there:

@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+import warnings
 from typing import IO, Any
 
 from .frames import LAST, MORE, frame, read_ask, write_envelope
@@ -134,6 +135,7 @@ def told_of(error: Exception) -> bytes:
 
 def main() -> None:
     """Frames go out where the web process reads them; whatever libraries print goes to the terminal."""
+    warnings.filterwarnings("ignore")  # what they say of a text, the page says itself
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     Worker(sys.stdin.buffer, sink).run()

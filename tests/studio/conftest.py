@@ -1,0 +1,101 @@
+"""A studio of a test's own, and a client that asks it."""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from qkv.studio.frames import unpack
+
+
+class Client:
+    """What a browser does, without one."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.host, self.port = parts.hostname, parts.port
+        self.token = parts.query.removeprefix("token=")
+        self.cookie = f"qkv-studio-{self.port}={self.token}"
+
+    def request(self, method, path, body=None, *, cookie=True, **headers):
+        """(status, headers, body) of one request; a header named None is left out."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        given = {"Host": f"{self.host}:{self.port}"} | ({"Cookie": self.cookie} if cookie else {})
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, path, body, given)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def ask(self, **told):
+        """The frames of an answer: [(told, arrays), …]."""
+        status, _, body = self.request("POST", "/api/ask", json.dumps(told).encode(), Content_Type="application/json")
+        assert status == 200, body
+        return unpack(body)
+
+    def kinds(self, **told):
+        return [frame["kind"] for frame, _ in self.ask(**told)]
+
+
+class Running:
+    """A studio as people start it."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "qkv", "studio", "--no-browser", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | environment,
+        )
+        self.said = ""
+        while "token=" not in self.said:
+            line = self.process.stdout.readline()
+            assert line, self.said
+            self.said += line
+        self.address = re.search(r"http://\S+", self.said)[0]
+        self.client = Client(self.address)
+
+    def workers(self):
+        """The processes that it started, by id."""
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def end(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(20)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+
+
+def until(true, seconds=60.0):
+    """Wait for it to be true; gives what it gave."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def studio(shelf):
+    """One for all tests of a file, with the runs of the shelf in it."""
+    running = Running(str(shelf))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def client(studio):
+    return studio.client
