@@ -1,0 +1,31 @@
+// What the studio tells of itself: loading, fetching, a worker that was started anew. A browser holds six connections to one
+// host, so one shared worker listens for all tabs; where there is none, the tab listens itself.
+
+/** @typedef {{ kind: string, [name: string]: any }} Told */
+
+/** What the shared worker runs (events/listener.js): a file of its own, since the policy lets nothing be made up. */
+const LISTENER = "/events.js";
+
+/** @param {(told: Told) => void} tell */
+export function hear(tell) {
+  if ("SharedWorker" in window) {
+    try {
+      const worker = new SharedWorker(LISTENER, { name: "qkv-events" });
+      worker.port.onmessage = ({ data }) => tell(data);
+      worker.onerror = () => hearAlone(tell);
+      worker.port.start();
+      return;
+    } catch {
+      // Some browsers name it and forbid it.
+    }
+  }
+  hearAlone(tell);
+}
+
+/** @param {(told: Told) => void} tell */
+function hearAlone(tell) {
+  const stream = new EventSource("/api/events");
+  stream.onmessage = ({ data }) => tell(JSON.parse(data));
+  stream.onopen = () => tell({ kind: "connected" });
+  stream.onerror = () => tell({ kind: "lost" });
+}

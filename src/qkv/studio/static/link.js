@@ -1,0 +1,137 @@
+// The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
+
+import { address, lightAndLanguage } from "./setting.js";
+import { studio, UNTOUCHED } from "./store.js";
+import { header, partOf } from "./view.js";
+
+/** @import { Header } from "./source.js" */
+/** @import { Edit, Everything } from "./store.js" */
+
+const PAUSE = 300; // milliseconds without a move, after which the address follows: browsers refuse too many changes
+const LONG = 4000; // characters of a text that an address still carries
+
+/** Names and the values that they may have. */
+const ROOMS = /** @type {const} */ (["see", "steps"]);
+const MODES = /** @type {const} */ (["look", "heads", "generate", "compare", "cross"]);
+const COMPARED = /** @type {const} */ (["heads", "texts", "models"]);
+const WAYS = /** @type {const} */ (["zero", "uniform", "first"]);
+const HEAD_NAME = /^(?:(?:encoder|decoder|cross|mixers)\.)?\d{1,4}\.(?:\d{1,4}|\*)$/;
+
+/** @template {string} Name @param {readonly Name[]} names @param {string | null} said @returns {Name | undefined} */
+const among = (names, said) => names.find((name) => name === said);
+
+/** What is asked for, before anything is shown: model, text and what is done to them. @param {URLSearchParams} said @returns {Partial<Everything>} */
+export function askedFor(said) {
+  const { against, sampling } = studio.now;
+  /** @type {Partial<Everything>} */
+  const asked = { ...(said.has("model") ? UNTOUCHED : {}), ...lightAndLanguage(said) };
+  const room = among(ROOMS, said.get("room")),
+    mode = among(MODES, said.get("mode"));
+  if (room) asked.room = room;
+  if (mode) asked.mode = mode;
+  if (said.get("model")) asked.model = said.get("model") ?? "";
+  if (said.has("text")) asked.text = said.get("text") ?? "";
+  if (said.has("target")) asked.target = said.get("target");
+  if (said.has("more")) asked.more = listed(said.get("more")).filter((id) => /^\d{1,7}$/.test(id)).map(Number);
+  if (said.has("edits")) asked.edits = listed(said.get("edits")).flatMap(editSaid);
+  if (said.has("pins")) asked.pins = listed(said.get("pins")).filter((name) => HEAD_NAME.test(name));
+  const by = among(COMPARED, said.get("by"));
+  if (by) asked.against = { ...against, by, head: said.get("withHead") ?? "", text: said.get("withText") ?? "", model: said.get("withModel") ?? "" };
+  if (said.has("temperature")) {
+    const number = (/** @type {string} */ name, /** @type {number} */ usual, /** @type {number} */ most) => {
+      const x = Number(said.get(name) ?? usual);
+      return x >= 0 && x <= most ? x : usual;
+    };
+    asked.sampling = { temperature: number("temperature", sampling.temperature, 5), topK: number("topK", 0, 1e6), topP: number("topP", 1, 1) };
+  }
+  if (said.get("bench") === "head") asked.bench = "head";
+  return asked;
+}
+
+/** @param {string | null} text */
+const listed = (text) => (text ? text.split(",") : []);
+
+/** @param {string} text "13.8:zero" @returns {Edit[]} */
+function editSaid(text) {
+  const [name, to] = text.split(":");
+  const way = among(WAYS, to);
+  const times = Number(to);
+  if (!HEAD_NAME.test(name) || !(way || (to && times >= 0 && times <= 2))) return [];
+  return [[name, way ?? times]];
+}
+
+/** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @returns {Partial<Everything>} */
+export function lookedAt(said, there) {
+  const { now } = studio;
+  const named = (/** @type {string | null} */ wished) => there.parts.find(({ name }) => name === wished);
+  const part = named(said.get("part")) ?? named(now.part) ?? there.parts[0];
+  const place = (/** @type {string} */ name, /** @type {number} */ size, /** @type {number} */ usual) => {
+    const text = said.get(name) ?? "";
+    return /^\d{1,9}$/.test(text) && Number(text) < size ? Number(text) : Math.min(usual, size - 1);
+  };
+  const found = part.layers.findIndex(({ number }) => String(number) === said.get("layer"));
+  const layer = found >= 0 ? found : Math.min(now.layer, part.layers.length - 1);
+  const unit = among(/** @type {const} */ (["tokens", "characters", "words"]), said.get("unit")) ?? now.unit;
+  const scale = among(/** @type {const} */ (["root", "linear"]), said.get("scale")) ?? now.scale;
+  const way = among(/** @type {const} */ (["from", "to"]), said.get("way")) ?? now.way;
+  const query = place("query", part.n, now.query),
+    key = place("key", part.m, now.key);
+  return { part: part.name, layer, head: place("head", part.layers[layer].heads, now.head), query, key, unit, scale, way };
+}
+
+/** Everything that is chosen, as an address says it: after the #. */
+export function linkNow() {
+  const { now } = studio;
+  const part = partOf(now.part);
+  const said = new URLSearchParams();
+  const put = (/** @type {string} */ name, /** @type {string | number} */ value, /** @type {string | number} */ usual = "") => {
+    if (String(value) !== String(usual)) said.set(name, String(value));
+  };
+  put("room", now.room, "see");
+  put("mode", now.mode, "look");
+  put("model", now.model);
+  if (now.text.length <= LONG) put("text", now.text);
+  if (now.target !== null) said.set("target", now.target);
+  put("more", now.more.join());
+  put("edits", now.edits.map((edit) => edit.join(":")).join());
+  put("pins", now.pins.join());
+  if (now.mode === "compare") {
+    said.set("by", now.against.by);
+    put("withHead", now.against.head);
+    put("withText", now.against.text);
+    put("withModel", now.against.model);
+  }
+  const { temperature, topK, topP } = now.sampling;
+  if (temperature !== 1 || topK || topP !== 1) {
+    said.set("temperature", String(temperature));
+    put("topK", topK, 0);
+    put("topP", topP, 1);
+  }
+  put("bench", now.bench, "toy");
+  if (header.parts.length > 1) said.set("part", part.name);
+  said.set("layer", String(part.layers[now.layer].number));
+  for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
+  put("unit", now.unit, header.first.unit);
+  put("scale", now.scale, "root");
+  put("way", now.way, "from");
+  said.set("lang", now.lang);
+  said.set("theme", now.theme);
+  return said.toString();
+}
+
+/** Let the address follow, and follow it when somebody changes it. @param {(said: URLSearchParams) => void} go */
+export function mirror(go) {
+  let mine = "";
+  addEventListener("hashchange", () => {
+    if (location.hash.slice(1) !== mine) go(address());
+  });
+  let waiting = 0;
+  studio.listen(() => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (!header) return; // until something is shown, the address says what was asked for
+      mine = linkNow();
+      history.replaceState(history.state, "", `${location.href.split("#")[0]}#${mine}`);
+    }, PAUSE);
+  });
+}

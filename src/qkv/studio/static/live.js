@@ -1,0 +1,224 @@
+// What is shown follows what is asked for. Typing never waits: one view is on its way at a time, and when it is answered, or
+// takes too long, the newest wish goes next; those in between are never asked.
+
+import { Served, viewed } from "./served.js";
+import { isTrace, specNow, studio, wordsOf } from "./store.js";
+import { header, partOf, show } from "./view.js";
+import { askOne, calledOff, Refused, TAB, Unreachable } from "./wire.js";
+
+/** @import { Everything, Outcome, Spec } from "./store.js" */
+
+const PATIENCE = 250; // milliseconds that an older view may still take
+const GRACE = 120; // … for the layers to come before a new text is shown with empty pictures
+const SLOW = 1000; // … after which it is said that something is being computed
+const KNOWN = 50; // outcomes that are remembered
+const LIST = 60; // words that are asked for to lay two outcomes side by side
+
+/** The view on its way. @type {{ key: string, abort: AbortController, since: number } | null} */
+let flight = null;
+/** What is shown, by its spec. */
+let shownKey = "";
+/** Where one wants to look, once it is here. @type {((source: Served) => Partial<Everything>) | null} */
+let choosing = null;
+let waiting = 0;
+/** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
+const plainly = new Map();
+/** Who waits for the newest view. @type {(() => void)[]} */
+let waiters = [];
+
+/** What is shown where nothing else can be: the trace that comes with qkv. @type {{ model: string, used: boolean }} */
+export const lastResort = { model: "", used: false };
+
+/** The source that is shown. @type {Served | null} */
+export let served = null;
+
+/** What is shown, once everything asked for is here. */
+export function settled() {
+  if (!flight && shownKey === JSON.stringify(specNow())) return Promise.resolve();
+  return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
+}
+
+/** Look at what is asked for now. @param {((source: Served) => Partial<Everything>) | null} [choose] where to look in it */
+export function look(choose) {
+  choosing = choose ?? choosing;
+  const spec = specNow();
+  const key = JSON.stringify(spec);
+  clearTimeout(waiting);
+  if (!spec.model || (!isTrace(spec.model) && !spec.text)) return release();
+  if (flight ? flight.key === key : shownKey === key) return;
+  if (flight) {
+    const left = PATIENCE - (performance.now() - flight.since);
+    if (left > 0) {
+      waiting = setTimeout(look, left);
+      return;
+    }
+    flight.abort.abort();
+  }
+  void fly(spec, key);
+}
+
+/** Ask for the same once more: after the worker was started anew, or the server is back. */
+export function lookAgain() {
+  shownKey = "";
+  flight?.abort.abort();
+  flight = null;
+  look();
+}
+
+function release() {
+  for (const resolve of waiters.splice(0)) resolve();
+}
+
+/** @param {Spec} spec @param {string} key */
+async function fly(spec, key) {
+  const mine = (flight = { key, abort: new AbortController(), since: performance.now() });
+  const newest = () => flight === mine;
+  const slow = setTimeout(() => newest() && !studio.now.busy && studio.set({ busy: { kind: "computing", name: "", share: null } }), SLOW);
+  let landing = 0;
+  /** @type {Served | null} */
+  let arriving = null;
+  /** Where it was opened, if nobody said where. @type {Partial<Everything> | null} */
+  let opening = null;
+  const land = () => {
+    clearTimeout(landing);
+    if (!newest() || !arriving || served === arriving) return;
+    served = arriving;
+    shownKey = key;
+    const chosen = choosing?.(arriving) ?? {};
+    opening = choosing === firstOf ? chosen : null;
+    choosing = null;
+    show(arriving, chosen);
+  };
+  try {
+    await viewed(
+      spec,
+      TAB,
+      mine.abort.signal,
+      (source) => {
+        arriving = source;
+        landing = setTimeout(land, GRACE);
+      },
+      (source, frame) => {
+        if (!newest()) return;
+        const part = source.header.parts[0];
+        if (frame.kind === "layer" && studio.now.busy?.kind === "computing")
+          studio.set({ busy: { kind: "computing", name: "", share: (frame.at + 1) / (partOfSource(source, frame.part)?.layers.length ?? part.layers.length) } });
+        if (frame.kind === "words" || frame.kind === "loss") {
+          land(); // the layers are all there: nothing is left to wait for
+          tellOutcome(spec, source);
+        }
+        // Which head is worth opening is known at the end; who has moved meanwhile stays where they are.
+        if (frame.kind === "first") {
+          source.header.first = frame.first;
+          if (served !== source) land();
+          else if (opening && ["part", "layer", "head"].every((name) => /** @type {any} */ (studio.now)[name] === /** @type {any} */ (opening)[name])) studio.set(frame.first);
+        }
+      },
+    );
+    land();
+    if (newest() && arriving) {
+      tellOutcome(spec, arriving);
+      studio.set(lastResort.used ? { lost: false } : { problem: null, lost: false });
+      lastResort.used = false;
+      void compareBefore(spec);
+    }
+  } catch (error) {
+    if (newest()) failed(error, key);
+    if (newest() && !served && error instanceof Refused && spec.model !== lastResort.model) {
+      lastResort.used = true; // why not is still to be read
+      studio.set({ model: lastResort.model, text: "", target: null, more: [], edits: [] });
+      choosing = firstOf;
+    }
+  } finally {
+    clearTimeout(slow);
+    clearTimeout(landing);
+    if (newest()) {
+      flight = null;
+      if (studio.now.busy?.kind === "computing") studio.set({ busy: null });
+      if (JSON.stringify(specNow()) === key) release();
+      else look();
+    }
+  }
+}
+
+/** @param {Served} source @param {string} name */
+const partOfSource = (source, name) => source.header.parts.find((part) => part.name === name);
+
+/** @param {Spec} spec @param {Served} source */
+function tellOutcome(spec, source) {
+  const outcome = { words: source.words, loss: source.loss };
+  if (!spec.edits.length) remember(spec, outcome);
+  studio.set({ outcome, before: spec.edits.length ? (plainly.get(wordsOf(spec)) ?? null) : null });
+}
+
+/** @param {Spec} spec @param {Outcome} outcome */
+function remember(spec, outcome) {
+  plainly.set(wordsOf(spec), outcome);
+  for (const oldest of plainly.keys()) if (plainly.size > KNOWN) plainly.delete(oldest);
+}
+
+/** What the model says when its heads are let be, beside what it says now: enough words of both to find each in the other. @param {Spec} spec */
+async function compareBefore(spec) {
+  if (!spec.edits.length || !studio.now.outcome.words) return;
+  const plain = { ...spec, edits: [] };
+  try {
+    if (!plainly.has(wordsOf(spec))) {
+      const source = await viewed(plain, `${TAB}-before`, new AbortController().signal, () => {});
+      if (source) remember(plain, { words: source.words, loss: source.loss });
+    }
+    const [now, before] = await Promise.all([spec, plain].map((of) => askOne("words", { do: "words", spec: of, most: LIST })));
+    if (JSON.stringify(specNow()) !== JSON.stringify(spec)) return;
+    const known = plainly.get(wordsOf(spec));
+    studio.set({
+      outcome: { ...studio.now.outcome, words: /** @type {any} */ (now) },
+      before: { words: /** @type {any} */ (before), loss: known?.loss ?? null },
+    });
+  } catch (error) {
+    failed(error); // the bars then stand alone
+  }
+}
+
+/** @param {unknown} error @param {string} [key] of the view that failed: it isn't asked for again by itself */
+export function failed(error, key) {
+  if (calledOff(error)) return;
+  if (key) shownKey = key;
+  if (error instanceof Refused) studio.set({ problem: error.said });
+  else if (error instanceof Unreachable) studio.set({ lost: true });
+  else throw error;
+}
+
+/** Open a model and go on with the text in it. @param {string} model @param {Partial<Everything>} [changes] */
+export async function openModel(model, changes = {}) {
+  const same = served && header && header.model === model;
+  const text = studio.now.text || (isTrace(studio.now.model) && header?.text) || "";
+  studio.set({ model, text: isTrace(model) ? "" : text, edits: [], more: [], target: null, problem: null, ...changes });
+  look(same ? null : firstOf);
+  if (isTrace(model)) return studio.set({ opened: null });
+  try {
+    const told = await askOne("opened", { do: "open", spec: { model } });
+    if (studio.now.model === model) studio.set({ opened: /** @type {any} */ (told) });
+  } catch (error) {
+    failed(error);
+  }
+}
+
+/** Where a model that is new here is opened: where its source says, or at the same place. @param {Served} source @returns {Partial<Everything>} */
+export function firstOf({ header: next }) {
+  const { now } = studio;
+  const before = header && partOf(now.part);
+  const alike = next.parts.some((part) => before && part.name === before.name && part.n === before.n && part.layers.length === before.layers.length);
+  // A translator is opened where it translates, and nothing else is.
+  const translates = next.parts.some(({ name }) => name === "cross");
+  const mode = translates && now.mode === "look" ? "cross" : !translates && now.mode === "cross" ? "look" : now.mode;
+  return alike ? {} : { ...next.first, mode };
+}
+
+/** Which models there are. */
+export async function listModels() {
+  try {
+    const { here, offered } = await askOne("models", { do: "models" });
+    studio.set({ models: { here, offered } });
+  } catch (error) {
+    failed(error);
+  }
+}

@@ -1,0 +1,105 @@
+// Asking the server. An answer is a row of frames, each the length of its JSON (uint32, little-endian), the JSON, then its
+// buffers; the last one says that it is done, or in a sentence why not.
+
+/** @typedef {{ en: string, zh: string }} Sentence in both languages */
+/** @typedef {Float32Array | Int32Array | Uint8Array} Numbers */
+/** @typedef {{ kind: string, buffers: Numbers[], [name: string]: any }} Frame */
+
+/** What was asked can't be done; it says why. */
+export class Refused extends Error {
+  /** @param {Sentence} said */
+  constructor(said) {
+    super(said.en);
+    this.said = said;
+  }
+}
+
+/** Nobody answers: the studio was ended, or the machine sleeps. */
+export class Unreachable extends Error {}
+
+/** Was it called off, by us or by something newer? @param {unknown} error */
+export const calledOff = (error) => error instanceof DOMException && error.name === "AbortError";
+
+/** This tab, by a name of its own: what is newer in one tab calls off nothing in another. */
+export const TAB = crypto.randomUUID();
+
+/** @type {Record<string, (bytes: ArrayBuffer) => Numbers>} */
+const KINDS = { f4: (bytes) => new Float32Array(bytes), i4: (bytes) => new Int32Array(bytes), u1: (bytes) => new Uint8Array(bytes) };
+
+/**
+ * The frames of an answer as they come. Leaving the loop early, or the signal, calls the work off.
+ * @param {Record<string, any>} body
+ * @param {AbortSignal} [signal]
+ * @returns {AsyncGenerator<Frame, void, void>}
+ */
+export async function* ask(body, signal) {
+  const answer = await reached(body, signal);
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (answer.body).getReader();
+  const bytes = readerOf(reader, signal);
+  try {
+    for (;;) {
+      const size = new DataView(await bytes(4)).getUint32(0, true);
+      const frame = JSON.parse(new TextDecoder().decode(await bytes(size)));
+      const buffers = [];
+      for (const { dtype, shape } of frame.buffers ?? []) {
+        const count = shape.reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, dtype === "u1" ? 1 : 4);
+        buffers.push(KINDS[dtype](await bytes(count)));
+      }
+      if (frame.kind === "done") return;
+      if (frame.kind === "problem") throw new Refused(frame.say);
+      if (frame.kind === "superseded") throw new DOMException("something newer was asked", "AbortError");
+      yield { ...frame, buffers };
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** The one frame of a kind that an answer has. @param {string} kind @param {Record<string, any>} body @param {AbortSignal} [signal] */
+export async function askOne(kind, body, signal) {
+  for await (const frame of ask(body, signal)) if (frame.kind === kind) return frame;
+  throw new Unreachable(kind);
+}
+
+/** @param {Record<string, any>} body @param {AbortSignal} [signal] */
+async function reached(body, signal) {
+  let answer;
+  try {
+    answer = await fetch("/api/ask", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ tab: TAB, ...body }),
+      signal,
+    });
+  } catch (error) {
+    throw calledOff(error) ? error : new Unreachable(String(error));
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => null);
+  throw told?.say ? new Refused(told.say) : new Unreachable(String(answer.status));
+}
+
+/**
+ * Reads so many bytes of a stream, into memory of their own (numbers of four bytes must lie at whole places).
+ * @param {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} reader
+ * @param {AbortSignal} [signal]
+ */
+function readerOf(reader, signal) {
+  let held = new Uint8Array(0);
+  return async (/** @type {number} */ count) => {
+    const whole = new Uint8Array(count);
+    let filled = 0;
+    for (;;) {
+      const some = held.subarray(0, count - filled);
+      whole.set(some, filled);
+      filled += some.length;
+      held = held.subarray(some.length);
+      if (filled === count) return whole.buffer;
+      const next = await reader.read().catch((error) => {
+        throw calledOff(error) || signal?.aborted ? new DOMException("called off", "AbortError") : new Unreachable(String(error));
+      });
+      if (next.done) throw new Unreachable("the answer ended early");
+      held = next.value;
+    }
+  };
+}
