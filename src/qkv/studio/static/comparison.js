@@ -1,0 +1,333 @@
+// <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
+
+import { choice, h, weight } from "./dom.js";
+import { failed, look, served } from "./live.js";
+import { Piece, redraw } from "./piece.js";
+import { viewed } from "./served.js";
+import { slider } from "./slider.js";
+import { State } from "./state.js";
+import { headCalled, headName, specNow, studio, titleOf } from "./store.js";
+import { askOne, calledOff, TAB } from "./wire.js";
+import { mark, say } from "./words.js";
+import { header, partOf, View } from "./view.js";
+import { MapElement } from "./map.js";
+
+/** @import { Head } from "./attention.js" */
+/** @import { Served } from "./served.js" */
+/** @import { Against, Spec } from "./store.js" */
+/** @import { Part } from "./source.js" */
+/** @import { Unit } from "./view.js" */
+
+/** Which token of the one stands beside which of the other. @typedef {[number | null, number | null][]} Slots */
+/** One side: a head, and what it is of. @typedef {{ name: string, head: Head, part: Part, queries: string[], keys: string[], special: [Set<number>, Set<number>] }} Side */
+
+const FULLY = 700; // tokens up to which the largest difference is looked for
+const CHANGED = 12; // heads that are listed
+
+/** @type {[Against["by"], string][]} */
+const WHAT = [
+  ["heads", mark("Two heads")],
+  ["texts", mark("Two texts")],
+  ["models", mark("Two models or checkpoints")],
+];
+
+export class Comparison extends Piece {
+  fields = ["shown", "part", "item", "layer", "head", "against", "models", "opened"];
+  /** The crosshair that the three maps share. */
+  cross = new State({ ...studio.now });
+  /** @type {MapElement[]} */
+  maps = [];
+  /** The other source. @type {{ key: string, source: Served } | null} */
+  other = null;
+  /** @type {AbortController | null} */
+  asking = null;
+  /** How the tokens of both lie beside each other. @type {[Slots, Slots]} */
+  slots = [[], []];
+  /** @type {[number, number, number][]} */
+  changed = [];
+  asked = 0;
+
+  connectedCallback() {
+    this.controls = h("div", { class: "controls" });
+    this.names = ["", "", ""].map(() => h("h3", {}));
+    this.maps = ["a", "b", "difference"].map((name) => {
+      const map = /** @type {MapElement} */ (h("qkv-map", { class: "card", "data-side": name }));
+      map.state = this.cross;
+      map.look = () => new Promise(() => {});
+      return map;
+    });
+    this.ranked = h("div", { class: "changes" });
+    this.replaceChildren(this.controls, h("div", { class: "three" }, ...this.maps.map((map, i) => h("section", {}, this.names?.[i], map))), this.ranked);
+    studio.listen((changed) => {
+      const { lang, theme, scale } = studio.now;
+      if (["lang", "theme", "scale"].some((name) => changed.has(name))) this.cross.set({ lang, theme, scale });
+    }, this.ending.signal);
+    studio.listen((changed) => (changed.has("query") || changed.has("key")) && this.follow(), this.ending.signal);
+    this.cross.listen((changed) => (changed.has("query") || changed.has("key")) && this.lead(), this.ending.signal);
+    super.connectedCallback();
+  }
+
+  /** The crosshair goes where one looks. */
+  follow() {
+    const { query, key } = studio.now;
+    const at = (/** @type {Slots} */ slots, /** @type {number} */ place) => slots.findIndex(([i]) => i === place);
+    const [u, c] = [at(this.slots[0], query), at(this.slots[1], key)];
+    if (u >= 0 && c >= 0) this.cross.set({ query: u, key: c });
+  }
+
+  /** … and the rest of the studio goes with the crosshair, where both texts have the tokens. */
+  lead() {
+    const query = this.slots[0][this.cross.now.query]?.[0] ?? null,
+      key = this.slots[1][this.cross.now.key]?.[0] ?? null;
+    if (query !== null && key !== null) studio.set({ query, key });
+  }
+
+  disconnectedCallback() {
+    this.asking?.abort();
+    super.disconnectedCallback();
+  }
+
+  render() {
+    if (!header || !served || !this.controls) return;
+    const { lang, against } = studio.now;
+    redraw(
+      this.controls,
+      h(
+        "div",
+        { class: "bar" },
+        h("h2", {}, say(lang, "Compare")),
+        choice(
+          say(lang, "What is compared"),
+          WHAT.map(([value, text]) => [value, say(lang, text)]),
+          against.by,
+          (value) => studio.set({ against: { ...studio.now.against, by: /** @type {Against["by"]} */ (value) } }),
+        ),
+      ),
+      this[against.by](),
+    );
+    void this.load();
+  }
+
+  /** @param {Partial<Against>} to */
+  change(to) {
+    studio.set({ against: { ...studio.now.against, ...to } });
+  }
+
+  heads() {
+    const { lang, against, part: name, pins } = studio.now;
+    const part = partOf(name);
+    const b = this.otherHead();
+    const layers = h("select", { "aria-label": say(lang, "Layer"), "data-key": "layer", onchange: (/** @type {Event} */ event) => pick(Number(/** @type {HTMLSelectElement} */ (event.target).value), 0) });
+    part.layers.forEach(({ number }, i) => layers.append(h("option", { value: i, selected: i === b.layer }, say(lang, "Layer {n}", { n: number }))));
+    const numbers = h("select", { "aria-label": say(lang, "Head"), "data-key": "head", onchange: (/** @type {Event} */ event) => pick(b.layer, Number(/** @type {HTMLSelectElement} */ (event.target).value)) });
+    for (let i = 0; i < part.layers[b.layer].heads; i++) numbers.append(h("option", { value: i, selected: i === b.head }, say(lang, "Head {n}", { n: i })));
+    const pick = (/** @type {number} */ layer, /** @type {number} */ head) => this.change({ head: headName(part.name, layer, head) });
+    return h(
+      "div",
+      { class: "line" },
+      h("p", { class: "help" }, say(lang, "A is the chosen head; choose another in the overview. B:")),
+      layers,
+      numbers,
+      ...pins.filter((pin) => pin !== against.head && headCalled(pin)?.part === name).map((pin) => h("button", { type: "button", class: "ask", "data-key": `pin ${pin}`, onclick: () => this.change({ head: pin }) }, `★ ${pin}`)),
+    );
+  }
+
+  texts() {
+    const { lang, against, text } = studio.now;
+    return h(
+      "div",
+      { class: "line" },
+      h("label", { class: "wide" }, h("span", { class: "help" }, say(lang, "A is the text above. B:")), h("input", { type: "text", dir: "auto", value: against.text || text, "data-key": "text", spellcheck: "false", onchange: (/** @type {Event} */ event) => this.change({ text: /** @type {HTMLInputElement} */ (event.target).value }) })),
+    );
+  }
+
+  models() {
+    const { lang, against, models, model } = studio.now;
+    const [base] = model.split("@");
+    const other = against.model || base;
+    const select = h("select", { "aria-label": say(lang, "Model"), "data-key": "model", onchange: (/** @type {Event} */ event) => this.change({ model: /** @type {HTMLSelectElement} */ (event.target).value }) });
+    const able = models?.here.filter(({ kind }) => kind !== "trace") ?? [];
+    for (const { name } of able) select.append(h("option", { value: name, selected: name === other.split("@")[0] }, titleOf(name)));
+    const steps = (/** @type {string} */ of) => able.find(({ name }) => name === of.split("@")[0])?.checkpoints ?? [];
+    const at = (/** @type {string} */ of) => {
+      const all = steps(of);
+      const found = of.includes("@") ? all.indexOf(Number(of.split("@")[1])) : all.length - 1;
+      return Math.max(0, found);
+    };
+    const over = (/** @type {string} */ side, /** @type {string} */ of, /** @type {(to: string) => void} */ go) => {
+      const all = steps(of);
+      return all.length > 1
+        ? slider(side, say(lang, "Checkpoint of {side}", { side }), all.length - 1, at(of), (i) => say(lang, "step {n}", { n: all[i] ?? "" }), (i) => go(`${of.split("@")[0]}@${all[i]}`))
+        : null;
+    };
+    return h(
+      "div",
+      { class: "line" },
+      h("p", { class: "help" }, say(lang, "A is the model above. B:")),
+      select,
+      over("A", model, (to) => {
+        studio.set({ model: to });
+        look();
+      }),
+      over("B", other, (to) => this.change({ model: to })),
+    );
+  }
+
+  /** The other head: the one named, else the next of the layer. */
+  otherHead() {
+    const { against, part, layer, head } = studio.now;
+    const found = against.head ? headCalled(against.head) : null;
+    return found && found.part === part ? found : { part, layer, head: (head + 1) % partOf(part).layers[layer].heads };
+  }
+
+  /** What stands on the other side. @returns {Spec} */
+  otherSpec() {
+    const { against, text } = studio.now;
+    const spec = specNow();
+    if (against.by === "texts") return { ...spec, text: against.text || text, more: [] };
+    if (against.by === "models") return { ...spec, model: against.model || spec.model, edits: [] };
+    return spec;
+  }
+
+  async load() {
+    const mine = ++this.asked;
+    this.asking?.abort();
+    const { signal } = (this.asking = new AbortController());
+    const { part: name, item, layer, head, against, lang } = studio.now;
+    const a = served;
+    if (!a) return;
+    try {
+      const spec = this.otherSpec();
+      const same = JSON.stringify(spec) === JSON.stringify(a.spec);
+      const b = same ? a : await this.source(spec, signal);
+      const partA = a.header.parts.find((part) => part.name === name),
+        partB = b?.header.parts.find((part) => part.name === name);
+      if (mine !== this.asked || !partA || !b || !partB) return;
+      const at = against.by === "heads" ? this.otherHead() : { layer, head };
+      if (at.layer >= partB.layers.length || at.head >= partB.layers[at.layer].heads) return;
+      const told = same ? null : await askOne("changes", { do: "changes", a: a.spec, b: spec, part: name }, signal);
+      const [one, two] = await Promise.all([a.head(partA, layer, item, head), b.head(partB, at.layer, item, at.head)]);
+      if (mine !== this.asked) return;
+      const sideA = sideOf(a, partA, one, item),
+        sideB = sideOf(b, partB, two, item);
+      const queries = /** @type {Slots} */ (told?.slots ?? sideA.queries.map((_, i) => [i, i])),
+        keys = /** @type {Slots} */ (told?.keys ?? sideA.keys.map((_, i) => [i, i]));
+      this.changed = told?.top ?? [];
+      this.slots = [queries, keys];
+      this.follow();
+      const named = (/** @type {string} */ side, /** @type {number} */ l, /** @type {number} */ n) => `${side} · ${headName(name, l, n)}`;
+      const titles = against.by === "heads" ? [named("A", layer, head), named("B", at.layer, at.head)] : against.by === "texts" ? ["A", "B"] : [`A · ${titleOf(a.spec.model)}`, `B · ${titleOf(spec.model)}`];
+      [...titles, say(lang, "B − A: blue is more in B, red is less")].forEach((text, i) => this.names?.[i].replaceChildren(text));
+      const views = threeOf(sideA, sideB, queries, keys);
+      this.maps.forEach((map, i) => {
+        map.look = async () => views[i];
+        void map.load();
+      });
+      this.list(partA);
+    } catch (error) {
+      if (!calledOff(error)) failed(error);
+    }
+  }
+
+  /** @param {Spec} spec @param {AbortSignal} signal */
+  async source(spec, signal) {
+    const key = JSON.stringify(spec);
+    if (this.other?.key === key) return this.other.source;
+    const source = await viewed(spec, `${TAB}-beside`, signal, () => {});
+    if (source) this.other = { key, source };
+    return source;
+  }
+
+  /** The heads that differ most between the two. @param {Part} part */
+  list(part) {
+    const { lang } = studio.now;
+    if (!this.ranked) return;
+    if (!this.changed.length) return redraw(this.ranked);
+    const most = this.changed[0][2] || 1;
+    redraw(
+      this.ranked,
+      h("h3", {}, say(lang, "Heads that changed most")),
+      h("p", { class: "help" }, say(lang, "How much of a row's attention went elsewhere, on average over the rows that both have.")),
+      h(
+        "ol",
+        { class: "ranking" },
+        ...this.changed.slice(0, CHANGED).map(([layer, head, distance]) =>
+          h(
+            "li",
+            {},
+            h(
+              "button",
+              { type: "button", class: "head", "data-key": `${layer}.${head}`, onclick: () => studio.set({ layer, head }) },
+              h("b", {}, headName(part.name, layer, head)),
+              h("span", { class: "meter", style: `--share: ${distance / most}` }),
+              h("span", { class: "number" }, weight(distance)),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+}
+
+/** @param {Served} source @param {Part} part @param {Head} head @param {number} item @returns {Side} */
+function sideOf(source, part, head, item) {
+  const queries = source.tokens[part.queries[item]],
+    keys = source.tokens[part.keys[item]];
+  return { name: part.name, head, part, queries: queries.labels, keys: keys.labels, special: [new Set(queries.special), new Set(keys.special)] };
+}
+
+/** The views of both, and of what the second has more than the first. @param {Side} a @param {Side} b @param {Slots} queries @param {Slots} keys */
+export function threeOf(a, b, queries, keys) {
+  const steps = (/** @type {Slots} */ slots, /** @type {string[]} */ one, /** @type {string[]} */ two, /** @type {0 | 1} */ axis) =>
+    slots.map(([i, j], at) => {
+      const first = i === null ? null : one[i],
+        second = j === null ? null : two[j];
+      const text = first === null ? `+${second}` : second === null ? `−${first}` : first === second ? first : `${first} | ${second}`;
+      return /** @type {Unit} */ ({ label: text, first: at, end: at + 1, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
+    });
+  const down = steps(queries, a.queries, b.queries, 0),
+    across = steps(keys, a.keys, b.keys, 1);
+  const row = (/** @type {Side} */ side, /** @type {0 | 1} */ which, /** @type {number} */ at, /** @type {Float32Array} */ weights, /** @type {Uint8Array} */ seen) => {
+    weights.fill(0);
+    seen.fill(0);
+    const i = queries[at][which];
+    if (i === null) return;
+    const full = side.head.row(i);
+    keys.forEach((slot, c) => {
+      const j = slot[which];
+      if (j === null) return;
+      weights[c] = full.weights[j];
+      seen[c] = full.seen[j];
+    });
+  };
+  const width = across.length;
+  const kind = a.part.signed ? "mixer" : "shares";
+  const single = (/** @type {Side} */ side, /** @type {0 | 1} */ which) =>
+    new View({ kind, queries: down, keys: across, width, top: side.head.top, error: side.head.error, compute: (at, weights, seen) => row(side, which, at, weights, seen) });
+  const less = { weights: new Float32Array(width), seen: new Uint8Array(width) };
+  const compute = (/** @type {number} */ at, /** @type {Float32Array} */ weights, /** @type {Uint8Array} */ seen) => {
+    row(b, 1, at, weights, seen);
+    row(a, 0, at, less.weights, less.seen);
+    const [i, j] = queries[at];
+    keys.forEach(([k, l], c) => {
+      // What only one of the two has can't be compared.
+      if (i === null || j === null || k === null || l === null) weights[c] = seen[c] = 0;
+      else {
+        weights[c] -= less.weights[c];
+        seen[c] |= less.seen[c];
+      }
+    });
+  };
+  let top = 1;
+  if (Math.max(queries.length, width) <= FULLY) {
+    const one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
+    top = 0;
+    for (let at = 0; at < queries.length; at++) {
+      compute(at, one.weights, one.seen);
+      for (const w of one.weights) top = Math.max(top, Math.abs(w));
+    }
+  }
+  const difference = new View({ kind: "difference", queries: down, keys: across, width, top: top || 1, error: a.head.error + b.head.error, compute });
+  return [single(a, 0), single(b, 1), difference];
+}
+customElements.define("qkv-comparison", Comparison);

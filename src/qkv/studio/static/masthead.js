@@ -1,0 +1,81 @@
+// <qkv-masthead>: the rooms, what is going on, and the switches of language and light.
+
+import { choice, h } from "./dom.js";
+import { Piece, redraw } from "./piece.js";
+import { studio, titleOf } from "./store.js";
+import { LANGUAGES, mark, say } from "./words.js";
+import "./exportmenu.js";
+
+/** @import { Busy } from "./store.js" */
+
+/** @type {Record<Busy["kind"], string>} */
+const DOING = {
+  starting: mark("starting the worker…"),
+  loading: mark("opening {name}…"),
+  fetching: mark("fetching {name}…"),
+  computing: mark("computing…"),
+};
+
+export class Masthead extends Piece {
+  fields = ["room", "theme", "busy"];
+
+  /** @param {Set<string>} changed */
+  render(changed) {
+    if (changed.size === 1 && changed.has("busy")) return this.status();
+    const { lang, theme, room } = studio.now;
+    redraw(
+      this,
+      h(
+        "div",
+        { class: "bar" },
+        h("h1", {}, "qkv", h("small", {}, say(lang, "studio"))),
+        choice(
+          say(lang, "Room"),
+          [
+            ["see", say(lang, "See")],
+            ["steps", say(lang, "Steps")],
+          ],
+          room,
+          (value) => studio.set({ room: value === "steps" ? "steps" : "see" }),
+        ),
+        h("div", { class: "status", role: "status" }),
+        h(
+          "div",
+          { class: "switches" },
+          h("button", { type: "button", class: "ask", "data-key": "tour", onclick: () => this.dispatchEvent(new CustomEvent("tour", { bubbles: true })) }, say(lang, "Tour")),
+          h("qkv-exportmenu"),
+          choice(
+            say(lang, "Language"),
+            LANGUAGES.map((name) => [name, say(name, "English")]),
+            lang,
+            (value) => studio.set({ lang: value }),
+          ),
+          choice(
+            say(lang, "Light or dark"),
+            [
+              ["light", say(lang, "Light")],
+              ["dark", say(lang, "Dark")],
+            ],
+            theme,
+            (value) => studio.set({ theme: value === "dark" ? "dark" : "light" }),
+          ),
+        ),
+      ),
+    );
+    this.status();
+  }
+
+  /** What is going on, and how far it is. */
+  status() {
+    const { lang, busy } = studio.now;
+    const place = this.querySelector(".status");
+    if (!place) return;
+    if (!busy) return place.replaceChildren();
+    const share = busy.share === null ? null : Math.round(busy.share * 100);
+    place.replaceChildren(
+      h("span", {}, say(lang, DOING[busy.kind], { name: titleOf(busy.name) }), share === null ? null : ` ${share} %`),
+      h("progress", { max: 100, value: share, "aria-hidden": true }),
+    );
+  }
+}
+customElements.define("qkv-masthead", Masthead);

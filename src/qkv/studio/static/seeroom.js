@@ -1,0 +1,87 @@
+// <qkv-seeroom>: a text in a model: its tokens, all heads, one head as map, lines and steps, and beside them what the mode is for.
+
+import { choice, h } from "./dom.js";
+import { Piece } from "./piece.js";
+import { studio } from "./store.js";
+import { mark, say } from "./words.js";
+import { header } from "./view.js";
+import "./comparison.js";
+import "./facts.js";
+import "./generator.js";
+import "./lines.js";
+import "./map.js";
+import "./nextwords.js";
+import "./overview.js";
+import "./ranking.js";
+import "./steps.js";
+import "./strip.js";
+import "./switchboard.js";
+import "./textbox.js";
+import "./translation.js";
+
+/** @import { Everything } from "./store.js" */
+
+/** @type {[Everything["mode"], string][]} */
+const TABS = [
+  ["look", mark("Look")],
+  ["heads", mark("Heads")],
+  ["generate", mark("Generate")],
+  ["compare", mark("Compare")],
+  ["cross", mark("Translate")],
+];
+/** What stands in the middle and at the side in each mode. @type {Record<Everything["mode"], { middle: string[], side: string[] }>} */
+const ARRANGED = {
+  look: { middle: ["map", "steps"], side: ["nextwords", "lines"] },
+  heads: { middle: ["map", "steps"], side: ["switchboard", "nextwords", "ranking"] },
+  generate: { middle: ["map", "steps"], side: ["generator", "lines"] },
+  compare: { middle: ["comparison"], side: [] },
+  cross: { middle: ["translation", "map", "steps"], side: ["lines"] },
+};
+
+export class SeeRoom extends Piece {
+  fields = ["mode", "shown"];
+  arranged = "";
+  /** Pieces that were made already: a map that is put elsewhere keeps its zoom. @type {Map<string, HTMLElement>} */
+  pieces = new Map();
+
+  connectedCallback() {
+    if (!this.firstChild) {
+      this.tabs = h("div", { class: "modes" });
+      this.ground = h("div", { class: "ground" });
+      this.append(h("div", { class: "card text" }, h("qkv-textbox"), h("qkv-strip")), h("div", { class: "bar under" }, this.tabs, h("qkv-facts", { class: "facts" })), this.ground);
+    }
+    super.connectedCallback();
+  }
+
+  /** @param {Set<string>} changed */
+  render(changed) {
+    const { lang, mode } = studio.now;
+    if (!header || !this.tabs || !this.ground) return;
+    const translates = header.parts.some(({ name }) => name === "cross");
+    const tabs = TABS.filter(([value]) => value !== "cross" || translates || mode === "cross");
+    const key = JSON.stringify([lang, mode, tabs.length]);
+    if (this.tabs.dataset.told !== key) {
+      this.tabs.dataset.told = key;
+      const focused = this.tabs.contains(document.activeElement);
+      this.tabs.replaceChildren(choice(say(lang, "What to do"), tabs.map(([value, text]) => [value, say(lang, text)]), mode, (value) => studio.set({ mode: /** @type {Everything["mode"]} */ (value) })));
+      if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-checked=true]"))?.focus();
+    }
+    if (this.arranged === mode && !changed.has("mode")) return;
+    this.arranged = mode;
+    const { middle, side } = ARRANGED[mode];
+    this.ground.className = `ground ${mode}`;
+    this.ground.replaceChildren(
+      this.piece("overview"),
+      h("div", { class: "middle" }, ...middle.map((name) => this.piece(name))),
+      ...(side.length ? [h("div", { class: "side" }, ...side.map((name) => this.piece(name)))] : []),
+    );
+  }
+
+  /** @param {string} name */
+  piece(name) {
+    const found = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
+    this.pieces.set(name, found);
+    return found;
+  }
+}
+customElements.define("qkv-seeroom", SeeRoom);

@@ -1,0 +1,99 @@
+// The studio: what the address asks for, or the trace that comes with qkv, is shown at once; the model takes over when it is
+// there. Offers what is shown as `window.qkv`, for scripts and tests.
+
+import { announce, h } from "./dom.js";
+import { hear } from "./events.js";
+import { askedFor, lookedAt, mirror } from "./link.js";
+import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live.js";
+import { Picker } from "./picker.js";
+import { address, settle } from "./setting.js";
+import { isTrace, studio } from "./store.js";
+import { say } from "./words.js";
+import { header, partOf } from "./view.js";
+import "./masthead.js";
+import "./notice.js";
+import "./seeroom.js";
+import "./stepsroom.js";
+import "./tour.js";
+
+/** @import { Told } from "./events.js" */
+/** @import { Served } from "./served.js" */
+/** @import { Everything } from "./store.js" */
+
+/** What the server says of itself in the page: what is shown first, and the model that goes on from there. @typedef {{ version: string, lang: string | null, first: { model: string, text?: string }, live: string }} Facts */
+
+/** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} said */
+const choosingBy = (said) => (/** @type {Served} */ source) => {
+  /** @type {Partial<Everything>} */
+  const first = firstOf(source);
+  if (!["layer", "query", "part"].some((name) => said.has(name))) return first;
+  return { ...first, ...lookedAt(said, source.header) };
+};
+
+/** @param {Told} told */
+function heard(told) {
+  if (told.kind === "lost") studio.set({ lost: true });
+  if (told.kind === "connected" && studio.now.lost) {
+    studio.set({ lost: false });
+    lookAgain();
+  }
+  if (told.kind === "loading") studio.set({ busy: { kind: "loading", name: told.model, share: null } });
+  if (told.kind === "loaded") studio.set({ busy: null });
+  if (told.kind === "fetching") studio.set({ busy: told.done === told.all ? null : { kind: "fetching", name: told.name, share: told.all ? told.done / told.all : null } });
+  if (told.kind !== "worker") return;
+  if (told.state === "starting") studio.set({ busy: { kind: "starting", name: "", share: null } });
+  if (told.state === "ready") studio.set({ busy: null });
+  if (told.state === "gone") studio.set({ busy: null, lost: true });
+  if (told.state === "restarted") {
+    studio.set({ busy: null, problem: told.say ?? null });
+    lookAgain();
+  }
+}
+
+/** When the model of the shipped trace is on this machine, it takes over with the same text. @param {string} live its name */
+async function goLive(live) {
+  await listModels();
+  await settled();
+  const { models, model } = studio.now;
+  if (isTrace(model) && header?.text && models?.here.some(({ name }) => name === live)) await openModel(live, { text: header.text });
+}
+
+function begin() {
+  const facts = /** @type {Facts} */ (JSON.parse(document.getElementById("qkv-header")?.textContent ?? "{}"));
+  settle(facts.lang ?? null);
+  const said = address();
+  const asked = askedFor(said);
+  const own = Boolean(asked.model);
+  lastResort.model = facts.first.model;
+  studio.set({ model: facts.first.model, text: facts.first.text ?? "", ...asked });
+  const rooms = { see: h("qkv-seeroom"), steps: h("qkv-stepsroom") };
+  const main = h("main", {});
+  const place = /** @type {HTMLElement} */ (document.getElementById("qkv-studio"));
+  place.replaceChildren(h("qkv-masthead", { role: "banner" }), h("qkv-notice"), main, h("footer", { class: "facts" }, `qkv ${facts.version}`));
+  const enter = () => main.replaceChildren(rooms[studio.now.room]);
+  enter();
+  studio.listen((changed) => {
+    if (changed.has("room")) enter();
+    if (!changed.has("layer") && !changed.has("head")) return;
+    const { lang, head } = studio.now;
+    const layer = partOf(studio.now.part)?.layers[studio.now.layer].number;
+    announce(say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) }));
+  });
+  place.addEventListener("tour", () => place.querySelector("qkv-tour") ?? main.before(h("qkv-tour")));
+  place.addEventListener("fetchmodel", (event) => {
+    const picker = /** @type {Picker | null} */ (place.querySelector("qkv-picker"));
+    void picker?.fetch(/** @type {CustomEvent} */ (event).detail);
+  });
+  hear(heard);
+  if (own) void openModel(studio.now.model, { edits: studio.now.edits, more: studio.now.more, target: studio.now.target });
+  look(choosingBy(said));
+  mirror((next) => {
+    studio.set(askedFor(next));
+    look(choosingBy(next));
+  });
+  void (own ? listModels() : goLive(facts.live));
+  Object.assign(window, { qkv: { studio, look, served: () => served } });
+  document.documentElement.dataset.ready = "";
+}
+
+begin();
