@@ -1,6 +1,9 @@
 """The built book in a real browser: nothing fetched, nothing thrown, both languages, dark and light, wide and narrow."""
 
+import io
+
 import pytest
+from PIL import Image
 
 from tests.draw.pages import FLAGS
 from tools.book import checks, site
@@ -82,6 +85,18 @@ def test_a_page_opens_in_every_light(visit, name, lang):
     for _ in touchable(narrow):
         pass
     assert narrow.evaluate("document.documentElement.scrollWidth") <= 390, "nothing sticks out on a phone"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_have_the_ground_of_their_page(visit, scheme):
+    tab = visit("mechanism/scaling", scheme=scheme)
+    picture = tab.locator("figure.qkv > img").first
+    picture.scroll_into_view_if_needed()
+    shown = Image.open(io.BytesIO(picture.screenshot())).convert("L")
+    ground = max(shown.getcolors())[1]
+    assert ground > 240 if scheme == "light" else ground < 30
+    tab.emulate_media(media="print")
+    assert picture.evaluate("img => getComputedStyle(img).filter") == "none", "paper is white"
 
 
 def test_the_switch_keeps_the_page(visit):
