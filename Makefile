@@ -1,7 +1,7 @@
 # `make` lists what can be done. Each target sets .venv up first if it is missing or out of date.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-check docs docs-all docs-serve fuzz bench lint types words clean setup
+.PHONY: help run studio test test-all test-check docs docs-all docs-serve fuzz bench lint types words clean setup
 
 # The first Python here that is new enough; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -12,6 +12,8 @@ BIN := .venv/bin
 LANGUAGE := $(if $(filter zh% ZH%,$(firstword $(QKV_LANG) $(LC_ALL) $(LC_MESSAGES) $(LANG))),zh,en)
 RUN_en := looking into SmolLM2: where does "it" look?
 RUN_zh := 看看 SmolLM2 的内部：“it” 在关注什么？
+LIVE_en := make studio opens it live in the browser: type, switch heads off, generate, compare
+LIVE_zh := make studio 会在浏览器里实时打开它：输入文字、关掉头、生成、比较
 TEST_en := running the tests
 TEST_zh := 正在运行测试
 TEST_ALL_en := running all tests, slow ones too
@@ -48,6 +50,10 @@ run: setup ## look into a real model: which heads link "it" to "cat", and how | 
 	@echo '$(RUN_$(LANGUAGE))'
 	@$(BIN)/qkv see "The cat sat on the mat because it was tired" --from it --to cat --yes \
 		-o out/attention.html --png out/attention.png
+	@echo '$(LIVE_$(LANGUAGE))'
+
+studio: setup ## attention live in the browser, on this machine alone | 在浏览器里实时看注意力，只在本机
+	@$(BIN)/qkv studio
 
 test: setup ## run the tests and the examples in docstrings | 运行测试和文档字符串里的例子
 	@echo "$(TEST_$(LANGUAGE))"

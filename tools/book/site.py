@@ -34,7 +34,9 @@ NAV: dict[tuple[str, str], tuple[str, ...]] = {
             "similarity queries scaling softmax sentence masks heads crossing positions block cost beyond".split()
         )
     ),
-    ("Doing", "动手"): tuple(f"doing/{name}" for name in "gpt translator bert distance looking mistakes peers".split()),
+    ("Doing", "动手"): tuple(
+        "doing/gpt doing/translator doing/bert doing/distance doing/looking studio doing/mistakes doing/peers".split()
+    ),
     ("Gallery", "画廊"): ("gallery",),
     ("Reference", "参考"): tuple(
         "guide api cli configuration check conventions formats faq glossary patterns mixers lab huggingface busy".split()
