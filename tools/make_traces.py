@@ -30,6 +30,7 @@ TRACES = {
     "animal-minilm": ("minilm", ANIMAL),
     "weather-opus-zh-en": ("opus-zh-en", WEATHER),
 }
+OPENINGS = {"cat-smollm2": ("it", "cat"), "animal-smollm2": ("it", "animal")}
 FOLDER = Path(__file__).parent.parent / "src" / "qkv" / "demo" / "traces"
 
 
@@ -43,6 +44,8 @@ def main() -> None:
         if "logits" in found.more:
             found = replace(found, more=found.more | {"words": words(found, *loaded[model])})
             del found.more["logits"]
+        if name in OPENINGS:
+            found.more["opening"] = opening(found, *OPENINGS[name])
         file = FOLDER / f"{name}.safetensors"
         replace(found, outputs={}).save(file, half=True)
         print(f"{file.name}: {found!r}, {file.stat().st_size / 1e6:.2f} MB")
@@ -54,6 +57,13 @@ def words(found: Any, model: Any, tokenizer: Any) -> str:
     """The next words after a trace's text, as the studio tells them."""
     logits = found.more["logits"][0]
     return json.dumps(next_words(logits[-1], View({}, model, tokenizer), len(logits) - 1, Sampling(1.0), 10, None))
+
+
+def opening(found: Any, one: str, other: str) -> str:
+    """The head that links two words most, and where they are, as the studio opens it."""
+    layer, head, _ = found.find(one, other, most=1)[0]
+    at = dict(part="decoder", item=0, layer=layer, head=head)
+    return json.dumps(at | dict(query=found.place(one), key=found.place(other)))
 
 
 def first_asks() -> list[dict[str, Any]]:

@@ -119,32 +119,44 @@ class View:
         """Send what is there already."""
         assert self.trace is not None
         heads = {
-            part: {n: call.n_head for n, call in zip(self.numbers[part], self.trace.calls[part], strict=True)}
-            for part in self.trace.parts
+            part: {n: self.calls[part, at].n_head for at, n in enumerate(each)} for part, each in self.numbers.items()
         }
-        self._told(heads, self.trace.queries, self.trace.keys, send)
+        self._send_header(heads, self.trace.queries, self.trace.keys, send, self.first())
         for part, at in self.calls:
             self._send_layer(part, at, send)
 
     def _shown(self, trace: Trace, send: Send) -> None:
+        """A trace is whole: where it is worth opening at is known before anything is sent."""
+        self.trace = trace
         heads = {
             part: {n: call.n_head for n, call in zip(trace.layers(part), trace.calls[part], strict=True)}
             for part in trace.parts
         }
-        self._told(heads, trace.queries, trace.keys, send, trace)
+        self._survey(heads, trace.queries, trace.keys)
         for part in trace.parts:
             for at, call in enumerate(trace.calls[part]):
-                self._heard(part, at, call, send)
-        self.trace = trace
+                self._keep(part, at, call)
+        self._send_header(heads, trace.queries, trace.keys, send, self.first())
+        for part, at in self.calls:
+            self._send_layer(part, at, send)
 
-    def _told(self, heads: Any, queries: Any, keys: Any, send: Send, trace: Trace | None = None) -> None:
-        """The header: all that is known before anything was computed."""
+    def _told(self, heads: Any, queries: Any, keys: Any, send: Send) -> None:
+        """All that is known before anything was computed."""
+        self._survey(heads, queries, keys)
+        part = next(iter(heads))
+        first = dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0)
+        self._send_header(heads, queries, keys, send, first)
+
+    def _survey(self, heads: Any, queries: Any, keys: Any) -> None:
         self.surveyor = Surveyor({part: dict(layers) for part, layers in heads.items()}, queries, keys)
+        with self.there:
+            self.numbers = {part: tuple(layers) for part, layers in heads.items()}
+
+    def _send_header(self, heads: Any, queries: Any, keys: Any, send: Send, first: dict[str, Any]) -> None:
+        assert self.surveyor is not None
         numbers, listed = token_lists(queries, keys)
         parts = []
         for part, layers in heads.items():
-            with self.there:
-                self.numbers[part] = tuple(layers)
             tall, wide, rows, cols = self.surveyor.cells(part)
             n, m, items = len(queries[part][0]), len(keys[part][0]), len(queries[part])
             nothing: list[Any] = [[[None] * count for count in layers.values()] for _ in range(items)]
@@ -169,16 +181,16 @@ class View:
                     precision=dict(dtype="float32", error="0.000001"),
                 )
             )
-        text = self.spec["text"] if trace is None else trace.text
+        shown = None if self.model is not None else self.trace
         part = next(iter(heads))
         header = dict(
-            model=self.spec["model"]["name"] if trace is None else trace.model,
-            text=text,
+            model=self.spec["model"]["name"] if shown is None else shown.model,
+            text=self.spec["text"] if shown is None else shown.text,
             lang=None,
             context=self._exceeded(max(len(each) for side in (queries, keys) for each in side[part])),
             parts=parts,
             focus=None,
-            first=dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0, unit="tokens"),
+            first=first | dict(unit="tokens"),
         )
         ids = {part: [list(tokens.ids or ()) for tokens in each] for part, each in queries.items()}
         kind = "trace" if self.model is None else model_of(self.model).kind
@@ -190,12 +202,15 @@ class View:
         return context if context is not None and n > context else None
 
     def _heard(self, part: str, at: int, call: Any, send: Send) -> None:
+        self._keep(part, at, call)
+        self._send_layer(part, at, send)
+
+    def _keep(self, part: str, at: int, call: Any) -> None:
         with self.there:
             self.calls[part, at] = call
             self.there.notify_all()
         assert self.surveyor is not None
         self.looks[part, at] = [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
-        self._send_layer(part, at, send)
 
     def _send_layer(self, part: str, at: int, send: Send) -> None:
         looks, call = self.looks[part, at], self.calls[part, at]
@@ -213,8 +228,10 @@ class View:
         )
 
     def first(self) -> dict[str, Any]:
-        """What it is worth opening at."""
+        """What it is worth opening at; a shipped trace may say it itself."""
         assert self.trace is not None
+        if isinstance(said := self.trace.more.get("opening"), str):
+            return json.loads(said)
         parts = [
             dict(
                 name=part,
