@@ -61,7 +61,7 @@ def long():
 
 STATIC = Path(draw.__file__).parent / "static"
 ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,"><title>elements</title>
-<link rel="stylesheet" href="style.css"><body><main></main></body></html>"""
+<link rel="stylesheet" href="style.css"><body><main style="display: block"></main></body></html>"""
 
 
 @pytest.fixture

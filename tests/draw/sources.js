@@ -4,7 +4,7 @@ import { headOf } from "./heads.js";
 import { normals } from "./draws.js";
 
 /** A source of random numbers; `more` overrides what it does. */
-export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark = "w", special = [], late = false, q = null, k = null, ...more } = {}) {
+export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark = "w", special = [], late = false, q = null, k = null, tiled = false, ...more } = {}) {
   const size = Math.min(n, 64),
     tall = Math.ceil(n / size);
   const labels = Array.from({ length: n }, (_, i) => `${mark}${i}`);
@@ -53,10 +53,22 @@ export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark
     one.promise.catch(() => {});
     return one;
   });
+  async function tile(_, at, __, h, cells, pool, sink, signal) {
+    const asked = { layer: at, head: h, ...cells, pool, sink, signal, given: false };
+    source.asked.push(asked);
+    await source.gate;
+    signal.throwIfAborted();
+    asked.given = true;
+    return pooled(head(at, h), cells, pool);
+  }
   const source = {
     header: { model: "random", text: labels.join(" "), lang: null, show: ["overview", "map", "lines", "steps"], context: null, parts: [part], focus: null, first: { part: "decoder", item: 0, layer: 0, head: 0, query: n - 1, key: 1, unit: "tokens" } },
     tokens: [{ labels, special, words: labels.map((label, i) => [label, i, i + 1]), characters: null }],
-    tile: null,
+    tile: tiled ? tile : null,
+    /** What was asked for. */
+    asked: [],
+    /** If it is one, tiles wait for it. */
+    gate: null,
     pictures: (_, at) => waiting[at].promise,
     head: async (_, at, __, h) => head(at, h),
     linking: async (_, __, query, key) => part.layers.flatMap((one, at) => Array.from({ length: heads }, (___, h) => [at, h, head(at, h).row(query).weights[key]])).sort((a, b) => b[2] - a[2]),
@@ -71,4 +83,26 @@ export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark
   };
   if (!late) part.layers.forEach((_, at) => source.come(at));
   return source;
+}
+
+/** A rectangle of a map, pooled; hidden cells are −1. */
+export function pooled(head, { rows, cols, tall, wide }, pool) {
+  const across = Math.ceil((cols[1] - cols[0]) / wide),
+    down = Math.ceil((rows[1] - rows[0]) / tall);
+  const sums = new Float64Array(down * across),
+    open = new Uint8Array(down * across);
+  for (let i = rows[0]; i < rows[1]; i++) {
+    const { weights, seen } = head.row(i);
+    for (let j = cols[0]; j < cols[1]; j++) {
+      const at = Math.floor((i - rows[0]) / tall) * across + Math.floor((j - cols[0]) / wide);
+      sums[at] = pool === "max" ? Math.max(sums[at], weights[j]) : sums[at] + weights[j];
+      open[at] |= seen[j];
+    }
+  }
+  return Float32Array.from(sums, (sum, at) => {
+    if (!open[at]) return -1;
+    if (pool === "max") return sum;
+    const [r, c] = [Math.floor(at / across), at % across];
+    return sum / (Math.min(tall, rows[1] - rows[0] - r * tall) * Math.min(wide, cols[1] - cols[0] - c * wide));
+  });
 }

@@ -12,7 +12,8 @@ import torch
 import qkv
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry
-from qkv.draw.page import LIMIT, html
+from qkv.draw.page import LIMIT, PIECES, html
+from qkv.draw.shell import script
 from qkv.mixers.calls import Mixing
 from qkv.mixers.dispatch import beginnings
 from qkv.tracing.tokens import Tokens
@@ -272,7 +273,7 @@ def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
     n, ids = 1200, [0] * 600 + [1] * 600
     calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(3)]
     found = made(*calls, numbers=(0, 2, 5))
-    limit = 265_000
+    limit = 132_000 + len(script("top", *PIECES, "main").encode())  # one layer fits beside the pictures
     text = html(found, limit=limit, layers=[2], lang="en")
     assert len(text.encode()) <= limit
     blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)

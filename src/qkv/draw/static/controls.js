@@ -73,11 +73,12 @@ function numbers(lang, name, each, shown, chosen, choose) {
  * Below the map: zoom, and how to read its colours.
  * @param {State} own
  * @param {boolean} signed
+ * @param {boolean} tiled are cells pooled?
  * @param {number} large cells of its longer side
  * @param {(by: number) => void} zoom 0 shows all
  */
-export function reading(own, signed, large, zoom) {
-  const { lang, scale } = own.now;
+export function reading(own, signed, tiled, large, zoom) {
+  const { lang, scale, pool } = own.now;
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -104,6 +105,17 @@ export function reading(own, signed, large, zoom) {
       scale,
       (value) => own.set({ scale: value === "root" ? "root" : "linear" }),
     ),
+    tiled
+      ? choice(
+          say(lang, "What a cell of many tokens shows"),
+          [
+            ["max", say(lang, "Largest")],
+            ["mean", say(lang, "Mean")],
+          ],
+          pool,
+          (value) => own.set({ pool: value === "mean" ? "mean" : "max" }),
+        )
+      : null,
     signed
       ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
       : h("span", { class: "ramp" }, "0", colours("above"), "1"),
@@ -114,8 +126,11 @@ export function reading(own, signed, large, zoom) {
 
 /** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} place @param {number} top @param {boolean} signed @param {Pick<Chosen, "theme" | "scale">} shades */
 export function ramp(place, top, signed, { theme, scale }) {
+  const drawn = [theme, scale, top].join();
+  if (!(place instanceof HTMLElement) || place.dataset.drawn === drawn) return; // a long map asks with every frame
+  place.dataset.drawn = drawn;
   const { full, zero } = palette(theme, signed);
-  for (const canvas of place?.querySelectorAll("canvas") ?? []) {
+  for (const canvas of place.querySelectorAll("canvas")) {
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const image = context.createImageData(128, 1);
     const below = canvas.className === "below";
@@ -124,5 +139,5 @@ export function ramp(place, top, signed, { theme, scale }) {
     });
     context.putImageData(image, 0, 0);
   }
-  if (signed) place?.querySelectorAll("b").forEach((end, i) => (end.textContent = "−+"[i] + weight(top, top * 1e-6)));
+  if (signed) place.querySelectorAll("b").forEach((end, i) => (end.textContent = "−+"[i] + weight(top, top * 1e-6)));
 }

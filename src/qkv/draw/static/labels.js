@@ -83,6 +83,24 @@ export function reach(context, text, way) {
   return found;
 }
 
+/** What most labels of a list need along their axis. @type {WeakMap<Unit[], Map<string, number>>} */
+const needed = new WeakMap();
+
+/** … nine of ten of them, from the end of one to the beginning of the next. @param {CanvasRenderingContext2D} context @param {Unit[]} list @param {Way} way */
+function room90(context, list, way) {
+  const known = needed.get(list) ?? new Map();
+  needed.set(list, known);
+  const name = [context.font, way].join();
+  const found = known.get(name);
+  if (found !== undefined) return found;
+  const step = Math.ceil(list.length / 500);
+  const some = list.filter((_, i) => i % step === 0).map(({ label }) => reach(context, label, way));
+  const most = (/** @type {0 | 1} */ side) => some.map((pair) => pair[side]).sort((a, b) => a - b)[Math.floor(some.length * 0.9)];
+  const made = most(0) + most(1) + APART;
+  known.set(name, made);
+  return made;
+}
+
 /**
  * The labels of an axis that are written: as many as have room, evenly.
  * @param {CanvasRenderingContext2D} context with its font
@@ -94,13 +112,7 @@ export function reach(context, text, way) {
  * @returns {{ put: Put[], all: boolean }} and whether that is all of them
  */
 export function legible(context, way, units, joined, { size, from, room }, taken) {
-  const typical = (/** @type {Unit[]} */ list) => {
-    const step = Math.ceil(list.length / 500);
-    const some = list.filter((_, i) => i % step === 0).map(({ label }) => reach(context, label, way));
-    const most = (/** @type {0 | 1} */ side) =>
-      some.map((pair) => pair[side]).sort((a, b) => a - b)[Math.floor(some.length * 0.9)];
-    return most(0) + most(1) + APART; // the end of one label, then the beginning of the next
-  };
+  const typical = (/** @type {Unit[]} */ list) => room90(context, list, way);
   const together = size < typical(units) && joined.length < units.length;
   const list = together ? joined : units;
   const wide = (size * units.length) / list.length; // of a label's place, on average
@@ -108,7 +120,8 @@ export function legible(context, way, units, joined, { size, from, room }, taken
   /** @type {Put[]} */
   const put = [];
   let last = -Infinity;
-  for (let i = 0; i < list.length; i += every) {
+  const first = together ? list.findIndex((unit) => unit.end > from) : Math.floor(from);
+  for (let i = Math.floor(first / every) * every; i < list.length; i += every) {
     const unit = list[i];
     const middle = together ? (unit.first + unit.end) / 2 : i + 0.5;
     const at = (middle - from) * size;

@@ -44,6 +44,7 @@ export class Lines extends HTMLElement {
     const { lang, way, query, key } = state.now;
     if (!this.firstChild) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const seen = await view();
+    await seen.ready;
     if (mine !== this.asked) return;
     if (seen.pooled) return this.frame(h("p", { class: "help" }, say(lang, "This layer is here as an overview only.")));
     const from = way === "from";

@@ -4,9 +4,11 @@
 import { picks, ramp, reading } from "./controls.js";
 import { announce, exactly, excuse, filled, h, hole, refill, token, unique } from "./dom.js";
 import { heat } from "./heat.js";
+import { Minimap } from "./minimap.js";
 import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
 import { framed } from "./setting.js";
 import { state } from "./state.js";
+import { Tiles } from "./tiles.js";
 import { mark, say } from "./words.js";
 import { partOf, unitAt, view } from "./view.js";
 
@@ -47,15 +49,20 @@ export class MapElement extends HTMLElement {
   dragged = false;
   told = "";
   wide = 0;
+  /** Of a long map. @type {Tiles | null} */
+  tiles = null;
+  minimap = new Minimap((x, y) => this.centre(x, y));
+  /** What the next frame of the screen has to do. */
+  due = { frame: 0, base: false };
 
   connectedCallback() {
     this.ends = new AbortController();
     this.build();
     this.state.listen((changed) => {
       if (changed.has("lang")) this.build();
-      if (["lang", "unit", "scale"].some((name) => changed.has(name))) this.controls();
+      if (["lang", "unit", "scale", "pool"].some((name) => changed.has(name))) this.controls();
       if (["shown", "part", "item", "layer", "head", "unit", "lang"].some((name) => changed.has(name))) void this.load();
-      else if (changed.has("theme") || changed.has("scale")) void this.draw();
+      else if (["theme", "scale", "pool"].some((name) => changed.has(name))) void this.draw();
       if (changed.has("query") || changed.has("key")) this.follow();
     }, this.ends.signal);
     const sized = new ResizeObserver(() => {
@@ -70,6 +77,9 @@ export class MapElement extends HTMLElement {
 
   disconnectedCallback() {
     this.ends.abort();
+    this.tiles?.stop();
+    cancelAnimationFrame(this.due.frame);
+    this.due.frame = 0;
     this.loading++;
     this.drawing++;
   }
@@ -96,6 +106,7 @@ export class MapElement extends HTMLElement {
       },
       this.base,
       this.cross,
+      this.minimap.canvas,
       h("p", { class: "computing", role: "status", hidden: true }),
     );
     this.stage.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -120,12 +131,13 @@ export class MapElement extends HTMLElement {
     this.querySelector(".axes")?.replaceChildren(say(lang, axes));
     if (title) refill(title, ...(this.look ? [] : picks(this.state)));
     const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
-    if (legend) refill(legend, ...reading(this.state, kind !== "shares", Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
+    if (legend) refill(legend, ...reading(this.state, kind !== "shares", Boolean(this.seen?.tile), Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
   }
 
   async load() {
     const asked = ++this.loading;
     this.drawing++; // what is being drawn is of the head before
+    this.tiles?.stop();
     const { lang } = this.state.now;
     this.computing(say(lang, "computing…"));
     /** @type {View} */
@@ -148,6 +160,11 @@ export class MapElement extends HTMLElement {
     this.layout(!same);
     void this.draw();
     this.tell();
+    if (!loaded.compute)
+      loaded.ready.then(
+        () => asked === this.loading && this.tell(),
+        (error) => asked === this.loading && this.computing(excuse(lang, error)),
+      );
   }
 
   /** How large the picture is and where its labels go. */
@@ -222,6 +239,8 @@ export class MapElement extends HTMLElement {
     const mine = ++this.drawing;
     const { seen, base, plot, frame } = this;
     if (!seen || !base) return;
+    if (seen.tile) return this.soon(true);
+    this.minimap.hide();
     const dots = window.devicePixelRatio || 1;
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
@@ -232,7 +251,7 @@ export class MapElement extends HTMLElement {
     const top = await seen.deepest(() => mine === this.drawing);
     if (top === null || mine !== this.drawing) return;
     ramp(this.querySelector(".ramp"), top, seen.signed, this.state.now);
-    const box = { left: plot.left * dots, top: plot.top * dots, width: plot.width * dots, height: plot.height * dots };
+    const box = this.box(dots);
     const done = await heat(
       context,
       seen,
@@ -249,6 +268,63 @@ export class MapElement extends HTMLElement {
     if (!done) return;
     base.dataset.drawn = String(mine);
     this.computing("");
+  }
+
+  /** Where the picture is, in dots. @param {number} dots */
+  box(dots) {
+    const { left, top, width, height } = this.plot;
+    return { left: left * dots, top: top * dots, width: width * dots, height: height * dots };
+  }
+
+  /** Draw a long map, or its crosshair alone, with the next frame of the screen. @param {boolean} base */
+  soon(base) {
+    this.due.base ||= base;
+    this.due.frame ||= requestAnimationFrame(() => {
+      if (this.due.base) this.paint();
+      this.due = { frame: 0, base: false };
+      this.cursor();
+    });
+  }
+
+  /** A long map from its tiles: what is there of it. */
+  paint() {
+    const { seen, base, plot, frame } = this;
+    const { now } = this.state;
+    if (!seen?.tile || !base) return;
+    if (this.tiles?.view !== seen || this.tiles.pool !== now.pool) {
+      this.tiles?.stop();
+      this.tiles = new Tiles(seen, now.pool, () => this.soon(true));
+    }
+    const { tiles } = this;
+    const dots = window.devicePixelRatio || 1;
+    const box = this.box(dots),
+      dotted = { ...frame, size: frame.size * dots },
+      shades = { theme: now.theme, scale: now.scale, top: seen.top };
+    const level = tiles.levelAt(dotted.size);
+    const missing = tiles.want(level, box, dotted);
+    const context = this.pen(base);
+    context.clearRect(0, 0, base.width, base.height);
+    tiles.paint(context, level, box, dotted, dots, shades);
+    if (frame.size > plot.fit * 1.001) this.minimap.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
+    else this.minimap.hide();
+    const of = { size: 2 ** level };
+    const told = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
+    const pooled = level === 0 ? "" : say(now.lang, seen.signed && now.pool === "max" ? mark("each cell is the weight of {size} × {size} tokens that is largest by size") : told[now.pool], of);
+    const place = this.querySelector(".pooling");
+    if (place && place.textContent !== pooled) place.textContent = pooled;
+    ramp(this.querySelector(".ramp"), seen.top, seen.signed, now);
+    if (missing) return this.computing(say(now.lang, "computing…"));
+    base.dataset.drawn = String(this.drawing);
+    this.computing(tiles.failed.size ? excuse(now.lang, [...tiles.failed.values()][0]) : "");
+  }
+
+  /** Bring a place into the middle. @param {number} x @param {number} y */
+  centre(x, y) {
+    const { frame, plot } = this;
+    frame.x = x - plot.width / frame.size / 2;
+    frame.y = y - plot.height / frame.size / 2;
+    this.clamp();
+    void this.draw();
   }
 
   /** The labels beside and above the picture; those of a cell stand out, and no other touches them. @param {CanvasRenderingContext2D} context @param {{ u: number, c: number }} named */
@@ -305,6 +381,11 @@ export class MapElement extends HTMLElement {
   }
 
   crosshair() {
+    if (this.seen?.tile) this.soon(false);
+    else this.cursor();
+  }
+
+  cursor() {
     const { cross, seen, plot, frame } = this;
     if (!cross || !seen) return;
     const context = this.pen(cross);
@@ -344,9 +425,10 @@ export class MapElement extends HTMLElement {
     if (!seen) return;
     const { lang } = this.state.now;
     const { u, c } = this.hover ?? this.chosen();
-    const row = seen.row(u),
-      share = row.weights[c],
-      open = row.seen[c];
+    const row = seen.compute ? seen.row(u) : null,
+      share = row ? row.weights[c] : 0,
+      open = !row || row.seen[c];
+    const shown = row ? exactly(share, seen.error) : "…"; // until the head has come
     const query = seen.queries[u],
       key = seen.keys[c];
     const places = (/** @type {Unit} */ unit) =>
@@ -357,15 +439,15 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? exactly(share, seen.error) : seen.signed ? say(lang, "can't be read") : say(lang, "hidden")),
+      h("b", {}, open ? shown : seen.signed ? say(lang, "can't be read") : say(lang, "hidden")),
       h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
-    if (this.hover) return;
+    if (this.hover || !row) return;
     const closed = seen.signed ? mark("query {from} → key {to}: can't be read") : mark("query {from} → key {to}: hidden by the mask");
     const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,
-      weight: exactly(share, seen.error),
+      weight: shown,
     });
     if (said === this.told) return;
     this.told = said;
@@ -394,15 +476,16 @@ export class MapElement extends HTMLElement {
     const { seen } = this;
     if (!seen || event.ctrlKey || event.metaKey || event.altKey) return;
     const { u, c } = this.chosen();
-    const far = event.shiftKey ? 10 : 1;
+    const far = event.shiftKey ? 10 : 1,
+      page = seen.tile ? Math.max(10, Math.floor(this.plot.height / this.frame.size / 2)) : 10; // of a long map, half of what is in view
     /** @type {Record<string, [number, number]>} */
     const moves = {
       ArrowRight: [0, far],
       ArrowLeft: [0, -far],
       ArrowDown: [far, 0],
       ArrowUp: [-far, 0],
-      PageDown: [10, 0],
-      PageUp: [-10, 0],
+      PageDown: [page, 0],
+      PageUp: [-page, 0],
       Home: [0, -Infinity],
       End: [0, Infinity],
     };

@@ -14,6 +14,7 @@
  * @property {By} unit
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
+ * @property {"max" | "mean"} pool of cells of many tokens: their largest weight, or the mean
  * @property {string} lang
  * @property {"light" | "dark"} theme
  */
@@ -30,6 +31,7 @@ const BEGINNING = {
   unit: "tokens",
   scale: "root",
   way: "from",
+  pool: "max",
   lang: "en",
   theme: "light",
 };

@@ -48,8 +48,10 @@ export class StepsPanel extends HTMLElement {
     const { lang, query, head } = state.now;
     const layer = partOf(state.now.part).layers[state.now.layer].number;
     if (!this.firstChild) refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, say(lang, "computing…")));
-    const { head: one } = await view();
+    const seen = await view();
+    await seen.ready;
     if (mine !== this.asked) return;
+    const { head: one } = seen;
     const name = say(lang, "Layer {layer} · Head {head}", { layer, head });
     const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "How these weights come about")), h("span", { class: "help" }, name));
     if (!one) return refill(this, bar, h("p", { class: "help" }, say(lang, "This layer is here as an overview only: there are no numbers to show.")));

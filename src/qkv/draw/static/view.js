@@ -5,7 +5,7 @@ import { breathe } from "./dom.js";
 import { state } from "./state.js";
 
 /** @import { Head } from "./attention.js" */
-/** @import { Header, Link, Part, Source, Tokens } from "./source.js" */
+/** @import { Header, Link, Part, Rectangle, Source, Tokens } from "./source.js" */
 /** @import { Chosen } from "./state.js" */
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
@@ -13,6 +13,7 @@ import { state } from "./state.js";
 /** @typedef {{ weights: Float32Array, seen: Uint8Array }} Row */
 
 const REMEMBER = 1 << 22; // cells of a map that are kept once computed
+const LONG = 1 << 20; // cells from which on a map is drawn from tiles, where a source has some
 const VIEWS = 6; // views that are kept: several maps may stand beside each other
 
 /** Where the numbers come from. @type {Source} */
@@ -134,17 +135,23 @@ export const errorOf = (part, layer, item, head) =>
  * @property {Unit[]} queries
  * @property {Unit[]} keys
  * @property {[Unit[], Unit[]]} [characters] both axes in whole characters, where a step is a token
- * @property {(i: number, weights: Float32Array, seen: Uint8Array) => void} compute a row of tokens, or of cells
- * @property {number} width of such a row
+ * @property {(i: number, weights: Float32Array, seen: Uint8Array) => void} [compute] a row of tokens, or of cells; else it comes with the head
+ * @property {number} [width] of such a row
  * @property {number} [top] the largest weight, by size
  * @property {number} [error] how far off weights may be
  * @property {Head | null} [head]
  * @property {{ tall: number, wide: number, layer: number } | null} [pooled] tokens of a cell, where only an overview is here
+ * @property {((cells: Rectangle, pool: "max" | "mean", signal: AbortSignal) => Promise<Float32Array>) | null} [tile] as a source has it
+ * @property {Promise<{ shares: Float32Array, rows: number, cols: number, tall: number, wide: number }> | null} [picture] the small one, to begin with
+ * @property {Promise<Head | null> | null} [coming] the head, where it isn't waited for
  */
+
+let views = 0;
 
 export class View {
   /** @param {Looked} looked */
-  constructor({ kind, queries, keys, characters, compute, width, top = 1, error = 0, head = null, pooled = null }) {
+  constructor({ kind, queries, keys, characters, compute, width = 0, top = 1, error = 0, head = null, pooled = null, tile = null, picture = null, coming = null }) {
+    this.id = ++views;
     this.kind = kind;
     this.signed = kind !== "shares";
     this.top = top;
@@ -153,8 +160,13 @@ export class View {
     this.characters = characters ?? [queries, keys];
     this.head = head;
     this.pooled = pooled;
-    this.compute = compute;
+    this.compute = compute ?? null;
     this.error = error;
+    this.tile = tile;
+    this.picture = picture;
+    /** Can rows be asked for? What it is waited with may refuse. */
+    this.ready = coming ? coming.then((one) => one && this.open(one)) : Promise.resolve();
+    this.ready.catch(() => {}); // who waits is told
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
     this.remember = queries.length * keys.length <= REMEMBER;
@@ -164,13 +176,22 @@ export class View {
     this.found = null;
   }
 
+  /** Its head has come. @param {Head} head */
+  open(head) {
+    this.head = head;
+    this.error = head.error;
+    this.compute = head.row.bind(head);
+    this.one = { weights: new Float32Array(head.m), seen: new Uint8Array(head.m) };
+  }
+
   /** Where unit u looks. What is given stays valid until the next row is asked for. @param {number} u @returns {Row} */
   row(u) {
     const known = this.rows.get(u);
     if (known) return known;
-    const { one } = this;
+    const { one, compute } = this;
+    if (!compute) throw new Error("the head hasn't come yet");
     if (!this.joined) {
-      this.compute(u, one.weights, one.seen);
+      compute(u, one.weights, one.seen);
       if (!this.remember) return one;
       const kept = { weights: one.weights.slice(), seen: one.seen.slice() };
       this.rows.set(u, kept);
@@ -179,7 +200,7 @@ export class View {
     const row = { weights: new Float32Array(this.keys.length), seen: new Uint8Array(this.keys.length) };
     const { first, end } = this.queries[u];
     for (let i = first; i < end; i++) {
-      this.compute(i, one.weights, one.seen);
+      compute(i, one.weights, one.seen);
       this.keys.forEach((key, c) => {
         for (let j = key.first; j < key.end; j++) {
           row.weights[c] += one.weights[j] / (end - first);
@@ -219,6 +240,15 @@ export class View {
    */
   async column(c, wanted) {
     const column = { weights: new Float32Array(this.queries.length), seen: new Uint8Array(this.queries.length) };
+    if (this.tile) {
+      const cells = /** @type {Rectangle} */ ({ rows: [0, this.queries.length], cols: [c, c + 1], tall: 1, wide: 1 });
+      const numbers = await this.tile(cells, "max", new AbortController().signal);
+      numbers.forEach((number, u) => {
+        column.seen[u] = Number(this.signed ? !Number.isNaN(number) : number >= 0);
+        column.weights[u] = column.seen[u] && number;
+      });
+      return wanted() ? column : null;
+    }
     let until = performance.now() + 12;
     for (let u = 0; u < this.queries.length; u++) {
       const row = this.row(u);
@@ -261,9 +291,24 @@ async function makeView(part, layer, item, head, unit) {
   const [queries, keys] = axes(part, item, unit),
     characters = unit === "tokens" ? axes(part, item, "characters") : undefined,
     tokens = axes(part, item, "tokens");
+  const kind = /** @type {Kind} */ (part.signed ? "mixer" : "shares");
+  const { tile } = asked;
+  if (tile && isWhole(part, layer) && queries.length === part.n && keys.length === part.m && part.n * part.m > LONG) {
+    if (part.signed) await asked.pictures(part, layer, item); // its largest weight comes with them
+    const { tall, wide } = part.thumbs;
+    return new View({
+      kind,
+      top: topOf(part, layer, item, head),
+      queries,
+      keys,
+      characters,
+      tile: (cells, pool, signal) => tile.call(asked, part, layer, item, head, cells, pool, false, signal),
+      picture: asked.pictures(part, layer, item).then(({ bytes }) => ({ ...thumb(part, head, bytes), tall, wide })),
+      coming: asked.head(part, layer, item, head),
+    });
+  }
   const one = await asked.head(part, layer, item, head);
   const top = topOf(part, layer, item, head);
-  const kind = /** @type {Kind} */ (part.signed ? "mixer" : "shares");
   if (one) {
     const compute = one.row.bind(one);
     return new View({ kind, top, queries, keys, characters, head: one, compute, width: one.m, error: one.error });
