@@ -59,7 +59,7 @@ export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark
     await source.gate;
     signal.throwIfAborted();
     asked.given = true;
-    return pooled(head(at, h), cells, pool);
+    return pooled(head(at, h), cells, pool, sink ? [0, ...special] : []);
   }
   const source = {
     header: { model: "random", text: labels.join(" "), lang: null, show: ["overview", "map", "lines", "steps"], context: null, parts: [part], focus: null, first: { part: "decoder", item: 0, layer: 0, head: 0, query: n - 1, key: 1, unit: "tokens" } },
@@ -86,13 +86,16 @@ export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark
 }
 
 /** A rectangle of a map, pooled; hidden cells are −1. */
-export function pooled(head, { rows, cols, tall, wide }, pool) {
+export function pooled(head, { rows, cols, tall, wide }, pool, without = []) {
   const across = Math.ceil((cols[1] - cols[0]) / wide),
     down = Math.ceil((rows[1] - rows[0]) / tall);
   const sums = new Float64Array(down * across),
     open = new Uint8Array(down * across);
   for (let i = rows[0]; i < rows[1]; i++) {
     const { weights, seen } = head.row(i);
+    for (const j of without) weights[j] = seen[j] = 0;
+    const left = without.length ? weights.reduce((sum, weight) => sum + weight, 0) || 1 : 1;
+    weights.forEach((weight, j) => (weights[j] = weight / left));
     for (let j = cols[0]; j < cols[1]; j++) {
       const at = Math.floor((i - rows[0]) / tall) * across + Math.floor((j - cols[0]) / wide);
       sums[at] = pool === "max" ? Math.max(sums[at], weights[j]) : sums[at] + weights[j];

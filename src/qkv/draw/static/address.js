@@ -29,7 +29,8 @@ function wanted(said) {
   const key = place("key", part.m) ?? Math.min(j, part.m - 1);
   const units = /** @type {By[]} */ (bytewise() ? ["tokens", "characters", "words"] : ["tokens", "words"]);
   const unit = units.find((name) => name === said.get("unit")) ?? now.unit;
-  return { part: part.name, item, layer, head, query, key, unit, ...lightAndLanguage(said) };
+  const sink = said.get("sink") === "hidden" || said.get("sink") === "shown" ? said.get("sink") : now.sink;
+  return { part: part.name, item, layer, head, query, key, unit, sink: /** @type {Chosen["sink"]} */ (sink), ...lightAndLanguage(said) };
 }
 
 /**
@@ -65,8 +66,8 @@ function addressOf(own, before) {
   if (part.queries.length > 1) said.set("item", String(now.item));
   said.set("layer", String(part.layers[now.layer].number));
   for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
-  const usual = { unit: header.first.unit, ...own };
-  for (const name of /** @type {const} */ (["unit", "lang", "theme"]))
+  const usual = { unit: header.first.unit, sink: "shown", ...own };
+  for (const name of /** @type {const} */ (["unit", "sink", "lang", "theme"]))
     if (now[name] !== usual[name] || before.has(name)) said.set(name, now[name]);
   return said;
 }

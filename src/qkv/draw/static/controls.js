@@ -72,12 +72,11 @@ function numbers(lang, name, each, shown, chosen, choose) {
 /**
  * Below the map: zoom, and how to read its colours.
  * @param {State} own
- * @param {boolean} signed
- * @param {boolean} tiled are cells pooled?
+ * @param {{ signed: boolean, tiled: boolean, sink: boolean }} has are cells pooled, can the sink be hidden?
  * @param {number} large cells of its longer side
  * @param {(by: number) => void} zoom 0 shows all
  */
-export function reading(own, signed, tiled, large, zoom) {
+export function reading(own, { signed, tiled, sink }, large, zoom) {
   const { lang, scale, pool } = own.now;
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
@@ -105,6 +104,19 @@ export function reading(own, signed, tiled, large, zoom) {
       scale,
       (value) => own.set({ scale: value === "root" ? "root" : "linear" }),
     ),
+    sink
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "toggle",
+            "aria-pressed": own.now.sink === "hidden",
+            title: say(lang, "The first token and special ones get what heads have left over. Without them the rest can be seen."),
+            onclick: () => own.set({ sink: own.now.sink === "hidden" ? "shown" : "hidden" }),
+          },
+          say(lang, "Hide the sink"),
+        )
+      : null,
     tiled
       ? choice(
           say(lang, "What a cell of many tokens shows"),

@@ -54,7 +54,7 @@ export class Lines extends HTMLElement {
     if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
     const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
     if (row === null || mine !== this.asked) return;
-    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice() }, seen);
+    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice(), error: row.error }, seen);
   }
 
   /** @param {...Node} content */
@@ -84,7 +84,7 @@ export class Lines extends HTMLElement {
   }
 
   /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {View} seen */
-  draw(near, far, chosen, row, { error, signed }) {
+  draw(near, far, chosen, row, { signed, without }) {
     const { lang, way } = state.now;
     const from = way === "from";
     const some = far.length > MOST;
@@ -131,10 +131,11 @@ export class Lines extends HTMLElement {
     for (const j of places) {
       const button = this.button(far[j], !from, row.seen[j] ? "" : "hidden");
       button.style.setProperty("--share", String(sizes[j]));
-      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], error) : signed ? "–" : say(lang, "hidden")));
+      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], row.error) : signed ? "–" : say(lang, "hidden")));
       farSide.append(button);
     }
     const notes = [];
+    if (without) notes.push(h("p", { class: "help" }, say(lang, "The sink is hidden: what is left is shared out anew.")));
     if (signed) notes.push(h("p", { class: "help" }, say(lang, "Width is size, against the largest here; blue is taken, red is taken away.")));
     if (some) notes.push(h("p", { class: "help" }, say(lang, "the {n} strongest of {all}, in the order of the text", { n: places.length, all: far.length })));
     if (!row.seen.some(Boolean)) notes.push(h("p", { class: "help" }, say(lang, "Nothing may be looked at from here.")));

@@ -10,10 +10,13 @@ import { framed } from "./setting.js";
 import { state } from "./state.js";
 import { Tiles } from "./tiles.js";
 import { mark, say } from "./words.js";
-import { partOf, unitAt, view } from "./view.js";
+import { figure, partOf, unitAt, view } from "./view.js";
 
 /** @import { Way } from "./labels.js" */
 /** @import { Kind, Unit, View } from "./view.js" */
+
+/** @param {Unit} unit */
+const tokensOf = ({ first, end }) => Array.from({ length: end - first }, (_, i) => first + i);
 
 const LARGEST = 42; // pixels of a cell when all is shown
 const DEEPEST = 64; // … and when zoomed in
@@ -60,8 +63,8 @@ export class MapElement extends HTMLElement {
     this.build();
     this.state.listen((changed) => {
       if (changed.has("lang")) this.build();
-      if (["lang", "unit", "scale", "pool"].some((name) => changed.has(name))) this.controls();
-      if (["shown", "part", "item", "layer", "head", "unit", "lang"].some((name) => changed.has(name))) void this.load();
+      if (["lang", "unit", "scale", "pool", "sink"].some((name) => changed.has(name))) this.controls();
+      if (["shown", "part", "item", "layer", "head", "unit", "sink", "lang"].some((name) => changed.has(name))) void this.load();
       else if (["theme", "scale", "pool"].some((name) => changed.has(name))) void this.draw();
       if (changed.has("query") || changed.has("key")) this.follow();
     }, this.ends.signal);
@@ -131,7 +134,8 @@ export class MapElement extends HTMLElement {
     this.querySelector(".axes")?.replaceChildren(say(lang, axes));
     if (title) refill(title, ...(this.look ? [] : picks(this.state)));
     const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
-    if (legend) refill(legend, ...reading(this.state, kind !== "shares", Boolean(this.seen?.tile), Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
+    const has = { signed: kind !== "shares", tiled: Boolean(this.seen?.tile), sink: kind === "shares" && !this.look && !figure() };
+    if (legend) refill(legend, ...reading(this.state, has, Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
   }
 
   async load() {
@@ -156,7 +160,10 @@ export class MapElement extends HTMLElement {
     const pooled = loaded.signed
       ? mark("This layer is here as an overview only: each cell is the weight of {tall} × {wide} tokens that is largest by size, with its sign. To have it whole, make the page with layers=[{layer}].")
       : mark("This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].");
-    this.querySelector(".note")?.replaceChildren(loaded.pooled ? say(lang, pooled, loaded.pooled) : "");
+    const notes = [loaded.pooled ? say(lang, pooled, loaded.pooled) : ""];
+    if (loaded.without) notes.push(say(lang, "The sink is hidden: the first token and special ones are taken out, and every row is shared out anew among the rest."));
+    else if (loaded.pooled && !loaded.signed && this.state.now.sink === "hidden") notes.push(say(lang, "From an overview the sink can't be taken out."));
+    this.querySelector(".note")?.replaceChildren(notes.filter(Boolean).join(" "));
     this.layout(!same);
     void this.draw();
     this.tell();
@@ -425,12 +432,13 @@ export class MapElement extends HTMLElement {
     if (!seen) return;
     const { lang } = this.state.now;
     const { u, c } = this.hover ?? this.chosen();
+    const query = seen.queries[u],
+      key = seen.keys[c];
     const row = seen.compute ? seen.row(u) : null,
       share = row ? row.weights[c] : 0,
       open = !row || row.seen[c];
-    const shown = row ? exactly(share, seen.error) : "…"; // until the head has come
-    const query = seen.queries[u],
-      key = seen.keys[c];
+    const shown = row ? exactly(share, row.error) : "…"; // until the head has come
+    const out = seen.without && tokensOf(key).every((j) => seen.without?.[j]);
     const places = (/** @type {Unit} */ unit) =>
       unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`;
     const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {
@@ -439,11 +447,12 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? shown : seen.signed ? say(lang, "can't be read") : say(lang, "hidden")),
+      h("b", {}, open ? shown : seen.signed ? say(lang, "can't be read") : out ? say(lang, "taken out") : say(lang, "hidden")),
       h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
     if (this.hover || !row) return;
-    const closed = seen.signed ? mark("query {from} → key {to}: can't be read") : mark("query {from} → key {to}: hidden by the mask");
+    const masked = seen.signed ? mark("query {from} → key {to}: can't be read") : mark("query {from} → key {to}: hidden by the mask");
+    const closed = out ? mark("query {from} → key {to}: taken out with the sink") : masked;
     const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,

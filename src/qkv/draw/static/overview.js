@@ -34,7 +34,7 @@ export class Overview extends HTMLElement {
         this.come.clear();
       }
       if (changed.has("part") || changed.has("item")) this.come.clear();
-      if (["shown", "part", "item", "lang"].some((name) => changed.has(name))) this.render();
+      if (["shown", "part", "item", "sink", "lang"].some((name) => changed.has(name))) this.render();
       else if (changed.has("theme") || changed.has("scale")) void this.draw();
       if (changed.has("layer") || changed.has("head")) this.mark();
       if (changed.has("query") || changed.has("key") || changed.has("unit")) this.renderLinks();
@@ -51,8 +51,9 @@ export class Overview extends HTMLElement {
   render() {
     const { lang, part: name, item } = state.now;
     const part = partOf(name);
+    const bare = state.now.sink === "hidden" && !part.signed;
     // While somebody types, the same model is shown again and again: its grid stays, and pictures take the place of pictures.
-    const built = JSON.stringify([lang, name, item, part.signed, header.parts.map((one) => one.name), part.queries.length, part.layers.map((layer, i) => [layer.number, layer.heads, isWhole(part, i)])]);
+    const built = JSON.stringify([lang, bare, name, item, part.signed, header.parts.map((one) => one.name), part.queries.length, part.layers.map((layer, i) => [layer.number, layer.heads, isWhole(part, i)])]);
     if (built === this.built) {
       this.cells.forEach((_, i) => this.name(i));
       this.mark();
@@ -122,6 +123,7 @@ export class Overview extends HTMLElement {
       this,
       bar,
       h("p", { class: "help" }, say(lang, "A row per layer, a column per head. Each picture is a whole map: queries down, keys across."), part.signed ? " " + say(lang, "Blue is taken, red is taken away, each picture in its own scale.") : null),
+      bare ? h("p", { class: "note" }, say(lang, "Pictures and numbers here are with the sink: it is hidden in the map and in the lines.")) : null,
       h("div", { class: "links" }),
       h("p", { class: "told" }),
       h("div", { class: "scroll" }, grid),

@@ -14,6 +14,7 @@
  * @property {By} unit
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
+ * @property {"shown" | "hidden"} sink hidden: the first token and special ones are taken out, and rows shared out anew among the rest
  * @property {"max" | "mean"} pool of cells of many tokens: their largest weight, or the mean
  * @property {string} lang
  * @property {"light" | "dark"} theme
@@ -31,6 +32,7 @@ const BEGINNING = {
   unit: "tokens",
   scale: "root",
   way: "from",
+  sink: "shown",
   pool: "max",
   lang: "en",
   theme: "light",

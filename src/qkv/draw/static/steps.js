@@ -22,7 +22,7 @@ export class StepsPanel extends HTMLElement {
   connectedCallback() {
     this.ends = new AbortController();
     state.listen((changed) => {
-      if (["shown", "layer", "head", "part", "item", "query", "key", "lang"].some((name) => changed.has(name)))
+      if (["shown", "layer", "head", "part", "item", "query", "key", "sink", "lang"].some((name) => changed.has(name)))
         void this.render();
     }, this.ends.signal);
     void this.render();
@@ -64,6 +64,7 @@ export class StepsPanel extends HTMLElement {
       bar,
       h("h3", {}, ...row),
       h("p", { class: "formula" }, told.formula),
+      seen.without ? h("p", { class: "note" }, say(lang, "These are the true numbers, with the sink: it is hidden in the map and in the lines only.")) : null,
       ...told.pair,
       this.table(one, told),
       ...this.notes(one, told),

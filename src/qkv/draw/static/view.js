@@ -10,7 +10,7 @@ import { state } from "./state.js";
 
 /** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
 /** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
-/** @typedef {{ weights: Float32Array, seen: Uint8Array }} Row */
+/** Weights, which of them there are, and how far off they may be. @typedef {{ weights: Float32Array, seen: Uint8Array, error: number }} Row */
 
 const REMEMBER = 1 << 22; // cells of a map that are kept once computed
 const LONG = 1 << 20; // cells from which on a map is drawn from tiles, where a source has some
@@ -118,6 +118,10 @@ export function unitAt(list, place) {
 /** The largest weight that a head's picture shows. @param {Part} part @param {number} layer @param {number} item @param {number} head */
 export const topOf = (part, layer, item, head) => part.tops?.[layer]?.[item]?.[head] || 1;
 
+/** The keys that draw what is left over: the first one, unless it is another text's, and special ones. @param {Part} part @param {number} item */
+export const sinksOf = (part, item) =>
+  Uint8Array.from(axes(part, item, "tokens")[1], ({ special }, j) => Number(special || (j === 0 && part.name !== "cross")));
+
 /** The strongest link of a head; null where it has none, or where none is known yet. @param {Part} part @param {number} item @param {number} layer @param {number} head @returns {Link} */
 export const linkOf = (part, item, layer, head) => part.links[item]?.[layer]?.[head] ?? null;
 
@@ -135,11 +139,12 @@ export const errorOf = (part, layer, item, head) =>
  * @property {Unit[]} queries
  * @property {Unit[]} keys
  * @property {[Unit[], Unit[]]} [characters] both axes in whole characters, where a step is a token
- * @property {(i: number, weights: Float32Array, seen: Uint8Array) => void} [compute] a row of tokens, or of cells; else it comes with the head
+ * @property {(i: number, weights: Float32Array, seen: Uint8Array) => unknown} [compute] a row of tokens, or of cells; else it comes with the head
  * @property {number} [width] of such a row
  * @property {number} [top] the largest weight, by size
  * @property {number} [error] how far off weights may be
  * @property {Head | null} [head]
+ * @property {Uint8Array | null} [without] keys that are taken out: of what is left every row is shared out anew
  * @property {{ tall: number, wide: number, layer: number } | null} [pooled] tokens of a cell, where only an overview is here
  * @property {((cells: Rectangle, pool: "max" | "mean", signal: AbortSignal) => Promise<Float32Array>) | null} [tile] as a source has it
  * @property {Promise<{ shares: Float32Array, rows: number, cols: number, tall: number, wide: number }> | null} [picture] the small one, to begin with
@@ -150,7 +155,7 @@ let views = 0;
 
 export class View {
   /** @param {Looked} looked */
-  constructor({ kind, queries, keys, characters, compute, width = 0, top = 1, error = 0, head = null, pooled = null, tile = null, picture = null, coming = null }) {
+  constructor({ kind, queries, keys, characters, compute, width = 0, top = 1, error = 0, head = null, without = null, pooled = null, tile = null, picture = null, coming = null }) {
     this.id = ++views;
     this.kind = kind;
     this.signed = kind !== "shares";
@@ -159,6 +164,7 @@ export class View {
     this.keys = keys;
     this.characters = characters ?? [queries, keys];
     this.head = head;
+    this.without = without;
     this.pooled = pooled;
     this.compute = compute ?? null;
     this.error = error;
@@ -168,7 +174,7 @@ export class View {
     this.ready = coming ? coming.then((one) => one && this.open(one)) : Promise.resolve();
     this.ready.catch(() => {}); // who waits is told
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
-    this.one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
+    this.one = { weights: new Float32Array(width), seen: new Uint8Array(width), error };
     this.remember = queries.length * keys.length <= REMEMBER;
     /** @type {Map<number, Row>} */
     this.rows = new Map();
@@ -181,26 +187,26 @@ export class View {
     this.head = head;
     this.error = head.error;
     this.compute = head.row.bind(head);
-    this.one = { weights: new Float32Array(head.m), seen: new Uint8Array(head.m) };
+    this.one = { weights: new Float32Array(head.m), seen: new Uint8Array(head.m), error: head.error };
   }
 
   /** Where unit u looks. What is given stays valid until the next row is asked for. @param {number} u @returns {Row} */
   row(u) {
     const known = this.rows.get(u);
     if (known) return known;
-    const { one, compute } = this;
-    if (!compute) throw new Error("the head hasn't come yet");
+    const { one } = this;
     if (!this.joined) {
-      compute(u, one.weights, one.seen);
+      this.fill(u);
       if (!this.remember) return one;
-      const kept = { weights: one.weights.slice(), seen: one.seen.slice() };
+      const kept = { weights: one.weights.slice(), seen: one.seen.slice(), error: one.error };
       this.rows.set(u, kept);
       return kept;
     }
-    const row = { weights: new Float32Array(this.keys.length), seen: new Uint8Array(this.keys.length) };
+    const row = { weights: new Float32Array(this.keys.length), seen: new Uint8Array(this.keys.length), error: 0 };
     const { first, end } = this.queries[u];
     for (let i = first; i < end; i++) {
-      compute(i, one.weights, one.seen);
+      this.fill(i);
+      row.error = Math.max(row.error, one.error);
       this.keys.forEach((key, c) => {
         for (let j = key.first; j < key.end; j++) {
           row.weights[c] += one.weights[j] / (end - first);
@@ -210,6 +216,23 @@ export class View {
     }
     if (this.remember) this.rows.set(u, row);
     return row;
+  }
+
+  /** Compute a row of tokens, or of cells, into `one`. @param {number} i */
+  fill(i) {
+    const { one, without } = this;
+    if (!this.compute) throw new Error("the head hasn't come yet");
+    this.compute(i, one.weights, one.seen);
+    one.error = this.error;
+    if (!without) return;
+    let left = 0;
+    for (let j = 0; j < without.length; j++) {
+      if (without[j]) one.weights[j] = one.seen[j] = 0;
+      left += one.weights[j];
+    }
+    if (!left) return;
+    for (let j = 0; j < without.length; j++) one.weights[j] /= left;
+    one.error = Math.min(1, (2 * this.error) / left); // of the weight, and of what it is divided by
   }
 
   /**
@@ -239,7 +262,8 @@ export class View {
    * @param {() => boolean} wanted
    */
   async column(c, wanted) {
-    const column = { weights: new Float32Array(this.queries.length), seen: new Uint8Array(this.queries.length) };
+    const { length } = this.queries;
+    const column = { weights: new Float32Array(length), seen: new Uint8Array(length), error: this.error };
     if (this.tile) {
       const cells = /** @type {Rectangle} */ ({ rows: [0, this.queries.length], cols: [c, c + 1], tall: 1, wide: 1 });
       const numbers = await this.tile(cells, "max", new AbortController().signal);
@@ -254,6 +278,7 @@ export class View {
       const row = this.row(u);
       column.weights[u] = row.weights[c];
       column.seen[u] = row.seen[c];
+      column.error = Math.max(column.error, row.error);
       if (performance.now() > until) {
         await breathe();
         if (!wanted()) return null;
@@ -269,9 +294,9 @@ const opened = new Map();
 
 /** The view of what is chosen; asked for again, the same one with what it remembers. */
 export function view(now = state.now) {
-  const { part, layer, item, head, unit } = { ...now, ...fitting(now) };
-  const name = [part, layer, item, head, unit].join();
-  const made = opened.get(name) ?? makeView(partOf(part), layer, item, head, unit);
+  const { part, layer, item, head, unit, sink } = { ...now, ...fitting(now) };
+  const name = [part, layer, item, head, unit, sink].join();
+  const made = opened.get(name) ?? makeView(partOf(part), layer, item, head, unit, sink === "hidden");
   opened.delete(name);
   opened.set(name, made);
   made.catch(() => opened.get(name) === made && opened.delete(name)); // what didn't come is asked for again
@@ -285,14 +310,16 @@ export function view(now = state.now) {
  * @param {number} item
  * @param {number} head
  * @param {By} unit
+ * @param {boolean} bare without the sink
  */
-async function makeView(part, layer, item, head, unit) {
+async function makeView(part, layer, item, head, unit, bare) {
   const asked = source;
   const [queries, keys] = axes(part, item, unit),
     characters = unit === "tokens" ? axes(part, item, "characters") : undefined,
     tokens = axes(part, item, "tokens");
   const kind = /** @type {Kind} */ (part.signed ? "mixer" : "shares");
   const { tile } = asked;
+  const without = bare && !part.signed ? sinksOf(part, item) : null; // a mixer's rows are no shares
   if (tile && isWhole(part, layer) && queries.length === part.n && keys.length === part.m && part.n * part.m > LONG) {
     if (part.signed) await asked.pictures(part, layer, item); // its largest weight comes with them
     const { tall, wide } = part.thumbs;
@@ -302,8 +329,9 @@ async function makeView(part, layer, item, head, unit) {
       queries,
       keys,
       characters,
-      tile: (cells, pool, signal) => tile.call(asked, part, layer, item, head, cells, pool, false, signal),
-      picture: asked.pictures(part, layer, item).then(({ bytes }) => ({ ...thumb(part, head, bytes), tall, wide })),
+      tile: (cells, pool, signal) => tile.call(asked, part, layer, item, head, cells, pool, without !== null, signal),
+      without,
+      picture: without ? null : asked.pictures(part, layer, item).then(({ bytes }) => ({ ...thumb(part, head, bytes), tall, wide })),
       coming: asked.head(part, layer, item, head),
     });
   }
@@ -311,7 +339,7 @@ async function makeView(part, layer, item, head, unit) {
   const top = topOf(part, layer, item, head);
   if (one) {
     const compute = one.row.bind(one);
-    return new View({ kind, top, queries, keys, characters, head: one, compute, width: one.m, error: one.error });
+    return new View({ kind, top, queries, keys, characters, head: one, without, compute, width: one.m, error: one.error });
   }
   const { tall, wide } = part.thumbs;
   const { shares, rows, cols } = thumb(part, head, (await asked.pictures(part, layer, item)).bytes);
