@@ -128,7 +128,7 @@ export class Generator extends Piece {
 
   async one(signal = this.ending.signal) {
     try {
-      const { drawn, ends } = await this.words(Math.floor(Math.random() * 2 ** 31), signal);
+      const { drawn, ends } = await this.words(Math.floor(Math.random() * 1e8), signal);
       if (signal.aborted || !drawn) return false;
       this.take(drawn.id, drawn.label);
       return !ends.includes(drawn.id);

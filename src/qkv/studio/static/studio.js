@@ -26,7 +26,7 @@ import "./tour.js";
 const choosingBy = (said) => (/** @type {Served} */ source) => {
   /** @type {Partial<Everything>} */
   const first = firstOf(source);
-  if (!["layer", "query", "part"].some((name) => said.has(name))) return first;
+  if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return first;
   return { ...first, ...lookedAt(said, source.header) };
 };
 
@@ -92,7 +92,7 @@ function begin() {
     look(choosingBy(next));
   });
   void (own ? listModels() : goLive(facts.live));
-  Object.assign(window, { qkv: { studio, look, served: () => served } });
+  Object.assign(window, { qkv: { studio, look, settled, served: () => served } });
   document.documentElement.dataset.ready = "";
 }
 

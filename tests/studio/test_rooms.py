@@ -1,0 +1,323 @@
+"""The studio in a real browser: its numbers are Python's, it answers keys and links, and nothing leaves the machine."""
+
+import json
+import random
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+import pytest
+import torch
+
+import qkv
+from tests.draw.pages import FLAGS, assert_shown, until
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def model(shelf):
+    return qkv.load(shelf / "lm")
+
+
+@pytest.fixture(scope="module")
+def trace(model):
+    return qkv.trace(model[0], TEXT, model[1])
+
+
+@pytest.fixture
+def opened(browser, studio, shelf):
+    """Open the studio at a link; whatever it asks of other machines, logs or raises is kept and must be nothing."""
+    contexts, wrong = [], []
+    home = urlsplit(studio.address)
+
+    def go(run="lm", text=TEXT, *, link="", locale="en-US", scheme="light", size=(1280, 900), ready=True, **more):
+        context = browser.new_context(
+            locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
+        )
+        contexts.append(context)
+        name, _, key = studio.client.cookie.partition("=")
+        context.add_cookies([dict(name=name, value=key, url=f"http://{home.netloc}")])
+        tab = context.new_page()
+        tab.on("request", lambda request: urlsplit(request.url).netloc == home.netloc or wrong.append(request.url))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        said = dict(model=f"{shelf.name}/{run}", text=text) | {name: str(value) for name, value in more.items()}
+        link = link or "&".join(f"{name}={quote(value)}" for name, value in said.items())
+        tab.goto(f"http://{home.netloc}/#{link}")
+        if ready:
+            settled(tab)
+        return tab
+
+    go.wrong = wrong
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def settled(tab):
+    """Until everything that was asked for is shown."""
+    until(tab, "window.qkv?.served() != null")
+    tab.evaluate("qkv.settled()")
+    assert tab.evaluate("qkv.studio.now.problem") is None
+    if tab.evaluate("document.querySelector('qkv-map') !== null"):
+        until(tab, "[...document.querySelectorAll('qkv-map')].every((map) => map.base.dataset.drawn)")
+
+
+def now(tab, name):
+    return tab.evaluate(f"qkv.studio.now.{name}")
+
+
+def bars(tab, place="qkv-nextwords"):
+    """(token, what is shown) of every bar."""
+    read = f"[...document.querySelectorAll('{place} .bars li')].map((li) => [Number(li.dataset.id), li.querySelector('.number').textContent])"
+    return {token: float(text.replace("\u00a0%", "").replace("<", "")) / 100 for token, text in tab.evaluate(read)}
+
+
+def shares(model, ids):
+    """What comes after a text."""
+    with torch.no_grad():
+        return model(torch.tensor([ids]))[0, -1].softmax(-1)
+
+
+def test_row_cell_and_bars_are_pythons(opened, model, trace):
+    tab = opened(head=1, query=4, key=2)
+    true = trace.map(0, 1)
+    head = "qkv.served().head(qkv.served().header.parts[0], 0, 0, 1)"
+    seen = tab.evaluate(f"async () => {{ const one = await {head}; return [...one.row(4).weights] }}")
+    assert np.abs(np.array(seen) - true[4]).max() < 1e-5
+    assert_shown(tab.inner_text("qkv-map output.cell b"), true[4, 2])
+    assert_shown(tab.inner_text("qkv-steps tr.chosen td.weight"), true[4, 2])
+    lines = tab.eval_on_selector_all("qkv-lines .far i", "found => found.map((one) => one.textContent)")
+    for text, weight in zip(lines, true[4], strict=True):
+        assert text == "hidden" or (text == "0" and weight == 0) or assert_shown(text, weight) is None
+    after = shares(model[0], list(trace.tokens().ids))
+    shown = bars(tab)
+    assert len(shown) == 10
+    for token, p in shown.items():
+        assert abs(p - float(after[token])) < 6e-4, token
+
+
+def test_a_head_off_and_on_again_was_never_touched(opened, model, trace):
+    tab = opened(mode="heads", head=0)
+    read = """() => [document.querySelector('qkv-nextwords').innerHTML, [...document.querySelectorAll('qkv-overview canvas')]
+        .map((canvas) => canvas.toDataURL()), qkv.studio.now.outcome]"""
+    before = tab.evaluate(read)
+    tab.click("qkv-switchboard .choice [data-value=zero]")
+    tab.evaluate("qkv.settled()")
+    until(tab, "qkv.studio.now.before !== null && document.querySelector('.bars.two') !== null")
+    with qkv.edit(model[0], "0.0"):
+        after = shares(model[0], list(trace.tokens().ids))
+    first = shares(model[0], list(trace.tokens().ids))
+    moved = "[...document.querySelectorAll('qkv-nextwords li')].map((li) => [Number(li.dataset.id), li.querySelector('.moved').textContent])"
+    for token, p in bars(tab).items():
+        assert abs(p - float(after[token])) < 6e-4
+    for token, text in tab.evaluate(moved):
+        assert abs(float(text.replace("−", "-")) / 100 - float(after[token] - first[token])) < 6e-5
+    tab.click("qkv-switchboard [data-key='undo 0.0']")
+    tab.evaluate("qkv.settled()")
+    until(tab, "document.querySelector('.bars.two') === null")
+    settled(tab)
+    assert tab.evaluate(read) == before
+
+
+def test_a_difference_is_pythons(opened, trace):
+    tab = opened(mode="compare", by="heads", withHead="0.1", head=0, query=4, key=2)
+    until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
+    settled(tab)
+    maps = [trace.map(0, head) for head in (0, 1)]
+    shown = tab.eval_on_selector_all("qkv-comparison output.cell b", "found => found.map((one) => one.textContent)")
+    for text, true in zip(shown, (maps[0][4, 2], maps[1][4, 2], maps[1][4, 2] - maps[0][4, 2]), strict=True):
+        assert_shown(text, true)
+    rows = tab.evaluate(
+        "Array.from({ length: 5 }, (_, i) => [...document.querySelector('[data-side=difference]').seen.row(i).weights])"
+    )
+    assert np.abs(np.array(rows) - (maps[1] - maps[0])[:5]).max() < 1e-5
+    tab.focus("[data-side=a] .stage")
+    tab.keyboard.press("ArrowUp")
+    assert now(tab, "query") == 3  # one crosshair for all, and for the rest of the studio
+    places = tab.eval_on_selector_all(
+        "qkv-comparison output.cell small", "found => found.map((one) => one.textContent)"
+    )
+    assert len(set(places)) == 1 and "3" in places[0]
+
+
+def test_two_texts_are_laid_beside_each_other(opened, model):
+    tab = opened(mode="compare", by="texts", withText=TEXT + " at", head=0)
+    until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
+    settled(tab)
+    n = tab.evaluate("document.querySelector('[data-side=difference]').seen.queries.length")
+    longer = qkv.trace(model[0], TEXT + " at", model[1])
+    assert n >= len(longer.tokens().ids)
+    assert tab.locator("qkv-comparison .ranking li").count() == 2
+
+
+def test_typing_is_followed_and_composing_is_not(opened):
+    tab = opened()
+    tab.click("textarea")
+    tab.keyboard.press("End")
+    tab.keyboard.type(" cat", delay=5)
+    tab.evaluate("qkv.settled()")
+    settled(tab)
+    assert now(tab, "text") == TEXT + " cat"
+    assert tab.inner_text("qkv-strip .tokens").split()[-3:] == ["c", "a", "t"]
+    assert tab.evaluate("qkv.served().spec.text") == TEXT + " cat"
+    session = tab.context.new_cdp_session(tab)
+    session.send("Input.imeSetComposition", dict(text="mao", selectionStart=3, selectionEnd=3))
+    tab.wait_for_timeout(50)
+    assert now(tab, "text") == TEXT + " cat"
+    session.send("Input.insertText", dict(text="我"))
+    until(tab, f"qkv.studio.now.text === {json.dumps(TEXT + ' cat我')}")
+    settled(tab)
+
+
+def test_a_link_brings_the_view_back(opened):
+    tab = opened(mode="heads", head=1, query=5, key=3, edits="0.0:zero", pins="0.1", unit="words", scale="linear")
+    tab.evaluate("qkv.studio.set({ lang: 'zh', theme: 'dark', way: 'to' })")
+    tab.wait_for_timeout(500)
+    link = tab.evaluate("location.hash.slice(1)")
+    names = "room mode model text target more edits pins part layer head query key unit scale way lang theme".split()
+    before = [now(tab, name) for name in names]
+    again = opened(link=link)
+    assert [now(again, name) for name in names] == before
+    assert again.inner_text("qkv-map output.cell b") == tab.inner_text("qkv-map output.cell b")
+    assert again.evaluate("document.documentElement.lang") == "zh-CN"
+
+
+def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
+    tab = opened(mode="generate")
+    until(tab, "document.querySelector('.bars.cutting li') !== null")
+    tab.click("qkv-generator [data-key=one]")
+    until(tab, "qkv.studio.now.more.length === 1")
+    settled(tab)
+    n = len(trace.tokens().ids)
+    assert tab.evaluate("qkv.served().header.parts[0].n") == n + 1
+    assert tab.locator(".tokens .generated").count() >= 1
+    tab.click("qkv-generator [data-key=back]")
+    settled(tab)
+    assert tab.evaluate("qkv.served().header.parts[0].n") == n
+    until(tab, "document.querySelector('.bars.cutting li button') !== null")
+    token = tab.evaluate("Number(document.querySelector('.bars.cutting li:nth-child(3)').dataset.id)")
+    tab.click(".bars.cutting li:nth-child(3) button")
+    assert now(tab, "more") == [token]
+
+
+def test_the_cut_is_drawn_as_it_is(opened, model, trace):
+    tab = opened(mode="generate", temperature=0.5, topK=3)
+    until(tab, "document.querySelectorAll('.bars.cutting .gone').length > 0")
+    after = shares(model[0], list(trace.tokens().ids))
+    kept = after.topk(3)
+    true = (kept.values.log() / 0.5).softmax(-1)
+    shown = bars(tab, "qkv-generator")
+    assert tab.locator(".bars.cutting li:not(.gone)").count() == 3
+    for token, p in zip(kept.indices.tolist(), true.tolist(), strict=True):
+        assert abs(shown[token] - p) < 6e-4
+
+
+def test_two_words_are_linked_by_the_keyboard_alone(opened, trace):
+    tab = opened(mode="heads")
+    tab.evaluate("document.body.focus()")
+    tab.keyboard.press("/")
+    assert tab.evaluate("document.activeElement.type") == "search"
+    tab.keyboard.type("mat -> cat")
+    tab.keyboard.press("Enter")
+    until(tab, "document.querySelectorAll('qkv-ranking .head').length === 2")
+    query, key = now(tab, "query"), now(tab, "key")
+    best = max(range(2), key=lambda head: trace.map(0, head)[query, key])
+    assert tab.inner_text("qkv-ranking li:first-child b") == f"0.{best}"
+    assert_shown(tab.inner_text("qkv-ranking li:first-child .number"), trace.map(0, best)[query, key])
+
+
+def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
+    tab = opened()
+    tab.click("[data-key=tour]")
+    done = "document.querySelector('qkv-tour .seen') !== null"
+    acts = [
+        lambda: (tab.click("textarea"), tab.keyboard.type("so ")),
+        lambda: tab.click("qkv-strip .tokens button >> nth=1"),
+        lambda: tab.click("qkv-overview [data-head='0.1']"),
+        lambda: tab.click("qkv-switchboard [data-value=zero]"),
+        lambda: (tab.fill(".finder input", "mat → cat"), tab.press(".finder input", "Enter")),
+        lambda: tab.click("qkv-generator [data-key=one]"),
+        lambda: tab.select_option("qkv-comparison [data-key=head]", "0"),
+        lambda: tab.click("qkv-exportmenu .opener"),
+    ]
+    for i, act in enumerate(acts):
+        assert tab.inner_text("qkv-tour small") == f"{i + 1} of 8"
+        settled(tab)
+        assert not tab.evaluate(done)
+        act()
+        until(tab, done)
+        if i < 7:
+            tab.click("qkv-tour [data-key=next]")
+    tab.click("qkv-tour [data-key=next]")
+    assert tab.locator("qkv-tour").count() == 0
+    tab.click("[data-key=tour]")
+    tab.keyboard.press("Escape")
+    assert tab.locator("qkv-tour").count() == 0
+    assert tab.evaluate("document.activeElement.dataset.key") == "tour"
+
+
+def test_a_translator_is_drawn_with_its_alignment(opened):
+    tab = opened("translate", "cat 7")
+    until(tab, "document.querySelector('.alignment .words') !== null")
+    assert now(tab, "mode") == "cross"
+    tab.click("qkv-translation [data-key=beam]")
+    until(tab, "document.querySelectorAll('.beam li').length > 1")
+    tab.click(".beam li:nth-child(2) button")
+    settled(tab)
+    assert now(tab, "target") == tab.inner_text(".beam li:nth-child(2) bdi")
+
+
+@pytest.mark.parametrize("bench", ["toy", "head"])
+def test_every_number_of_the_machine_can_be_changed(opened, trace, bench):
+    tab = opened(room="steps", bench=bench, head=1)
+    until(tab, "document.querySelector('qkv-machine') !== null")
+    weights = tab.evaluate("document.querySelector('qkv-machine').stages.weights")
+    if bench == "head":
+        assert np.abs(np.array(weights) - trace.map(0, 1)[:6, :6]).max() < 1e-5
+    cell = "[data-cell='q.5.0']" if bench == "head" else "[data-cell='x.2.0']"
+    tab.fill(cell, "3")
+    changed = tab.evaluate("document.querySelector('qkv-machine').stages.weights")
+    assert changed[:2] == weights[:2] and changed[-1] != weights[-1]
+
+
+def test_a_problem_is_a_sentence_and_the_page_stays(opened):
+    tab = opened(edits="77.3:zero", ready=False)
+    until(tab, "document.querySelector('qkv-notice p') !== null")
+    assert "77" in tab.inner_text("qkv-notice p")
+    until(tab, "document.querySelector('qkv-overview canvas') !== null")  # the trace that comes with qkv
+
+
+@pytest.mark.parametrize("size", [(390, 844), (1024, 800)], ids="{0[0]}".format)
+@pytest.mark.parametrize("mode", ["look", "heads", "generate", "compare"])
+def test_nothing_is_wider_than_the_window(opened, size, mode):
+    tab = opened(size=size, mode=mode, locale="zh-CN", scheme="dark")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_500_random_clicks_and_keys_raise_nothing(opened):
+    tab = opened()
+    chance = random.Random(16)
+    keys = "Tab Tab Tab Enter Space ArrowDown ArrowRight ArrowLeft Escape / 0 + - Home End PageDown a t 我".split()
+    for _ in range(500):
+        if chance.random() < 0.5:
+            key = chance.choice(keys)
+            tab.keyboard.insert_text(key) if key == "我" else tab.keyboard.press(key)
+        else:
+            tab.mouse.click(chance.randrange(5, 1275), chance.randrange(5, 895))
+    tab.evaluate("qkv.studio.set({ room: 'see', mode: 'look' })")
+    tab.evaluate("qkv.settled()")
+    until(tab, "document.querySelector('qkv-map')?.base.dataset.drawn")
