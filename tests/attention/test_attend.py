@@ -6,9 +6,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from qkv import attend, masks, record
-from qkv.attention import explain, replace_weights
+from qkv.attention import explain, formula, replace_weights
+from qkv.attention.rules import Band
 
 from .cases import cases, oracle
 
@@ -386,3 +389,38 @@ def test_mistakes_are_told(call, says):
     with pytest.raises(ValueError) as error:
         call()
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("groups", [4, 2, 1])
+@pytest.mark.parametrize("mask", [None, masks.causal(), masks.window(3), masks.padding([9, 4])], ids=repr)
+def test_listening_changes_no_bit_and_keeps_the_sums_of_rows(mask, groups):
+    """SDPA drops the log of every row's sum, which its kernel knows; who listens gets it at no cost."""
+    torch.manual_seed(0)
+    for n in (9, 70, 130):  # with a batch and views as models hand them over
+        q, k = (torch.randn(2, n, heads, 8).transpose(1, 2) for heads in (4, groups))
+        v = torch.randn_like(k)
+        with torch.no_grad():
+            plain = attend(q, k, v, mask)
+            with record() as calls:
+                assert torch.equal(attend(q, k, v, mask), plain)
+            (call,) = calls
+            kept = mask is None or (isinstance(mask, Band) and mask.left is None)
+            assert (call.lse is not None) == kept
+            if kept:
+                close(call.lse, formula.lse(call), 1e-5)
+                close(call.only([1, 3], [1]).lse, formula.lse(call)[1:, [1, 3]], 1e-5)
+                assert call.mapped(Tensor.double).lse is None and call.mapped(Tensor.clone).lse is not None
+
+
+def test_sums_of_rows_are_kept_only_where_the_kernel_was_that_one():
+    q = torch.randn(1, 2, 70, 8)
+    with torch.no_grad(), record() as calls:
+        attend(q, q, q, dropout=0.5)
+        attend(q.double(), q.double(), q.double())
+        attend(q, q, q, softcap=2.0)
+        attend(q, q, torch.randn(1, 2, 70, 5))
+        with sdpa_kernel(SDPBackend.MATH):
+            attend(q, q, q)
+    with record() as learning:
+        attend(q.clone().requires_grad_(), q, q).sum().backward()
+    assert [call.lse for call in calls + learning] == [None] * 6

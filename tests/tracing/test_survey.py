@@ -10,7 +10,7 @@ from qkv.draw import carry as carrying
 from qkv.draw.carry import LINKED, _order, carry
 from qkv.mixers import maps as mixing
 from qkv.mixers.calls import Mixing
-from qkv.tracing import survey as surveying
+from qkv.tracing import seen
 from qkv.tracing.survey import KINDS, in_turn
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace
@@ -111,11 +111,21 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("block", [1 << 20, 500], ids=["one block", "blocks of a few rows"])
+ROADS = {
+    "one block": dict(BLOCK=1 << 20, LARGE=1 << 40),
+    "blocks of a few rows": dict(BLOCK=500, LARGE=1 << 40),
+    "one tile": dict(LARGE=0),
+    "tiles of a few rows and keys": dict(LARGE=0, TILE=(20, 40), FEW=3),
+    "tiles of one cell": dict(LARGE=0, TILE=(1, 1), FEW=1),
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("name", SHAPES)
-def test_one_pass_finds_what_the_exact_maps_say(name, block, monkeypatch):
+def test_one_pass_finds_what_the_exact_maps_say(name, road, monkeypatch):
     """The picture is the map's largest weights, the link its largest entry, telling the largest away from neighbours."""
-    monkeypatch.setattr(surveying, "BLOCK", block)
+    for what, value in ROADS[road].items():
+        monkeypatch.setattr(seen, what, value)
     given = dict(SHAPES[name])
     if name == "cached":
         given["m"] = 150
@@ -129,6 +139,10 @@ def test_one_pass_finds_what_the_exact_maps_say(name, block, monkeypatch):
             pooled = found.map(0, head, bins=64, pool="max", part=part, batch=item)
             assert one.picture.shape == pooled.shape
             assert np.abs(one.picture / 255 - np.sqrt(pooled)).max() <= 0.5 / 255 + 1e-5
+            shares = table[~asking].astype(float)
+            shares /= shares.sum(1, keepdims=True).clip(1e-30)  # what a sink leaves
+            spread = -(shares * np.log(shares.clip(1e-30))).sum(1)
+            assert one.entropy == pytest.approx(spread.mean() if len(spread) else 0, abs=2e-5)
             table = table * ~asking[:, None] * ~asked
             place, key = (np.arange(size) + table.shape[1] - size for size in table.shape)
             if part != "cross":
@@ -156,12 +170,12 @@ def test_neighbours_are_characters_not_their_bytes():
 def test_every_head_is_looked_at_once(monkeypatch):
     """Choosing a head and writing its page use one survey: no map is computed twice."""
     found = made(HEADS["far"], HEADS["near"])
-    told, seen = [], []
-    whole = surveying.maps.shares
-    monkeypatch.setattr(surveying.maps, "shares", lambda *at: seen.append(at) or whole(*at))
+    told, blocks = [], []
+    whole = seen.maps.shares
+    monkeypatch.setattr(seen.maps, "shares", lambda *at: blocks.append(at) or whole(*at))
     assert found.survey("decoder", lambda *at: told.append(at)).most_telling(range(2), [0]) == (0, 0)
     carry(found, 10**7)
-    assert len(seen) == 2 and told == [(1, 2), (2, 2)]
+    assert len(blocks) == 2 and told == [(1, 2), (2, 2)]
 
 
 def test_kinds_take_turns():
@@ -228,6 +242,9 @@ def test_one_pass_over_a_mixer_finds_what_the_exact_maps_say(delta, n, tile, mon
             shades = (one.picture.astype(float) - 128) / 127
             assert np.abs(np.sign(shades) * shades**2 * one.top - cells).max() <= one.top / 120
             total, other = np.abs(table).sum(1), table.copy()
+            shares = np.delete(np.abs(table) / total[:, None], 3, 0) if n > 3 else np.abs(table) / total[:, None]
+            spread = -(shares * np.log(shares.clip(1e-30))).sum(1).mean()
+            assert one.entropy == pytest.approx(spread, abs=1e-4)
             other[:, 3:4] = other[3:4] = 0
             np.fill_diagonal(other, 0)
             if n == 1:

@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import torch
@@ -140,6 +140,9 @@ def attend(
     if road == "plain":
         shares = formula.weights(call)
         output = formula.mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
+    elif _recorders and not dropout and (causal := _at_once(call, parts)) is not None:
+        output, lse = pieces.flash(q, k, v, causal=causal, scale=call.scale)
+        call = replace(call, lse=lse)
     elif parts is not None:
         output = pieces.run(q, k, v, parts, call.scale, dropout)
     else:
@@ -372,6 +375,17 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
             m=m,
         ),
     )
+
+
+def _at_once(call: Call, parts: list[pieces.Piece] | None) -> bool | None:
+    """Is this one run of the flash kernel over all queries and keys, and then a causal one? None: it isn't."""
+    n, m = call.q.shape[2], call.k.shape[2]
+    if parts is None or len(parts) != 1 or parts[0].band is not None or call.v.shape[3] != call.q.shape[3]:
+        return None
+    part = parts[0]
+    if part.item is not None or part.rows != (0, n) or part.cols != (0, m):
+        return None
+    return part.causal if pieces.is_flash(call.q, call.k, call.v, causal=part.causal, scale=call.scale) else None
 
 
 def _additive(call: Call) -> Tensor | None:

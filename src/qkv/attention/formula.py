@@ -57,6 +57,7 @@ class Call:
     softcap: float | None = None
     sinks: Tensor | None = None
     name: str | None = None  # which layer called, where the caller says
+    lse: Tensor | None = None  # (B, H, N): log Σ e^score of every row, where the kernel left it
 
     def weights(self, heads: Sequence[int] | None = None) -> Tensor:
         """The exact weights of these heads (all by default), before dropout: (B, heads, N, M)."""
@@ -96,12 +97,15 @@ class Call:
             self.softcap,
             None if self.sinks is None else take(self.sinks, heads, 0),
             self.name,
+            None if self.lse is None else _pick(self.lse, items, heads),
         )
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Call:
         """The same call with q, k, v, bias and sinks changed alike: moved, cast, detached."""
+        q, k, v = change(self.q), change(self.k), change(self.v)
         bias, sinks = (None if t is None else change(t) for t in (self.bias, self.sinks))
-        return replace(self, q=change(self.q), k=change(self.k), v=change(self.v), bias=bias, sinks=sinks)
+        lse = None if self.lse is None or q.dtype != self.q.dtype else change(self.lse)  # exact as q and k are
+        return replace(self, q=q, k=k, v=v, bias=bias, sinks=sinks, lse=lse)
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """The mask of a rectangle written out: bool, broadcasts to (B, H, R, C)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 from .rules import Band, Full, Mask, Padding
 
@@ -185,6 +186,32 @@ def sdpa(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
     )
     return output if value_width == output.shape[3] else output[..., :value_width]
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """What SDPA runs on a CPU, and the log of the sum of every row's e^score, which that kernel knows and SDPA drops:
+    (B, H, N, D) and (B, H, N).
+
+    >>> q = torch.ones(1, 2, 3, 4)
+    >>> output, lse = flash(q, q[:, :1], q[:, :1], causal=True, scale=0.25)
+    >>> output.shape, lse[0, 1].exp().round(decimals=3).tolist()  # e, 2e, 3e
+    (torch.Size([1, 2, 3, 4]), [2.7179999351501465, 5.436999797821045, 8.154999732971191])
+    """
+    if (per_kv := q.shape[1] // k.shape[1]) > 1:  # as SDPA does
+        k, v = (t.repeat_interleave(per_kv, 1) for t in (k, v))
+    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+    return output, lse
+
+
+def is_flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> bool:
+    """Would SDPA run that kernel on these, with nothing to remember for a gradient?"""
+    if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling():
+        return False
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return False
+    grouped = q.shape[1] != k.shape[1]
+    chosen = torch._fused_sdp_choice(q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped)
+    return chosen == SDPBackend.FLASH_ATTENTION.value
 
 
 def _least(a: int | None, b: int | None) -> int | None:

@@ -286,6 +286,8 @@ def _precision(call: Call | Mixing, tops: list[list[float]]) -> tuple[type[np.fl
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / 15) for i in range(16)}) if n > 1 else [0]
     halved = replace(call, q=call.q.half().float(), k=call.k.half().float())
+    if not isinstance(halved, Mixing):
+        halved = replace(halved, lse=None)  # the sums of its rows are others now
     weight = dot = 0.0
     one_of: Any = mixing.head_of if isinstance(call, Mixing) else head_of
     for item in range(call.q.shape[0]):

@@ -45,6 +45,6 @@ def join_call(whole: list[Any], i: int, call: Any, span: slice, n: int) -> None:
         return
     if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
         batch, heads, _, width = call.q.shape
-        whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width)))
+        whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), lse=None))
     whole[i].q[:, :, span] = call.q
     whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..attention import formula
+from ..attention import formula, pieces
 from ..attention.formula import Call, places, reach, take
 from ..attention.pooling import POOLS, cells, sizes
 from ..attention.rules import Band, Full, Span
@@ -68,24 +68,14 @@ class Head:
     def lse(self) -> Tensor:
         """log Σ e^score of every row (N,); −inf for a row that may see nothing."""
         if self.plain:
-            return self._flash_lse()
+            return sums(self.call)[0]
         reached = ((rows, reach(self.call.mask, self.n, self.m, rows)) for rows in self.blocks())
         return torch.cat([formula.lse(self.call, rows, cols)[0, 0] for rows, cols in reached])
 
     @property
     def plain(self) -> bool:
         """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
-        call, mask = self.call, self.call.mask
-        causal = isinstance(mask, Band) and (mask.left, mask.right) == (None, 0)
-        seen = isinstance(mask, Full) or (causal and self.n == self.m)
-        exact = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
-        return seen and exact and call.bias is None and call.softcap is None and call.sinks is None
-
-    def _flash_lse(self) -> Tensor:
-        """PyTorch's flash kernel knows the sums of its rows anyhow."""
-        call, causal = self.call, not isinstance(self.call.mask, Full)
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return kernel(call.q, call.k, call.v, 0.0, causal, scale=call.scale)[1].reshape(-1)
+        return plain(self.call)
 
     @torch.no_grad()
     def column(self, key: int) -> Tensor:
@@ -131,7 +121,7 @@ class Head:
 
     def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
-        causal = not isinstance(self.call.mask, Full)
+        causal = is_causal(self.call)
         # One more column, −lse against 1, and the product itself is q·k − lse.
         q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1)  # (N, D + 1)
         k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
@@ -146,6 +136,28 @@ class Head:
                 joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
                 i, j = top // tall, left // wide
                 made[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
+
+
+def plain(call: Call) -> bool:
+    """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
+    seen = isinstance(call.mask, Full) or (is_causal(call) and call.q.shape[2] == call.k.shape[2])
+    exact = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
+    return (
+        seen and exact and call.bias is None and call.softcap is None and call.sinks is None and 0 not in call.q.shape
+    )
+
+
+def is_causal(call: Call) -> bool:
+    """Is every earlier key seen, and no other?"""
+    return isinstance(call.mask, Band) and (call.mask.left, call.mask.right) == (None, 0)
+
+
+@torch.no_grad()
+def sums(call: Call) -> Tensor:
+    """log Σ e^score of every row of the first item of a plain call, (H, N): as its kernel left it, or from that kernel again."""
+    if call.lse is not None:
+        return call.lse[0]
+    return pieces.flash(call.q[:1], call.k[:1], call.v[:1], causal=is_causal(call), scale=call.scale)[1][0]
 
 
 def head_of(call: Call, item: int, head: int) -> Head:

@@ -19,10 +19,13 @@ size, a look is a share of the sizes of its row, the first token is like any oth
 what is left over), a picture is relative to the head's largest weight, and a head is as telling as what its picture shows
 away from the diagonal.
 
-Everything is found in one pass over the weights, all heads of a layer at once (a mixer's one by one), in blocks that stay near the processor. A
-row's largest weight is looked for among the largest of each WIDE columns, which stay true when a few columns are taken out.
+Everything is found in one pass over the weights (seen.py), a mixer's heads one by one. A layer can be looked at as soon as
+it is known (live.py), before the others are:
 
-H heads, N queries, M keys, R rows of a block, C columns of it.
+    surveyor = Surveyor(heads, queries, keys)       what `follow` tells
+    surveyor.look(part, call)                       every head of a layer
+
+H heads, N queries, M keys.
 """
 
 from __future__ import annotations
@@ -36,22 +39,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attention.formula import Call, reach
+from ..attention.formula import Call
 from ..mixers.calls import Mixing
 from ..mixers.maps import Tile, head_of, joined
-from . import maps
-from .patterns import LOCAL, identities
+from .patterns import LOCAL
 from .ranking import strongest
-from .tokens import Tokens
+from .seen import Told, see
 
 if TYPE_CHECKING:
+    from .live import Heads, Sides
     from .traces import Trace
 
 BINS = 64  # cells along each side of a small picture, at most
 PICTURES = 6_000_000  # bytes of all of them
-BLOCK = 1 << 20  # scores of a block, where that holds a row of a picture's cells: 4 MB
 LEAST = 1e-4  # a link is more than this, a mixer's as a share of its head's largest weight
-WIDE = 64  # columns whose largest is kept: a multiple of any processor's vectors
 KINDS = ("repeat", "far", "near", "beside", "cross")  # in the order of their turns
 FAINT = 0.05  # a layer below this in a kind is not named for it
 
@@ -69,6 +70,9 @@ class Look:
     looks: dict[str, float]  # kind → its share of all queries' looks
     telling: float
     top: float = 1.0  # the largest weight by size that a picture can show
+    entropy: float = (
+        0.0  # of a query's weights in nats, the mean over those that aren't special; a mixer's by their sizes
+    )
 
 
 @dataclass(frozen=True)
@@ -88,116 +92,94 @@ class Survey:
         return strongest(among, lambda at: looks[at[0]][at[1]].telling)[0]
 
 
+class Surveyor:
+    """Looks at the layers of a model, each as soon as it is known, with what `follow` tells beforehand: how many heads each
+    layer of each part has, and the tokens on both sides.
+
+    >>> from ..model import Config, Transformer
+    >>> from .live import follow
+    >>> model, looks = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).eval(), []
+    >>> _ = follow(
+    ...     model, list(range(20)),
+    ...     told=lambda *what: looks.append(Surveyor(*what)),
+    ...     heard=lambda part, layer, call: looks.append(looks[0].look(part, call)),
+    ... )
+    >>> surveyor, first, second = looks
+    >>> len(first), first[3].picture.shape, surveyor.cells("decoder")
+    (4, (20, 20), (1, 1, 20, 20))
+    """
+
+    def __init__(self, heads: Heads, queries: Sides, keys: Sides) -> None:
+        self.queries, self.keys = queries, keys
+        # Fewer cells along each side of a picture where there are very many heads.
+        pictures = sum(len(queries[part]) * sum(layers.values()) for part, layers in heads.items())
+        self.bins = max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
+        self._told: dict[tuple[str, int], Told] = {}
+
+    def cells(self, part: str) -> tuple[int, int, int, int]:
+        """A cell of a part's pictures is so many queries by so many keys, a picture so many rows by so many columns."""
+        n, m = len(self.queries[part][0]), len(self.keys[part][0])
+        tall, wide = -(-n // self.bins), -(-m // self.bins)
+        return tall, wide, -(-n // tall), -(-m // wide)
+
+    def look(self, part: str, call: Any, item: int = 0) -> list[Look]:
+        """Every head of a layer."""
+        return [look for some in self.looks(part, call, item) for look in some]
+
+    def looks(self, part: str, call: Any, item: int = 0) -> Iterator[list[Look]]:
+        """The same, some heads at a time."""
+        if (part, item) not in self._told:
+            self._told[part, item] = Told(part, self.queries[part][item], self.keys[part][item])
+        told, (tall, wide, _, _) = self._told[part, item], self.cells(part)
+        call = plain(call.only(items=[item]))
+        return _mixer(call, told, tall) if isinstance(call, Mixing) else _layer(call, told, tall, wide)
+
+
 def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
     """Look at every head of a part once. (`Trace.survey` does, and remembers.)"""
-    calls = trace.calls[part]
-    items, n, m = calls[0].q.shape[0], calls[0].q.shape[2], calls[0].k.shape[2]
-    bins = _bins(trace)
-    tall, wide = -(-n // bins), -(-m // bins)
-    done, every = 0, items * sum(call.n_head for call in calls)
+    heads = {part: {i: call.n_head for i, call in enumerate(calls)} for part, calls in trace.calls.items()}
+    surveyor = Surveyor(heads, trace.queries, trace.keys)
+    items = len(trace.queries[part])
+    done, every = 0, items * sum(heads[part].values())
     seen: list[list[list[Look]]] = []
     for item in range(items):
-        told = _Told(trace, part, item)
         seen.append([])
-        for call in map(plain, calls):
-            looks = _mixer(call, item, told, tall) if part == "mixers" else _layer(call, item, told, tall, wide)
+        for call in trace.calls[part]:
             seen[-1].append([])
-            for some in looks:
+            for some in surveyor.looks(part, call, item):
                 seen[-1][-1] += some
                 done += len(some)
                 if progress is not None:
                     progress(done, every)
-    return Survey(seen, trace.layers(part), tall, wide)
+    return Survey(seen, trace.layers(part), *surveyor.cells(part)[:2])
 
 
-def _bins(trace: Trace) -> int:
-    """Cells along each side of a picture: fewer where there are very many heads."""
-    pictures = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
-    return max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
-
-
-class _Told:
-    """What links are told of: no special tokens, no token's own, and in self-attention not the first key, which takes what
-    is left over; in cross-attention all but special ones."""
-
-    def __init__(self, trace: Trace, part: str, item: int) -> None:
-        queries, keys = (trace.tokens(part, item, keys=side) for side in (False, True))
-        self.own = part != "cross"
-        self.asking = 1 - torch.tensor(queries.special).float()  # (N,)
-        first = [0] if part not in ("cross", "mixers") else []
-        self.closed = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
-        self.ids = identities(keys) if self.own else None
-        # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
-        self.place = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
-        before, after = _neighbours(keys)
-        self.before, self.after = before[self.place], after[self.place]  # (N,)
-
-
-def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """For every token, where the character before its own begins, and where the one after it ends.
-
-    >>> before, after = _neighbours(Tokens(("<E6><88>", "<91>", "a", "b"), whole=(("我", 0, 2), ("a", 2, 3), ("b", 3, 4))))
-    >>> before.tolist(), after.tolist()
-    ([0, 0, 0, 2], [3, 3, 4, 4])
-    """
-    starts, ends = [first for _, first, _ in tokens.whole], [end for _, _, end in tokens.whole]
-    sizes = torch.tensor(ends) - torch.tensor(starts)
-    before = torch.tensor([starts[0], *starts[:-1]] if starts else [], dtype=torch.long)
-    after = torch.tensor([*ends[1:], ends[-1]] if ends else [], dtype=torch.long)
-    return before.repeat_interleave(sizes), after.repeat_interleave(sizes)
-
-
-def _layer(call: Call, item: int, told: _Told, tall: int, wide: int) -> Iterator[list[Look]]:
-    """All heads of a layer at once, a block of queries at a time."""
-    heads, n = call.q.shape[1:3]
-    m = call.k.shape[2]
-    picture = torch.zeros(heads, -(-n // tall), -(-m // wide))
-    looks = {kind: torch.zeros(heads) for kind in KINDS}
-    best, asks, seen = torch.full((heads,), LEAST), *torch.zeros(2, heads, dtype=torch.long)  # the link of each head
-    telling = torch.zeros(heads)
-    step = max(1, BLOCK // max(heads * m, 1) // tall) * tall
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        cols = reach(call.mask, n, m, rows)
-        if cols.start >= cols.stop:
-            continue
-        cols = slice(cols.start // wide * wide, cols.stop)  # whole cells
-        shares = maps.shares(call, item, rows, cols)
-        shown = maps.cells(maps.cells(shares, tall, 1, "max"), wide, 2, "max")
-        at = start // tall, cols.start // wide
-        picture[:, at[0] : at[0] + shown.shape[1], at[1] : at[1] + shown.shape[2]] = shown
-
-        block = _Block(shares, cols.start)
-        block.close(told.closed)
-        if told.own:
-            block.hide(told.place[rows], told.place[rows] + 1)
-        share, key = block.largest()  # (H, R)
-        share *= told.asking[rows]
-        for kind, which in _kinds(told.place[rows] if told.own else None, key, told.ids).items():
-            looks[kind] += (share * which).sum(-1)
-        most, i = share.max(-1)  # (H,)
-        stronger = most > best
-        best = torch.where(stronger, most, best)
-        asks = torch.where(stronger, start + i, asks)
-        seen = torch.where(stronger, key.gather(1, i[:, None])[:, 0], seen)
-        if told.own:
-            block.hide(told.before[rows], told.after[rows])
-            telling = torch.maximum(telling, (block.largest_share() * told.asking[rows]).amax(-1))
-    small = (picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
+def _layer(call: Call, told: Told, tall: int, wide: int) -> Iterator[list[Look]]:
+    """All heads of a layer at once."""
+    n = call.q.shape[2]
+    seen = see(call, told, tall, wide)
+    small = (seen.picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
+    share = seen.most * told.asking  # (H, N)
+    kinds = _kinds(told.place if told.own else None, seen.key, told.ids)
+    looks = {kind: ((share * which).sum(-1) / max(n, 1)).tolist() for kind, which in kinds.items()}
+    telling = (seen.away * told.asking).amax(-1).tolist() if told.own else looks["cross"]
+    best, asks = share.max(-1)
+    keys = seen.key.gather(1, asks[:, None])[:, 0]
     made = []
-    for h in range(heads):
-        link = (int(asks[h]), int(seen[h]), round(float(best[h]), 6)) if best[h] > LEAST else None
-        kinds = {kind: float(total[h]) / max(n, 1) for kind, total in looks.items()}
-        made.append(Look(small[h], link, kinds, float(telling[h]) if told.own else kinds["cross"]))
+    links = zip(asks.tolist(), keys.tolist(), best.tolist(), strict=True)
+    for h, (i, j, weight) in enumerate(links):
+        link = (i, j, round(weight, 6)) if weight > LEAST else None
+        shares = {kind: looks[kind][h] if kind in looks else 0.0 for kind in KINDS}
+        made.append(Look(small[h], link, shares, telling[h], entropy=float(seen.entropy[h])))
     yield made
 
 
-def _mixer(call: Mixing, item: int, told: _Told, cell: int) -> Iterator[list[Look]]:
+def _mixer(call: Mixing, told: Told, cell: int) -> Iterator[list[Look]]:
     """The heads of a mixer, one after the other."""
     n = call.v.shape[2]
     for h in range(call.n_head):
         rows = _Rows(n, told)
-        picture = joined(map(rows.look, head_of(call, item, h).tiles(cell)), n, cell, "max")
+        picture = joined(map(rows.look, head_of(call, 0, h).tiles(cell)), n, cell, "max")
         top = float(picture.abs().max()) if n else 0.0
         shades = (picture.abs() / (top or 1.0)).sqrt() * picture.sign()
         small = (128 + 127 * shades).round().to(torch.uint8).numpy()
@@ -209,15 +191,15 @@ def _mixer(call: Mixing, item: int, told: _Told, cell: int) -> Iterator[list[Loo
         i = int(most.argmax()) if n else 0
         link = (i, int(rows.key[i]), float(f"{rows.weight[i]:.6g}")) if n and most[i] > LEAST * top else None
         far = picture.abs().tril(-2).sum() / picture.abs().sum().clamp(min=1e-30)
-        yield [Look(small, link, kinds, float(far), float(f"{top:.6g}"))]
+        yield [Look(small, link, kinds, float(far), float(f"{top:.6g}"), rows.entropy(told))]
 
 
 class _Rows:
     """Of every row of a mixer's map: the largest weight by size that links are told of, its key, and all sizes together."""
 
-    def __init__(self, n: int, told: _Told) -> None:
+    def __init__(self, n: int, told: Told) -> None:
         self.closed = torch.tensor(told.closed, dtype=torch.long)
-        self.most, self.weight, self.total = torch.zeros(3, n)
+        self.most, self.weight, self.total, self.spread = torch.zeros(4, n)
         self.key = torch.zeros(n, dtype=torch.long)
 
     def look(self, tile: Tile) -> Tile:
@@ -225,6 +207,7 @@ class _Rows:
         rows, cols, table = tile
         sizes = table.abs()
         self.total[rows] += sizes.sum(1)
+        self.spread[rows] -= torch.xlogy(sizes, sizes).sum(1)
         if cols.stop > rows.start:  # its own
             sizes.diagonal(rows.start - cols.start).zero_()
         sizes[:, self.closed[(self.closed >= cols.start) & (self.closed < cols.stop)] - cols.start] = 0
@@ -235,48 +218,11 @@ class _Rows:
             kept[rows] = torch.where(larger, new, kept[rows])
         return tile
 
-
-class _Block:
-    """The weights of some rows, of all heads, (H, R, C), and the largest of each WIDE columns, (H, R, cells), which stay
-    true when columns are taken out."""
-
-    def __init__(self, shares: Tensor, begin: int) -> None:
-        self.shares, self.begin = shares, begin
-        self.wide = min(WIDE, shares.shape[2])
-        self.cells = maps.cells(shares, self.wide, 2, "max")
-
-    def close(self, keys: Sequence[int]) -> None:
-        """Take keys out for every row."""
-        inside = [j - self.begin for j in keys if 0 <= j - self.begin < self.shares.shape[2]]
-        self.shares[..., inside] = 0
-        for cell in {j // self.wide for j in inside}:
-            self._again(cell, cell + 1)
-
-    def hide(self, low: Tensor, high: Tensor) -> None:
-        """Take out, for each row, the keys from its `low` up to its `high` (R,)."""
-        size = self.shares.shape[2]
-        first, last = (min(max(int(edge) - self.begin, 0), size) for edge in (low.min(), high.max()))
-        if first >= last:
-            return
-        keys = torch.arange(first, last) + self.begin
-        self.shares[..., first:last].masked_fill_((keys >= low[:, None]) & (keys < high[:, None]), 0.0)
-        self._again(first // self.wide, -(-last // self.wide))
-
-    def _again(self, first: int, last: int) -> None:
-        columns = self.shares[..., first * self.wide : last * self.wide]
-        self.cells[..., first:last] = maps.cells(columns, self.wide, 2, "max")
-
-    def largest_share(self) -> Tensor:
-        """The largest weight of each row, (H, R)."""
-        return self.cells.amax(-1)
-
-    def largest(self) -> tuple[Tensor, Tensor]:
-        """The same, and the key that has it."""
-        most, cell = self.cells.max(-1)
-        columns = cell[..., None] * self.wide + torch.arange(self.wide)
-        columns.clamp_(max=self.shares.shape[2] - 1)
-        key = columns.gather(2, self.shares.gather(2, columns).argmax(-1, keepdim=True))[..., 0]
-        return most, self.begin + key
+    def entropy(self, told: Told) -> float:
+        """−Σ p·log p of sizes that are shares p of their row's, the mean over queries that aren't special."""
+        total = self.total.clamp(min=1e-30)
+        rows = self.spread / total + total.log()
+        return float((rows * told.asking).sum() / told.asking.sum().clamp(min=1))
 
 
 def _kinds(place: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str, Tensor]:
