@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from collections import Counter
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 import qkv
+from qkv.draw.shell import script
 from tests.draw.pages import FLAGS, assert_shown, until
 
 TEXT = "the cat sat on the mat"
@@ -89,6 +92,13 @@ def shares(model, ids):
     """What comes after a text."""
     with torch.no_grad():
         return model(torch.tensor([ids]))[0, -1].softmax(-1)
+
+
+def test_no_two_modules_declare_the_same_name():
+    """They are joined into one script, where the second would be a mistake that stops all of it."""
+    declared = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE)
+    found = Counter(declared.findall(script("studio")))
+    assert len(found) > 200 and [name for name, times in found.items() if times > 1] == []
 
 
 def test_row_cell_and_bars_are_pythons(opened, model, trace):

@@ -8,7 +8,7 @@ import { header, partOf } from "./view.js";
 /** @import { Edit, Everything } from "./store.js" */
 
 const PAUSE = 300; // milliseconds without a move, after which the address follows: browsers refuse too many changes
-const LONG = 4000; // characters of a text that an address still carries
+const LINKABLE = 4000; // characters of a text that an address still carries
 
 /** Names and the values that they may have. */
 const ROOMS = /** @type {const} */ (["see", "steps"]);
@@ -90,7 +90,7 @@ export function linkNow() {
   put("room", now.room, "see");
   put("mode", now.mode, "look");
   put("model", now.model);
-  if (now.text.length <= LONG) put("text", now.text);
+  if (now.text.length <= LINKABLE) put("text", now.text);
   if (now.target !== null) said.set("target", now.target);
   put("more", now.more.join());
   put("edits", now.edits.map((edit) => edit.join(":")).join());
