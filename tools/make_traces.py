@@ -81,7 +81,11 @@ def answered(told: dict[str, Any]) -> tuple[str, bytes]:
     asked["spec"]["model"] = places.find(asked["spec"]["model"], [])
     frames: list[bytes] = []
     bench = Bench(lambda event: None)
-    ANSWERS[asked["do"]](bench, asked, lambda *frame_: frames.append(frame(*frame_)), lambda: True, True)
+
+    def send(*told: Any, hold: bool = False) -> None:
+        frames.append(frame(*told))
+
+    ANSWERS[asked["do"]](bench, asked, send, lambda: True, True)
     return key_of(asked), b"".join([*frames, frame({"kind": "done"})])
 
 

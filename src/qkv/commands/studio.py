@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     print(say("qkv studio is at {address}", address=address))
     print(say("Ctrl-C ends it."), flush=True)
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, http="h11", ws="none", loop="asyncio", timeout_graceful_shutdown=1
+        app, log_level="critical", access_log=False, http="h11", ws="none", loop="asyncio", timeout_graceful_shutdown=1
     )
     server = _Server(config, None if options.no_browser else address)
     server.run(sockets=[listener])

@@ -142,6 +142,8 @@ def view(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_ru
             send({"kind": "words"} | kept)
     elif place is not None:
         send(_words(found, place, Sampling(1.0), 10, None))
+    found.layers(send)
+    if found.model is not None and place is not None:
         if (states := found.states()) is not None and len(states) <= SOON:
             send({"kind": "loss"} | _loss(found, wanted))
     send({"kind": "first", "first": found.first()})

@@ -12,21 +12,25 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from ..attention.dispatch import Call
 from ..draw.telling import ERRORS, Arrays, layer_of, opened_at, token_lists, whole_layer
 from ..tracing.edits import edit
 from ..tracing.live import Stopped, follow
 from ..tracing.models import model_of
-from ..tracing.survey import Look, plain
+from ..tracing.survey import Look, Surveyor, plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.tokens import show
 from ..tracing.traces import Trace
 from ..words import Problem
-from .surveying import Surveyor
+
+SHORT = 256  # tokens of a text whose layers are looked at all together, once the words are known
 
 Send = Callable[..., None]
 Wanted = Callable[[], bool]
@@ -41,6 +45,8 @@ class View:
         self.calls: dict[tuple[str, int], Any] = {}  # part, place among its layers
         self.numbers: dict[str, tuple[int, ...]] = {}  # part → the layers' numbers in the model
         self.surveyor: Surveyor | None = None
+        self.sent: set[tuple[str, int]] = set()
+        self.short = False
         self.looks: dict[tuple[str, int], list[list[Look]]] = {}  # item → head
         self.heads: dict[tuple[str, int, int, int], Any] = {}
         self.labels: dict[int, str] = {}
@@ -122,8 +128,29 @@ class View:
             part: {n: self.calls[part, at].n_head for at, n in enumerate(each)} for part, each in self.numbers.items()
         }
         self._send_header(heads, self.trace.queries, self.trace.keys, send, self.first())
-        for part, at in self.calls:
-            self._send_layer(part, at, send)
+
+    def layers(self, send: Send) -> None:
+        """Send the layers that weren't sent while the model ran: of a short text, of a trace, of a view that was there."""
+        self._look()
+        left = [key for key in self.calls if key not in self.sent]
+        for key in left:
+            self._send_layer(*key, send, hold=key != left[-1])
+        self.sent.clear()
+
+    def _look(self) -> None:
+        """Look at all layers that weren't looked at; those that are alike together, as one of many heads."""
+        for part, numbers in self.numbers.items():
+            left = [at for at in range(len(numbers)) if (part, at) not in self.looks]
+            calls = [self.calls[part, at] for at in left]
+            together = _joined(calls) if len(calls) > 1 else None
+            if together is None:
+                for at, call in zip(left, calls, strict=True):
+                    self.looks[part, at] = self._looks(part, call)
+                continue
+            looks = self._looks(part, together)
+            for i, (at, call) in enumerate(zip(left, calls, strict=True)):
+                own = slice(i * call.n_head, (i + 1) * call.n_head)
+                self.looks[part, at] = [item[own] for item in looks]
 
     def _shown(self, trace: Trace, send: Send) -> None:
         """A trace is whole: where it is worth opening at is known before anything is sent."""
@@ -137,8 +164,6 @@ class View:
             for at, call in enumerate(trace.calls[part]):
                 self._keep(part, at, call)
         self._send_header(heads, trace.queries, trace.keys, send, self.first())
-        for part, at in self.calls:
-            self._send_layer(part, at, send)
 
     def _told(self, heads: Any, queries: Any, keys: Any, send: Send) -> None:
         """All that is known before anything was computed."""
@@ -148,7 +173,8 @@ class View:
         self._send_header(heads, queries, keys, send, first)
 
     def _survey(self, heads: Any, queries: Any, keys: Any) -> None:
-        self.surveyor = Surveyor({part: dict(layers) for part, layers in heads.items()}, queries, keys)
+        self.surveyor = Surveyor(heads, queries, keys)
+        self.short = all(len(tokens) <= SHORT for side in (queries, keys) for each in side.values() for tokens in each)
         with self.there:
             self.numbers = {part: tuple(layers) for part, layers in heads.items()}
 
@@ -203,16 +229,21 @@ class View:
 
     def _heard(self, part: str, at: int, call: Any, send: Send) -> None:
         self._keep(part, at, call)
-        self._send_layer(part, at, send)
+        if not self.short:
+            self.looks[part, at] = self._looks(part, call)
+            self._send_layer(part, at, send)
+
+    def _looks(self, part: str, call: Any) -> list[list[Look]]:
+        assert self.surveyor is not None
+        return [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
 
     def _keep(self, part: str, at: int, call: Any) -> None:
         with self.there:
             self.calls[part, at] = call
             self.there.notify_all()
-        assert self.surveyor is not None
-        self.looks[part, at] = [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
 
-    def _send_layer(self, part: str, at: int, send: Send) -> None:
+    def _send_layer(self, part: str, at: int, send: Send, *, hold: bool = False) -> None:
+        self.sent.add((part, at))
         looks, call = self.looks[part, at], self.calls[part, at]
         send(
             {
@@ -222,9 +253,10 @@ class View:
                 "layer": layer_of(call, self.numbers[part][at]) | dict(errors=ERRORS),
                 "links": [[one.link for one in item] for item in looks],
                 "tops": [[one.top for one in item] for item in looks],
-                "entropy": [[round(getattr(one, "entropy", 0.0), 5) for one in item] for item in looks],
+                "entropy": [[one.entropy for one in item] for item in looks],
             },
             np.stack([np.stack([one.picture for one in item]) for item in looks]),
+            hold=hold,
         )
 
     def first(self) -> dict[str, Any]:
@@ -232,6 +264,7 @@ class View:
         assert self.trace is not None
         if isinstance(said := self.trace.more.get("opening"), str):
             return json.loads(said)
+        self._look()
         parts = [
             dict(
                 name=part,
@@ -270,6 +303,21 @@ class View:
         """Final states (N, C) of the first text, where the model gives them."""
         states = None if self.trace is None else self.trace.more.get("states")
         return None if states is None else states[0]
+
+
+def _joined(calls: list[Any]) -> Call | None:
+    """Layers that attend alike as one layer of all their heads; None where they don't."""
+    first = calls[0]
+    alike = all(
+        isinstance(call, Call) and call.q.shape == first.q.shape and call.k.shape == first.k.shape
+        and call.mask == first.mask and call.scale == first.scale and call.softcap == first.softcap
+        and call.bias is None and call.sinks is None
+        for call in calls
+    )  # fmt: skip
+    if not alike:
+        return None
+    q, k, v = (torch.cat([getattr(call, name) for call in calls], 1) for name in "qkv")
+    return replace(first, q=q, k=k, v=v, **({"lse": None} if hasattr(first, "lse") else {}))
 
 
 def head_arrays(one: Any, number: int) -> tuple[dict[str, Any], list[np.ndarray]]:

@@ -89,10 +89,16 @@ class Worker:
         def wanted() -> bool:
             return number not in self.cancelled
 
-        def send(told: dict[str, Any], *arrays: Any) -> None:
+        held: list[bytes] = []
+
+        def send(told: dict[str, Any], *arrays: Any, hold: bool = False) -> None:
+            """`hold`: it may go with the next one; many small frames each on their own take longer than all together."""
             if not wanted():
                 raise Gone
-            self._write(number, MORE, frame(told, *arrays))
+            held.append(frame(told, *arrays))
+            if not hold:
+                self._write(number, MORE, b"".join(held))
+                held.clear()
 
         try:
             if wanted():

@@ -1,3 +1,0 @@
-"""Looking at layers as they are heard."""
-
-from ..tracing.survey import Surveyor as Surveyor
