@@ -155,7 +155,7 @@ export class StepsPanel extends HTMLElement {
         ? line(say(lang, "sum (any number: these are no shares)"), number(total, off), "sum")
         : line(say(lang, "sum"), total.toFixed(3), "sum"),
     );
-    return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, heading), body, foot));
+    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": say(lang, "How these weights come about") }, h("table", {}, h("thead", {}, heading), body, foot));
   }
 
   /** @param {Head} one @param {Derivation} told */
