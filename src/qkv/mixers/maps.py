@@ -94,6 +94,38 @@ class Head:
         return joined(self.tiles(cell), self.n, cell, pool, self.call.q.dtype)
 
     @torch.no_grad()
+    def tile(self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: str = "max") -> Tensor:
+        """A rectangle of the map in cells of `tall` tokens by `wide`, each the largest (by size, with its sign) or the mean of
+        the weights it covers: (cells down, cells across); NaN where all that a cell covers is hidden.
+
+        >>> one = torch.ones(1, 1, 4, 1)
+        >>> head = Head(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=-1.0))
+        >>> head.tile(slice(1, 4), slice(0, 4), 2, 2).tolist()
+        [[-1.0, -1.0], [-0.25, -1.0]]
+        >>> head.tile(slice(0, 2), slice(0, 4), 2, 2, "mean").tolist()
+        [[-0.625, nan]]
+        """
+        if pool not in ("max", "mean"):
+            raise unknown("pool", pool, ("max", "mean"))
+        rows, cols = (slice(*span.indices(self.n)[:2]) for span in (rows, cols))
+        step = max(ROWS // tall, 1) * tall
+        made = []
+        for top in range(rows.start, rows.stop, step):
+            here = slice(top, min(top + step, rows.stop))
+            table = self.weights(here, cols)
+            seen = self.call.mask.tensor(self.n, self.n, batch=1, heads=1, rows=here, cols=cols)[0, 0].expand_as(table)
+            high, low, any_seen = (
+                cells(cells(t, wide, 1, "max"), tall, 0, "max") for t in (table, -table, seen.to(table.dtype))
+            )
+            if pool == "mean":
+                total = cells(cells(table, wide, 1, "sum"), tall, 0, "sum")
+                high = total / (sizes(here.stop - here.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
+            else:
+                high = torch.where(low > high, -low, high)
+            made.append(high.masked_fill(any_seen == 0, torch.nan))
+        return torch.cat(made).float()
+
+    @torch.no_grad()
     def tiles(self, cell: int) -> Iterator[Tile]:
         """Rectangles that cover all weights that are not 0: their rows, their columns and the weights; the rows of one fill
         whole cells of `cell` rows, or are all of one cell.

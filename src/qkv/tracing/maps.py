@@ -8,8 +8,9 @@ One item and one head at a time, or all heads of a layer: N queries, M keys, D h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -32,6 +33,7 @@ class Head:
     """One head of one item: q (N, D), k and v (M, D), and how its scores become weights."""
 
     call: Call  # of this one item and this one head
+    _without: dict[tuple[int, ...], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n(self) -> int:
@@ -107,6 +109,99 @@ class Head:
             made /= sizes(self.n, tall)[:, None] * sizes(self.m, wide)[None, :]
         return made
 
+    @torch.no_grad()
+    def tile(
+        self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: str = "max", without: Sequence[int] = ()
+    ) -> Tensor:
+        """A rectangle of the map in cells of `tall` queries by `wide` keys, each the largest or the mean of the exact weights
+        it covers (hidden ones count as 0): (cells down, cells across); −1 where all that a cell covers is hidden.
+
+        Keys `without` which the map is asked for are hidden too, and what is left of every row sums to 1.
+
+        >>> q = torch.zeros(1, 1, 4, 2)
+        >>> head = Head(Call(q, q, q, Band(None, 0), 1.0))
+        >>> head.tile(slice(0, 4), slice(0, 4), 2, 2).tolist(), head.tile(slice(0, 4), slice(0, 4), 2, 2, "mean").tolist()
+        ([[1.0, -1.0], [0.3333333432674408, 0.3333333432674408]], [[0.5, -1.0], [0.2916666865348816, 0.2083333432674408]])
+        >>> head.tile(slice(2, 4), slice(0, 4), without=[0]).tolist()  # rows 2 and 3
+        [[-1.0, 0.5, 0.5, -1.0], [-1.0, 0.3333333432674408, 0.3333333432674408, 0.3333333432674408]]
+        """
+        if pool not in ("max", "mean"):
+            raise Problem("pool {pool} is not one of {pools}", pool=pool, pools="max, mean")
+        rows, cols = (slice(*span.indices(size)[:2]) for span, size in ((rows, self.n), (cols, self.m)))
+        shut = tuple(sorted({int(j) for j in without}))
+        size = -(-(rows.stop - rows.start) // tall), -(-(cols.stop - cols.start) // wide)
+        largest, total = torch.full(size, -torch.inf), torch.zeros(size)
+        for down, across, logs in self._logs(rows, cols, tall, wide, shut):
+            found = cells(cells(logs, wide, 0, "max"), tall, 1, "max").T
+            at = slice(down, down + found.shape[0]), slice(across, across + found.shape[1])
+            largest[at] = found
+            if pool == "mean":
+                total[at] = cells(cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
+        if pool == "mean":
+            made = total / (sizes(rows.stop - rows.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
+        else:
+            made = largest.exp2()
+        return made.masked_fill_(largest == -torch.inf, -1.0)
+
+    def _logs(
+        self, rows: slice, cols: slice, tall: int, wide: int, shut: tuple[int, ...]
+    ) -> Iterator[tuple[int, int, Tensor]]:
+        """What of a rectangle can be seen, in pieces of whole cells that stay near the processor: which cell a piece begins
+        with, and the logs (of base 2) of its weights, keys down and queries across, −inf where hidden."""
+        lse = self.sums(shut).nan_to_num(neginf=0.0)  # a row that sees nothing is hidden by its scores
+        high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
+        q = k = room = None
+        if self.plain:  # as in _pool_tiles
+            room = torch.empty(min(high, rows.stop - rows.start) * min(broad, cols.stop - cols.start))
+            q = torch.cat([self.call.q[0, 0, rows] * self.call.scale, -lse[rows, None]], 1).div_(math.log(2))
+            k = torch.nn.functional.pad(self.call.k[0, 0, cols], (0, 1), value=1.0)
+        closed = torch.tensor(shut, dtype=torch.long)
+        for top in range(rows.start, rows.stop, high):
+            here = slice(top, min(top + high, rows.stop))
+            seen = reach(self.call.mask, self.n, self.m, here)
+            first = cols.start + max(seen.start - cols.start, 0) // wide * wide
+            for left in range(first, min(seen.stop, cols.stop), broad):
+                there = slice(left, min(left + broad, cols.stop))
+                if q is not None and k is not None and room is not None:
+                    some, asking = k[_since(there, cols)], q[_since(here, rows)]
+                    own = room[: len(some) * len(asking)].view(len(some), len(asking))
+                    logs = torch.mm(some, asking.T, out=own)  # fresh memory would cost more than the product
+                    if is_causal(self.call) and there.stop > here.start:
+                        logs.masked_fill_(_places(there)[:, None] > _places(here), -torch.inf)
+                else:
+                    logs = (self.scores(here, there).T - lse[here]).div_(math.log(2)).float()
+                inside = closed[(closed >= there.start) & (closed < there.stop)] - there.start
+                yield (top - rows.start) // tall, (left - cols.start) // wide, logs.index_fill_(0, inside, -torch.inf)
+
+    @torch.no_grad()
+    def sums(self, shut: tuple[int, ...] = ()) -> Tensor:
+        """log Σ e^score of every row (N,) over the keys that aren't shut; kept. With none shut a sink takes part: `lse`."""
+        if not shut:
+            return self.lse
+        if shut not in self._without:
+            self._without[shut] = self._sums_without(shut)
+        return self._without[shut]
+
+    def _sums_without(self, shut: tuple[int, ...]) -> Tensor:
+        """Not lse + log(1 − what is shut): of a head that gives nearly all to its first token nothing would be left but
+        rounding."""
+        call, gone = self.call, set(shut)
+        made = torch.full((self.n,), -torch.inf)
+        rest = [j for j in range(self.m) if j not in gone]
+        rows: Span = None
+        if self.plain and rest:
+            # Without the same keys and queries a causal map is causal again; those queries are asked by themselves.
+            keys, asking = torch.tensor(rest), torch.tensor(rest) if is_causal(call) else torch.arange(self.n)
+            k, v = call.k[:, :, keys], call.v[:, :, keys]
+            made[asking] = pieces.flash(call.q[:, :, asking], k, v, causal=is_causal(call), scale=call.scale)[1][0, 0]
+            rows = [i for i in shut if i < self.n] if is_causal(call) else []
+        asked = torch.tensor(list(places(rows, self.n)), dtype=torch.long)
+        for some in asked.split(max(BLOCK // max(self.m, 1), 1)):
+            table = self.scores(some.tolist()).float()
+            table[:, list(shut)] = -torch.inf
+            made[some] = table.logsumexp(-1)
+        return made
+
     def _pool_blocks(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
         """Whole rows at a time: any mask, any bias."""
         for rows in self.blocks(least=tall):
@@ -158,6 +253,14 @@ def sums(call: Call) -> Tensor:
     if call.lse is not None:
         return call.lse[0]
     return pieces.flash(call.q[:1], call.k[:1], call.v[:1], causal=is_causal(call), scale=call.scale)[1][0]
+
+
+def _since(span: slice, whole: slice) -> slice:
+    return slice(span.start - whole.start, span.stop - whole.start)
+
+
+def _places(span: slice) -> Tensor:
+    return torch.arange(span.start, span.stop)
 
 
 def head_of(call: Call, item: int, head: int) -> Head:
