@@ -106,7 +106,7 @@ def threads() -> None:
     import torch
 
     from qkv import Transformer
-    from qkv.model.config import PRESETS
+    from qkv.model.presets import PRESETS
     from qkv.train.optim import make_optimizers
     from qkv.train.settings import Settings
     from qkv.train.tasks import summed_loss

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from qkv import Transformer
-from qkv.model.config import PRESETS
 from qkv.model.export import export
 from qkv.model.generation import generate
+from qkv.model.presets import PRESETS
 
 from ._measure import Row, publish
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from qkv import Config, Transformer, store
-from qkv.model.config import PRESETS
+from qkv.model.presets import PRESETS
 from qkv.text import Characters, Dataset
 from qkv.train.loop import evaluate, one_step
 from qkv.train.optim import make_optimizers

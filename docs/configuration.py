@@ -4,7 +4,7 @@
 import torch
 
 from qkv import Transformer
-from qkv.model.config import PRESETS
+from qkv.model.presets import PRESETS
 
 print(f"{'preset':16}{'kind':16}{'width':>6}{'layers':>7}{'heads':>6}{'context':>8}{'weights':>13}  mixer")
 for name, config in PRESETS.items():

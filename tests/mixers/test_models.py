@@ -17,8 +17,9 @@ from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT
 from qkv.mixers import mix
 from qkv.model import reading
-from qkv.model.config import MIXERS, layer_pattern, layer_words
+from qkv.model.config import MIXERS
 from qkv.model.describe import parts, state_bytes
+from qkv.model.pattern import layer_pattern, layer_words
 from qkv.model.reading import Reading
 from qkv.tracing.edits import edit, find
 from qkv.tracing.traces import Trace
@@ -46,7 +47,7 @@ def test_a_pattern_names_every_layer(parts, times):
     words = [word for word, count in parts for _ in range(count)] * times
     for sign in "×*":
         text = " ".join(f"{word}{sign}{count}" if count > 1 else word for word, count in parts)
-        assert layer_words(f"({text}){sign} {times}", most=1000) == tuple(words)
+        assert layer_words(f"({text}){sign} {times}", MIXERS, most=1000) == tuple(words)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_sizes_of_their_own(mixer, more):
 @given(st.lists(st.sampled_from(MIXERS), min_size=1, max_size=12))
 def test_a_pattern_is_read_back(words):
     said = layer_pattern(tuple(words))
-    assert layer_words(said, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
+    assert layer_words(said, MIXERS, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
     assert Config(n_layer=len(words), mixer=said, width=64).mixers == tuple(words)
 
 

@@ -9,9 +9,9 @@ import transformers as hf
 import qkv
 from qkv import Config, Transformer
 from qkv.cli import main
-from qkv.model.config import PRESETS
 from qkv.model.describe import state_bytes
 from qkv.model.export import export
+from qkv.model.presets import PRESETS
 from qkv.text import train_tokenizer
 from qkv.words import Problem
 

@@ -9,7 +9,8 @@ import torch
 
 import qkv
 from qkv import Config, Transformer
-from qkv.model.config import CHOICES, MIXERS, PRESETS
+from qkv.model.config import CHOICES, MIXERS
+from qkv.model.presets import PRESETS
 
 
 @pytest.mark.parametrize(

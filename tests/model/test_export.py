@@ -18,10 +18,10 @@ from transformers import (
 from transformers.utils import logging
 
 from qkv import Config, Transformer
-from qkv.model.config import PRESETS
 from qkv.model.export import FILES, export
 from qkv.model.families import FAMILIES, family_of, to_ours, to_theirs
 from qkv.model.generation import generate
+from qkv.model.presets import PRESETS
 from qkv.text import Bytes, load, train_tokenizer
 from qkv.words import Problem
 

@@ -28,6 +28,7 @@ from qkv.model.export import export
 from qkv.model.families import FAMILIES, to_ours, to_theirs
 from qkv.model.families.bert import ROBERTA
 from qkv.model.generation import generate
+from qkv.model.mixture import Experts
 from qkv.model.step import fits
 
 logging.set_verbosity_error()
@@ -149,6 +150,7 @@ NEXT = LLAMA | dict(
     rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5),
     num_experts=0,
 )
+MOE = LLAMA | dict(num_experts_per_tok=3, num_local_experts=7)
 CASES = {
     "llama 2": Case(
         hf.LlamaForCausalLM,
@@ -185,6 +187,34 @@ CASES = {
     ),
     "qwen3": Case(
         hf.Qwen3ForCausalLM, hf.Qwen3Config, LLAMA | dict(head_dim=10), positions=0, more=dict(qk_norm="rms")
+    ),
+    "mixtral": Case(
+        hf.MixtralForCausalLM,
+        hf.MixtralConfig,
+        MOE,
+        positions=0,
+        more=dict(experts=Experts(7, 3), n_kv_head=2),
+    ),
+    "mixtral, two experts each, a window, tied": Case(
+        hf.MixtralForCausalLM,
+        hf.MixtralConfig,
+        MOE | dict(num_experts_per_tok=2, sliding_window=5, head_dim=10, tie_word_embeddings=True),
+        positions=0,
+        more=dict(experts=Experts(7, 2), window=4, tied=True),
+    ),
+    "qwen3-moe": Case(
+        hf.Qwen3MoeForCausalLM,
+        hf.Qwen3MoeConfig,
+        MOE | dict(moe_intermediate_size=11, head_dim=10, norm_topk_prob=True),
+        positions=0,
+        more=dict(experts=Experts(7, 3, hidden=11), qk_norm="rms"),
+    ),
+    "qwen3-moe, some layers dense, shares as they are": Case(
+        hf.Qwen3MoeForCausalLM,
+        hf.Qwen3MoeConfig,
+        MOE | dict(moe_intermediate_size=11, mlp_only_layers=[1]),
+        positions=0,
+        more=dict(experts=Experts(7, 3, hidden=11, layers="experts dense experts", normed=False)),
     ),
     "mamba2": Case(hf.Mamba2ForCausalLM, hf.Mamba2Config, MAMBA2, more=dict(n_state_group=3, feed_forward="none")),
     "mamba2, tied, thrice as wide": Case(
@@ -341,6 +371,8 @@ def theirs(name, dtype=torch.float64, spread=1.0, words=0.5, exact=True):
     case, generator = CASES[name], torch.Generator().manual_seed(5)
     model = case.make(case.config(**case.settings)).double().eval()
     case.change(model)
+    if hasattr(model.config, "num_experts_per_tok"):
+        model.set_experts_implementation("eager")  # the one that takes float64
     with torch.no_grad():
         for part, weight in [*model.named_parameters(), *model.named_buffers()]:
             if not weight.is_floating_point() or (isinstance(weight, nn.Parameter) and not weight.requires_grad):
@@ -348,9 +380,9 @@ def theirs(name, dtype=torch.float64, spread=1.0, words=0.5, exact=True):
             if "inv_freq" in part:
                 continue
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
-            if weight.ndim == 2 and weight.shape[0] > 1:
+            if (weight.ndim == 2 and weight.shape[0] > 1) or ".experts." in part:
                 table = any(word in part for word in ("embed", "shared", "wte", "wpe", "relative_attention_bias"))
-                weight.copy_(drawn * (words if table else spread * weight.shape[1] ** -0.5))
+                weight.copy_(drawn * (words if table else spread * weight.shape[-1] ** -0.5))
             else:
                 weight.copy_(0.3 * drawn + float("norm" in part.lower() or ".ln_" in part) * part.endswith("weight"))
     return exactly(model) if dtype == torch.float64 and exact else model.to(dtype)
@@ -450,6 +482,25 @@ def test_the_same_logits_as_they_come(name, how, read):
     close(model(ids), said(their(**asked(name, ids, kept, at))).to(ids.device, how.get("dtype", torch.float64)), atol)
 
 
+def published(model, tensors):
+    """Tensors as files have them: transformers 5 keeps the experts of a layer in one."""
+    if not hasattr(model.config, "num_experts_per_tok"):
+        return tensors
+    mixtral = model.config.model_type == "mixtral"
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    split = {}
+    for name, tensor in tensors.items():
+        place, _, leaf = name.rpartition(".")
+        place = place.replace(".mlp", ".block_sparse_moe") if mixtral else place
+        if not place.endswith(".experts"):
+            split[f"{place}.{leaf}"] = tensor
+            continue
+        for i, one in enumerate(tensor):
+            parts = {down: one} if leaf == "down_proj" else dict(zip((gate, up), one.chunk(2), strict=True))
+            split |= {f"{place}.{i}.{part}.weight": matrix for part, matrix in parts.items()}
+    return split
+
+
 @pytest.mark.parametrize("name", DECODERS + BIASED)
 def test_the_same_gradients(name, read):
     """Ours under their names, by the table that names the weights."""
@@ -462,6 +513,7 @@ def test_the_same_gradients(name, read):
 
     ours = gradients(dict(model.named_parameters()), model(ids, mask=kept, at=at))
     wanted = gradients(dict(their.named_parameters()), said(their(**asked(name, ids, kept, at))))
+    wanted = published(their, wanted)
     ours = to_theirs(model.config, ours)[1]
     assert ours.keys() == wanted.keys()
     for part, gradient in wanted.items():
@@ -562,6 +614,8 @@ def loaded(folder):
     told = json.loads((folder / "config.json").read_text())
     model, info = getattr(hf, told["architectures"][0]).from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
+    if hasattr(model.config, "num_experts_per_tok"):
+        model.set_experts_implementation("eager")
     return exactly(model.eval())
 
 
@@ -669,7 +723,7 @@ STRANGE = {
     "electra": (hf.ElectraConfig, "roberta"),
     "pegasus": (hf.PegasusConfig, "bart"),
     "longt5": (hf.LongT5Config, "t5"),
-    "mixtral": (hf.MixtralConfig, "mistral"),
+    "olmoe": (hf.OlmoeConfig, "mixtral"),
     "falcon_h1": (hf.FalconH1Config, "bamba"),
     "qwen3_5_text": (hf.Qwen3_5TextConfig, "qwen3_next"),
 }

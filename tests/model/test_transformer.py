@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from qkv import Config, Transformer, masks, record
 from qkv.attention import MultiHeadAttention
-from qkv.model.config import PRESETS
+from qkv.model.presets import PRESETS
 
 from .cases import SHAPES, make, words
 

@@ -9,7 +9,8 @@ import torch
 
 from qkv import Config, Transformer
 from qkv.cli import main
-from qkv.model.config import CHOICES, PRESETS
+from qkv.model.config import CHOICES
+from qkv.model.presets import PRESETS
 from qkv.train import settings
 from qkv.train.optim import make_optimizers
 from qkv.train.settings import TASKS, chosen

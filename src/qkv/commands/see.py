@@ -117,6 +117,8 @@ def run(options: argparse.Namespace) -> None:
     _tell(options, trace, part)
     layer, head = _choose(options, trace, part)
     _show(options, trace, part, layer, head)
+    if part in ("encoder", "decoder") and f"{part}.{layer}" in trace.routing:
+        _experts(trace, part, layer)
     if options.patterns:
         print("\n" + trace.patterns(part=part).show())
     if options.without:
@@ -436,6 +438,26 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
                 trace, layer, head, options.from_, _by(options), part=part
             )
         )
+
+
+def _experts(trace: Trace, part: str, layer: int) -> None:
+    """Which experts each token took after it had looked: as many tokens as a map shows."""
+    took, tokens = trace.experts(layer, part=part), trace.tokens(part)
+    title = say(
+        "layer {layer}: the {each} of {count} experts that each token took, best first",
+        layer=layer,
+        each=took.chosen.shape[1],
+        count=took.count,
+    )
+    print("\n" + title)
+    shown = tokens.shown[:MOST_SHOWN]
+    wide = max(map(grid.width, shown))
+    for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
+        print(
+            f"  {grid.left(word, wide)}  " + "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
+        )
+    if len(tokens) > MOST_SHOWN:
+        print(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
 
 
 def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: Any) -> None:

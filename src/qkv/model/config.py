@@ -6,12 +6,12 @@ qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, ro
 """
 
 import json
-import re
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import groupby
 from typing import Any, NamedTuple
 
-from ..words import Problem, _, all_of, nearest, unknown
+from ..words import Problem, _, all_of, nearest
+from .mixture import LAYERS, Experts
+from .pattern import choose, layer_words
 
 MIXERS = ("attention", "latent", "retention", "mamba2", "delta")  # what lets tokens see each other
 STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
@@ -70,6 +70,7 @@ class Config:
     norm_place: str = "pre"
     norm_eps: float = 1e-6
     feed_forward: str = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
+    experts: Experts | None = None  # many feed-forwards instead of one, of which a token takes a few: see mixture.py
     bias: bool | str = False  # True, False, or "qkv": on q, k and v alone
     qk_norm: str | None = None
     attention_gate: bool = False  # heads' outputs are multiplied by σ(W·x) before they are projected
@@ -104,6 +105,9 @@ class Config:
     def __post_init__(self) -> None:
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
+        given: Any = self.experts
+        if given is not None and not isinstance(given, Experts):
+            object.__setattr__(self, "experts", Experts.read(given))
         self._check_kinds()
         self._check_mixers()
         if self.n_decoder_layer is not None and self.kind != "encoder-decoder":
@@ -137,6 +141,8 @@ class Config:
                 raise Problem(
                     "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=self.head
                 )
+        if any(word == "experts" for word in self.thinkers) and self.feed_forward == "none":
+            raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
         if self.feed_forward == "none":
             if self.hidden is not None:
                 raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=self.hidden)
@@ -289,13 +295,28 @@ class Config:
         Traceback (most recent call last):
         qkv.words.Problem: mixer 'mamba2×3 attention' names 4 layers, but n_layer is 6: give one word for all, or 6
         """
-        words = layer_words(self.mixer, MOST_LAYERS)
+        return self._in_layers("mixer", self.mixer, MIXERS)
+
+    @property
+    def thinkers(self) -> tuple[str, ...]:
+        """What stands in each layer for a feed-forward: dense, or experts.
+
+        >>> Config(n_layer=3).thinkers, Config(n_layer=3, experts=Experts(4, layers="dense experts×2")).thinkers
+        (('dense', 'dense', 'dense'), ('dense', 'experts', 'experts'))
+        """
+        if self.experts is None:
+            return ("dense",) * max(self.layers)
+        return self._in_layers("experts.layers", self.experts.layers, LAYERS)
+
+    def _in_layers(self, what: str, pattern: str, among: tuple[str, ...]) -> tuple[str, ...]:
+        words = layer_words(pattern, among, MOST_LAYERS, what)
         if len(words) == 1:
             return words * max(self.layers)
         if len(words) != self.n_layer or self.kind == "encoder-decoder":
             raise Problem(
-                "mixer {mixer!r} names {count} layers, but n_layer is {layers}: give one word for all, or {layers}",
-                mixer=self.mixer,
+                "{what} {pattern!r} names {count} layers, but n_layer is {layers}: give one word for all, or {layers}",
+                what=what,
+                pattern=pattern,
                 count=len(words),
                 layers=self.n_layer,
             )
@@ -383,13 +404,21 @@ class Config:
 
         >>> Config().set(["width=64", "position=learned", "tied=false"]).tied
         False
+        >>> Config().set(["experts.count=8", "experts.per_token=1"]).experts.per_token
+        1
         """
-        changes = {}
+        changes: dict[str, Any] = {}
         for text in assignments:
             name, sign, value = text.partition("=")
             if not sign:
                 raise Problem("{text!r} is no setting: write name=value, as in width=256", text=text)
-            changes[name.strip()] = read_value(value.strip())
+            name, _dot, inner = name.strip().partition(".")
+            if inner:  # of a group: experts.count
+                group = changes.get(name, getattr(self, name, None))
+                before = group if isinstance(group, dict) else {} if group is None else vars(group)
+                changes[name] = before | {inner: read_value(value.strip())}
+            else:
+                changes[name] = read_value(value.strip())
         return self.replace(**changes)
 
 
@@ -401,153 +430,3 @@ def read_value(value: str) -> Any:
         return json.loads(value.lower() if value.lower() in ("true", "false") else value)
     except json.JSONDecodeError:
         return value
-
-
-def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
-    """Refuse a word that isn't among the right ones, naming them and the nearest."""
-    if not any(word is right or (isinstance(right, str) and word == right) for right in among):
-        raise unknown(what, word, among)
-
-
-def layer_words(pattern: Any, most: int) -> tuple[str, ...]:
-    """What a pattern names, layer by layer: "mamba2×3 attention", "(delta*3 attention)*2".
-
-    >>> layer_words("(delta×2 attention)×2", most=9)
-    ('delta', 'delta', 'attention', 'delta', 'delta', 'attention')
-    >>> layer_words("mamba", most=9)
-    Traceback (most recent call last):
-    qkv.words.Problem: mixer 'mamba' is not one of attention, latent, retention, mamba2, delta; did you mean 'mamba2'?
-    """
-    if not isinstance(pattern, str) or not pattern.strip():
-        raise unknown("mixer", pattern, MIXERS)
-    stack: list[list[str]] = [[]]
-    last: list[str] = []  # what a number that follows repeats
-    for sign, word, count in re.findall(r"([()])|([^\s()×*]+)|[×*]\s*(\d*)", pattern):
-        if word:
-            choose("mixer", word, MIXERS)
-            last = [word]
-            stack[-1] += last
-        elif sign == "(":
-            stack.append([])
-            last = []
-        elif sign == ")" and len(stack) > 1:
-            last = stack.pop()
-            stack[-1] += last
-        elif sign or not last or not 0 < len(count) < 7 or not 1 <= int(count) * len(last) <= most:
-            stack.append([])  # as a bracket that never closes
-            break
-        else:
-            stack[-1] += last * (int(count) - 1)
-            last = []
-    if len(stack) != 1 or not 1 <= len(stack[0]) <= most:
-        raise Problem(
-            "mixer {pattern!r} can't be read: give one word for all layers, or one per layer as in 'mamba2×3 attention' or "
-            "'(delta×3 attention)×2'",
-            pattern=pattern,
-        )
-    return tuple(stack[0])
-
-
-def layer_pattern(words: tuple[str, ...]) -> str:
-    """The other way, in as few words as may be.
-
-    >>> layer_pattern(("delta", "delta", "attention") * 2), layer_pattern(("mamba2",) * 5)
-    ('(delta×2 attention)×2', 'mamba2')
-    """
-    count = len(words)
-    period = next(n for n in range(1, count + 1) if count % n == 0 and words[:n] * (count // n) == words)
-    if period == 1:
-        return words[0]
-    runs = ((word, len(list(same))) for word, same in groupby(words[:period]))
-    once = " ".join(word if times == 1 else f"{word}×{times}" for word, times in runs)
-    return once if period == count else f"({once})×{count // period}"
-
-
-# Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published.
-_MODERN: dict[str, Any] = dict(
-    position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out"
-)
-PRESETS: dict[str, Config] = {
-    "tiny": Config(width=128, n_layer=4, n_head=4, context=64, **_MODERN),
-    "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),
-    # Of the same size as tiny, each in the layout of its family: blocks without a feed-forward are half as large.
-    "tiny-mamba2": Config(
-        width=128,
-        n_layer=8,
-        n_head=8,
-        head_width=32,
-        context=64,
-        mixer="mamba2",
-        state_width=32,
-        **_MODERN | dict(position="none", qk_norm=None, feed_forward="none"),
-    ),
-    "tiny-bamba": Config(
-        width=128,
-        n_layer=4,
-        n_head=4,
-        context=64,
-        mixer="mamba2×3 attention",
-        state_width=32,
-        rotary_fraction=0.5,
-        **_MODERN | dict(qk_norm=None),
-    ),
-    "tiny-qwen3-next": Config(
-        width=128,
-        n_layer=4,
-        n_head=4,
-        context=64,
-        mixer="delta×3 attention",
-        attention_gate=True,
-        rotary_fraction=0.25,
-        **_MODERN | dict(norm="rms-centred", qk_norm="rms-centred"),
-    ),
-    "gpt2": Config(
-        vocab=50257,
-        width=768,
-        n_layer=12,
-        n_head=12,
-        context=1024,
-        position="learned",
-        norm="layer",
-        norm_eps=1e-5,
-        feed_forward="gelu-tanh",
-        bias=True,
-    ),
-    "bert": Config(
-        kind="encoder",
-        vocab=30522,
-        width=768,
-        n_layer=12,
-        n_head=12,
-        hidden=3072,
-        context=512,
-        position="learned",
-        norm="layer",
-        norm_place="post",
-        norm_eps=1e-12,
-        feed_forward="gelu",
-        bias=True,
-        embedding_norm=True,
-        token_types=2,
-        head="mlm",
-        dropout=0.1,
-    ),
-    "classic": Config(
-        kind="encoder",
-        vocab=32000,
-        width=512,
-        n_layer=6,
-        n_head=8,
-        hidden=2048,
-        context=512,
-        position="sinusoidal",
-        norm="layer",
-        norm_place="post",
-        norm_eps=1e-5,
-        feed_forward="relu",
-        bias=True,
-        embedding_scale=512**0.5,
-        dropout=0.1,
-        init="torch",
-    ),
-}

@@ -7,6 +7,7 @@ FLOPs are two per weight that a token passes through, plus what attention does f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -18,10 +19,11 @@ from ..attention.positions import Learned, Relative
 from ..mixers.delta import GatedDelta
 from ..words import _, say
 from .config import STATES, Config
+from .experts import MixtureOfExperts
 from .layers import StateMixer
 from .transformer import Transformer
 
-PARTS = ("embedding", "positions", "attention", "mixers", "cross", "forward", "norms", "pooler", "head")
+PARTS = ("embedding", "positions", "attention", "mixers", "cross", "forward", "experts", "norms", "pooler", "head")
 FLOAT32 = 4  # bytes
 
 
@@ -39,6 +41,7 @@ NAMES = {
     "mixers": _("mixers"),
     "cross": _("cross-attention"),
     "forward": _("feed-forward"),
+    "experts": _("experts"),
     "norms": _("norms"),
     "head": _("head"),
     "head.tied": _("head (tied)"),
@@ -75,7 +78,7 @@ def parts(subject: Transformer | Config) -> list[Part]:
             if id(parameter) not in counted:
                 counted.add(id(parameter))
                 part.parameters += parameter.numel()
-        if isinstance(module, nn.Linear) and path != "pooler":
+        if isinstance(module, nn.Linear) and path != "pooler" and not _idle(model.config, path):
             part.flops += 2 * module.weight.numel()
         elif isinstance(module, MultiHeadAttention):
             part.flops += 4 * _keys(model.config, path) * module.n_head * module.head_width
@@ -86,6 +89,24 @@ def parts(subject: Transformer | Config) -> list[Part]:
             part.flops += _state_flops(module)
     headed = model.config.head != "none"
     return [part for part in named.values() if part.parameters or part.flops or (part.name == "head" and headed)]
+
+
+def _idle(config: Config, path: str) -> bool:
+    """Is this of an expert that a token doesn't take? All are alike, so the first ones are taken to be those it takes."""
+    return config.experts is not None and any(
+        before == "experts" and int(number) >= config.experts.per_token for before, number in pairwise(path.split("."))
+    )
+
+
+def active(subject: Transformer | Config) -> int:
+    """The parameters that one token meets: of the experts of a layer, those that it takes.
+
+    >>> config = Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16)
+    >>> active(config.replace(experts={"count": 8, "per_token": 2})) - active(config)  # an expert more, and the router
+    448
+    """
+    model = _model(subject)
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if not _idle(model.config, name))
 
 
 def _state_flops(mixer: StateMixer) -> int:
@@ -185,11 +206,46 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
                 **kept,
             )
         )
+    if config.experts is not None:
+        lines.append(_experts(model, lang))
     if state := state_bytes(model):
         lines.append(
             say("State of the mixers: {size}, whatever the length of the text.", lang, size=f"{_short(state)}B")
         )
     return "\n".join(lines)
+
+
+def _experts(model: Transformer, lang: str | None) -> str:
+    """How tokens are routed, and what of the model each of them meets."""
+    how, words = model.config.experts, model.config.thinkers
+    assert how is not None
+    told = dict(
+        each=how.per_token,
+        count=how.count,
+        layers=words.count("experts"),
+        all=len(words),
+        score=how.score,
+        active=f"{_short(active(model)).strip()}",
+        total=f"{_short(model.count()).strip()}",
+    )
+    said = say(
+        "Experts: each token takes {each} of {count}, chosen by {score}, in {layers} of {all} layers: it meets {active} "
+        "of {total} parameters.",
+        lang,
+        **told,
+    )
+    if how.groups > 1:
+        chosen = say(
+            "They stand in {groups} groups, and a token's come from {kept} of them.",
+            lang,
+            groups=how.groups,
+            kept=how.groups_per_token,
+        )
+        said = say("{sentence} {next}", lang, sentence=said, next=chosen)
+    if how.shared is not None:
+        shared = say("One more, {hidden} wide, is taken by all.", lang, hidden=f"{how.shared:,}")
+        said = say("{sentence} {next}", lang, sentence=said, next=shared)
+    return said
 
 
 def _model(subject: Transformer | Config) -> Transformer:
@@ -211,7 +267,13 @@ def _part(path: str, module: nn.Module, mixed: bool) -> str:
         return "cross"
     if "attention" in names:
         return "mixers" if mixed else "attention"
-    return "forward" if "feed_forward" in names else "embedding"
+    if "feed_forward" in names:
+        return (
+            "experts"
+            if isinstance(module, MixtureOfExperts) or {"router", "experts", "shared"} & set(names)
+            else "forward"
+        )
+    return "embedding"
 
 
 def _keys(config: Config, path: str) -> int:

@@ -21,8 +21,8 @@ from .. import __version__
 from ..text import Tokenizer
 from ..words import Problem, all_of
 from ..writing import save_tensors
-from .config import choose
 from .families import to_theirs
+from .pattern import choose
 from .quantise import Int8Linear
 from .transformer import Transformer
 from .weights import weights_of

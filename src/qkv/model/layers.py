@@ -1,14 +1,11 @@
-"""What stands between the attentions: norms, feed-forward, and the block that ties them together.
+"""What stands between the attentions: norms, heads, and the block that ties them together.
 
 B batch, N tokens, M memory tokens, C model width, V vocabulary.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.cache import Cache
@@ -21,15 +18,10 @@ from ..mixers.delta import GatedDelta
 from ..mixers.mamba2 import Mamba2
 from ..mixers.retention import Retention
 from .config import STATES, Config
+from .experts import MixtureOfExperts
+from .feed_forward import ACTIVATIONS, FeedForward
 
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU's approximation by tanh. Compiled as x·σ(2u), which is the same: a third of the time tanh takes."""
-    if torch.compiler.is_compiling():
-        return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
-    return F.gelu(x, approximate="tanh")
 
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
@@ -37,36 +29,6 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "rms-centred": lambda width, eps: CentredRMSNorm(width, eps),
     "layer": lambda width, eps: nn.LayerNorm(width, eps=eps),
 }
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": gelu_tanh,
-    "silu": F.silu,
-    "relu2": lambda x: F.relu(x).square(),
-    "swiglu": F.silu,
-    "geglu": F.gelu,
-    "geglu-tanh": gelu_tanh,
-}
-
-
-class FeedForward(nn.Module):
-    """Each token by itself through a wider layer and back; gated ones multiply two views of it."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        bias = config.bias is True
-        self.activation = ACTIVATIONS[config.feed_forward]
-        self.up = nn.Linear(config.width, config.hidden_width, bias=bias)
-        self.gate = nn.Linear(config.width, config.hidden_width, bias=bias) if config.gated else None
-        self.down = nn.Linear(config.hidden_width, config.width, bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, N, C) → (B, N, C)."""
-        if self.gate is None:
-            return self.down(self.activation(self.up(x)))
-        gate, up = self.activation(self.gate(x)), self.up(x)
-        # Without a graph, in place: new memory costs more than the product.
-        return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))
 
 
 class Block(nn.Module):
@@ -109,7 +71,7 @@ class Block(nn.Module):
         self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
         self.cross_norm = norm() if cross else None
         thinks = config.feed_forward != "none"
-        self.feed_forward = FeedForward(config) if thinks else None
+        self.feed_forward: nn.Module | None = thinker(config, name) if thinks else None
         self.feed_forward_norm = norm() if thinks else None
         self.dropout = nn.Dropout(config.dropout)
 
@@ -174,6 +136,12 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "mlm": MaskedHead,
     "none": lambda config: nn.Identity(),  # the states themselves
 }
+
+
+def thinker(config: Config, name: str) -> nn.Module:
+    """One feed-forward, or many of which each token takes a few."""
+    dense = config.thinkers[int(name.split(".")[1])] == "dense"
+    return FeedForward(config) if dense else MixtureOfExperts(config, name)
 
 
 def state_mixer(word: str, config: Config, name: str) -> StateMixer:

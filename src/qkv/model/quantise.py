@@ -78,7 +78,8 @@ def quantise(model: Transformer) -> Transformer:
     """
     model.eval().requires_grad_(False)
     for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear:
+        # A router's small matrix decides who computes: rounded, tokens would take other experts.
+        if type(module) is nn.Linear and not name.endswith(".router"):
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, Int8Linear(module))
     return model

@@ -23,7 +23,9 @@ from ..attention.dispatch import attend
 from ..attention.heads import MultiHeadAttention
 from ..attention.norms import RMSNorm
 from ..attention.positions import Rotary
-from .layers import Block, FeedForward
+from .experts import MixtureOfExperts
+from .feed_forward import FeedForward
+from .layers import Block
 from .transformer import ModelCache, Transformer
 
 # What is written out below. A block with any other part goes through the modules.
@@ -37,12 +39,12 @@ def fits(model: Transformer, cache: ModelCache) -> bool:
     return all(isinstance(kept, KVCache) and not kept.static for kept in cache.layers) and all(
         type(block) is Block
         and type(block.attention) is MultiHeadAttention
-        and type(block.feed_forward) is FeedForward
+        and type(block.feed_forward) in (FeedForward, MixtureOfExperts)
         and block.attention.window is None
         and _turns_plainly(block.attention)
         and _has_only(block, _BLOCK)
         and _has_only(block.attention, _HEADS)
-        and _has_only(block.feed_forward, _FORWARD)
+        and (not isinstance(block.feed_forward, FeedForward) or _has_only(block.feed_forward, _FORWARD))
         for block in model.decoder or ()
     )
 
@@ -158,7 +160,9 @@ def _cross_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
     return look
 
 
-def _feed_forward(part: FeedForward) -> Callable[[Tensor], Tensor]:
+def _feed_forward(part: Any) -> Callable[[Tensor], Tensor]:
+    if type(part) is MixtureOfExperts:
+        return part
     activation, up, down = part.activation, _linear(part.up), _linear(part.down)
     if part.gate is None:
         return lambda x: down(activation(up(x)))

@@ -36,14 +36,17 @@ SIZES = (
     *("encoder_attention_heads", "decoder_attention_heads"),
     *("state_size", "n_groups", "conv_kernel", "mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups"),
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
-    *("mamba_d_conv", "linear_conv_kernel_dim"),
+    *("mamba_d_conv", "linear_conv_kernel_dim", "moe_intermediate_size"),
 )
 OUR_SIZES = (
     *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head", "rank", "rope_width"),
     *("relative_buckets", "token_types", "state_width", "n_state_head", "state_head_width", "n_state_group", "taps"),
 )
 OUR_LAYERS = ("n_layer", "n_decoder_layer")
-LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
+LAYERS = (
+    *("num_local_experts", "num_experts", "n_routed_experts"),
+    *("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"),
+)
 
 
 def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer | None]:
@@ -171,7 +174,7 @@ def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: to
                 here=tuple(meant.shape),
             )
         owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor))
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor, meant.requires_grad))
     model.tie()
     if unmade := [name for name, buffer in model.named_buffers() if buffer.is_meta]:
         raise AssertionError(f"{unmade} are computed, not learned: they must not be made on the meta device")

@@ -6,6 +6,7 @@ was kept as weights alone has q, k and v of width 0 and the weights' logarithms 
 grows with n·d. Beside them stand `.sinks`, and a bias as a table over distances where it is one (`.distances`,
 (H, N + M − 1)) or dense. A mixer has q and k (B, G, N, D), v (B, H, N, P), `.decay` (B, H, N) as logarithms and, under the
 delta rule, `.write` (B, H, N); its `.real` and `.resets` (B, N) say where padding is and a document begins. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
+Where layers have experts, `experts.{part}.{layer}.chosen` and `.shares` (B, N, K) say which each token took.
 The header carries JSON: format, model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary
 frequencies.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,12 +82,17 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     }
     for part, numbers in trace.numbers.items():
         calls[part]["numbers"] = list(numbers)
+    for name, routing in trace.routing.items():
+        tensors[f"experts.{name}.chosen"] = routing.chosen.to(torch.int32)
+        tensors[f"experts.{name}.shares"] = routing.shares.float()
     if trace.turning is not None:
         turning = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
         tensors["turning"] = turning
     header = dict(
         format=FORMAT, model=trace.model, text=trace.text, tokens=tokens, calls=calls, dtype=str(dtype), more=more
     )
+    if trace.routing:
+        header["experts"] = {name: routing.count for name, routing in trace.routing.items()}
     # Own memory for each: the file format refuses tensors that share some.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,6 +159,7 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
     sure(right and isinstance(tokens, dict), Message("its calls aren't those of a model"))
     right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
     sure(right, Message("model, text or more is missing"))
+    sure(_check_experts(header.get("experts", {}), told), Message("its experts aren't those of a model"))
     for part, one in calls.items():
         layers, each = one["layers"], one["each"]
         right = type(layers) is int and 0 < layers <= len(told) // 3
@@ -229,6 +237,18 @@ def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]])
                     sure(right and 0 <= first < end <= length, Message("{part}: wrong tokens", part=part))
 
 
+def _check_experts(experts: Any, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
+    """Are these layers' counts of experts, each with the experts that were chosen and their shares?"""
+    if not isinstance(experts, dict):
+        return False
+    for name, count in experts.items():
+        chosen, shares = (told.get(f"experts.{name}.{what}", ((), "")) for what in ("chosen", "shares"))
+        right = bool(re.fullmatch(r"(encoder|decoder)\.\d{1,6}", name)) and type(count) is int and 0 < count < 1 << 31
+        if not (right and len(chosen[0]) == 3 and chosen[0] == shares[0] and chosen[1] == "I32" and shares[1] == "F32"):
+            return False
+    return True
+
+
 def _fits(name: str, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
     """Do a mixer's tensors fit each other?"""
     q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
@@ -246,6 +266,7 @@ def load(path: Path) -> Trace:
 
     from ..attention.dispatch import Call
     from ..mixers.calls import Mixing
+    from ..model.experts import Routing
     from .tokens import Tokens
     from .traces import Projection, Trace, Turning
 
@@ -293,7 +314,11 @@ def load(path: Path) -> Trace:
         queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
         numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
-        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning, numbers)
+        routing = {
+            name: Routing(name, tensors[f"experts.{name}.chosen"].long(), tensors[f"experts.{name}.shares"], count)
+            for name, count in header.get("experts", {}).items()
+        }
+        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning, numbers, routing)
     except WRONG as error:
         raise _unreadable(path, error) from None
 

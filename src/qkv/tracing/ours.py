@@ -19,6 +19,7 @@ from ..attention.cache import KVCache, WindowCache
 from ..attention.dispatch import listening
 from ..attention.positions import ALiBi, Relative, Rotary
 from ..mixers.calls import Mixing
+from ..model.experts import Routing, record_routing
 from ..model.generation import translate_ids
 from ..model.layers import StateMixer
 from ..model.reading import as_rows, note_context, pad, quiet, wordless
@@ -90,7 +91,7 @@ class Ours:
         if follower is not None:
             follower.told(self.heads(), queries, keys)
         run = _Run(model, rows, said, follower)
-        with quiet(model):
+        with quiet(model), record_routing() as heard:
             states = run.states()
         layers, numbers = _group(run.calls)
         more: dict[str, Any] = {"position": self.config.position, "kind": self.kind}
@@ -101,9 +102,9 @@ class Ours:
             more["residuals"] = torch.stack(run.residuals)
         if logits:
             more["logits"] = model.head(states).float()
-        return Trace(
-            layers, queries, keys, outputs=_outputs(model), more=more, turning=_turning(model), numbers=numbers
-        )
+        turning = _turning(model, max(map(len, said)))
+        told: dict[str, Any] = dict(outputs=_outputs(model), more=more, turning=turning, numbers=numbers)
+        return Trace(layers, queries, keys, routing=_routed(heard), **told)
 
     def _sides(self, rows: Rows, said: Rows, tokenizer: Any, most: int | None) -> tuple[Sides, Sides]:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
@@ -172,7 +173,8 @@ class _Run:
         vocabulary would be larger than all the rest."""
         model, kind = self.model, self.model.config.kind
         ids, mask = self._padded(self.rows)
-        if kind == "decoder" and len(self.rows) == 1 and is_long(ids.shape[1], followed=self.follower is not None):
+        long = is_long(ids.shape[1], followed=self.follower is not None)
+        if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
             return self._in_chunks(ids)
         n = len(self.said[0])
         with listening(self._hear), self._watching(slice(0, n), n):
@@ -244,13 +246,26 @@ class _Run:
                 hook.remove()
 
 
-def _turning(model: Any) -> Turning | None:
-    """What turns q and k of a model's layers, which share it."""
-    turns = (getattr(block.attention, "position", None) for block in model.decoder or model.encoder)
-    found = next((position for position in turns if position is not None), None)
+def _routed(heard: list[Routing]) -> dict[str, Routing]:
+    """Which experts were taken, by layer; the chunks of a long text are joined."""
+    layers: dict[str, list[Routing]] = {}
+    for routing in heard:
+        layers.setdefault(routing.name, []).append(routing)
+    joined = {}
+    for name, parts in layers.items():
+        chosen, shares = (torch.cat([getattr(part, what) for part in parts], 1) for what in ("chosen", "shares"))
+        joined[name] = Routing(name, chosen, shares, parts[0].count)
+    return joined
+
+
+def _turning(model: Any, length: int) -> Turning | None:
+    """What turns q and k of a model's layers, which share it, in a text so long."""
+    turns = [getattr(block.attention, "position", None) for block in model.decoder or model.encoder]
+    turns = list({id(position): position for position in turns if position is not None}.values())
+    found = turns[0] if len(turns) == 1 else None  # where layers with a window have their own, none speaks for all
     if not isinstance(found, Rotary) or found.interleaved:
         return None
-    return Turning(found.frequencies, found.stretch)
+    return Turning(found.at_length(length), found.stretch)
 
 
 def _unforgetful(cache: Any, n: int) -> Any:
@@ -323,9 +338,12 @@ def _place(call: Any) -> Layer:
 def _outputs(model: Any) -> dict[str, Projection]:
     """The output projections of our model's layers, by name: those that read the heads' outputs as they are.
 
-    Between a mixer and its projection there are a norm and a gate, and some attention has a gate.
+    Between a mixer and its projection there are a norm and a gate, and some attention has a gate. Where a norm follows the
+    projection, what a head adds to the stream is no share of its own.
     """
-    found = {}
+    found: dict[str, Projection] = {}
+    if model.config.norm_place == "both":
+        return found
     for part in ("encoder", "decoder"):
         for i, block in enumerate(getattr(model, part) or ()):
             for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):

@@ -7,6 +7,7 @@
     trace.column(13, 8, "cat")        who looks at one token
     trace.steps(13, 8)                the five steps with their numbers
     trace.find("it", "cat")           which heads link two words
+    trace.experts(3)                  which experts each token took in layer 3, of a model that has some
 
 A model with one stack has one part (encoder or decoder); an encoder-decoder has three: encoder, decoder and cross, and
 `part=` says which. Layers that keep a state instead of attending (retention, Mamba-2, the delta rule) are the part
@@ -34,6 +35,7 @@ from ..attention.oracle import from_qkv
 from ..mixers.calls import Mixing
 from ..mixers.maps import Head as MixingHead
 from ..mixers.maps import head_of as mixing_head
+from ..model.experts import Routing
 from ..words import Problem, all_of
 from .maps import Head, Span, head_of
 from .tokens import PARTS, Group, Tokens
@@ -59,6 +61,15 @@ class Turning:
 
     frequencies: tuple[float, ...]
     stretch: float = 1.0
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The experts that each token of a text took in one layer, best first, and their shares: (N, K) both."""
+
+    chosen: NDArray[np.int64]
+    shares: Floats
+    count: int  # experts there were
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ class Trace:
     more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
+    routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
     _heads: dict[tuple[str, int, int, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -127,6 +139,40 @@ class Trace:
         """The tokens that ask, or with `keys=True` those that are looked at."""
         part = self._part(part)
         return (self.keys if keys else self.queries)[part][self._item(part, batch)]
+
+    @property
+    def expert_layers(self) -> tuple[int, ...]:
+        """The layers with a mixture of experts, of the side that has some.
+
+        >>> from importlib.resources import files
+        >>> Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors")).expert_layers
+        ()
+        """
+        return tuple(int(name.split(".")[1]) for name in self.routing if name.startswith(self._mixed()))
+
+    def experts(self, layer: int, *, part: str | None = None, batch: int = 0) -> Routed:
+        """Which experts each token took in a layer, best first, and their shares.
+
+        >>> from ..model import Config, Transformer
+        >>> from .recorder import trace
+        >>> _ = torch.manual_seed(0)
+        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2, experts={"count": 4})), [3, 1, 4])
+        >>> made.experts(0).chosen.shape, made.experts(0).shares.sum(1).round(3)
+        ((3, 2), array([1., 1., 1.], dtype=float32))
+        """
+        part = self._mixed() if part is None else part
+        if not self.routing:
+            raise Problem("this model has no experts: each of its layers has one feed-forward for all tokens")
+        if f"{part}.{layer}" not in self.routing:
+            raise Problem(
+                "layer {layer} has no experts; these have: {layers}", layer=layer, layers=all_of(self.expert_layers)
+            )
+        found, item = self.routing[f"{part}.{layer}"], self._item(part, batch)
+        return Routed(found.chosen[item].cpu().numpy(), found.shares[item].float().cpu().numpy(), found.count)
+
+    def _mixed(self) -> str:
+        """The side of the model that has experts."""
+        return next((name.split(".")[0] for name in self.routing), "decoder")
 
     def map(
         self,

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..model.config import CHOICES as WORDS
-from ..model.config import PRESETS, STATES, Config
+from ..model.config import STATES, Config
+from ..model.presets import PRESETS
 from ..words import Problem, _, all_of, nearest, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each

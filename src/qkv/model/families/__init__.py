@@ -14,10 +14,11 @@ from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_t
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .mamba2 import MAMBA2
+from .mixtral import MIXTRAL
 from .qwen3_next import QWEN3_NEXT
 from .t5 import T5
 
-FAMILIES: tuple[Family, ...] = (LLAMA, GPT2, BERT, ROBERTA, T5, BART, MAMBA2, BAMBA, QWEN3_NEXT)
+FAMILIES: tuple[Family, ...] = (LLAMA, MIXTRAL, GPT2, BERT, ROBERTA, T5, BART, MAMBA2, BAMBA, QWEN3_NEXT)
 
 
 def family_of(config: Config) -> Family:
@@ -88,9 +89,11 @@ def _nearest(theirs: dict[str, Any]) -> Family:
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
     kind = "encoder-decoder" if theirs.get("is_encoder_decoder") else kind
     same = [family for family in FAMILIES if kind in (None, *family.holds["kind"])]
+    mixed = any("experts" in name for name in theirs)
+    same = [family for family in same if ("experts" in family.example) == mixed] or same
 
     def shared(family: Family) -> float:
-        names = set(family.write(Config(**{name: values[0] for name, values in family.holds.items()})))
+        names = set(family.write(Config(**{name: values[0] for name, values in family.holds.items()} | family.example)))
         return len(names & set(theirs)) / (len(names) + len(theirs))
 
     return max(same, key=shared)

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from ...words import Message
-from ..config import Config, layer_pattern
+from ..config import Config
+from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
 from .llama import (
     HEAD,

@@ -93,10 +93,12 @@ class Family:
     prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
     head: str = "$^"  # a pattern: the names that have no prefix
     repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
+    example: dict[str, Any] = field(default_factory=dict)  # settings without which no model has this layout
 
 
 # What a layout has only if it says so.
 PLAIN: dict[str, tuple[Any, ...]] = dict(
+    experts=(None,),
     attention_scale=(None,),
     attention_gate=(False,),
     rotary_fraction=(1.0,),
@@ -274,6 +276,20 @@ def insist_on_sides(theirs: dict[str, Any]) -> None:
             value=repr(theirs["is_causal"]),
             wanted=nothing,
         )
+
+
+def one_number(theirs: dict[str, Any], first: str, second: str, usual: int) -> int:
+    """A number that goes by two names, which no tensor's shape tells apart if they differ."""
+    a, b = theirs.get(first, theirs.get(second)), theirs.get(second, theirs.get(first))
+    if a != b:
+        raise Foreign(
+            "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are one number",
+            first=first,
+            second=second,
+            a=a,
+            b=b,
+        )
+    return usual if a is None else a
 
 
 def word_of(theirs: str, words: dict[str, str]) -> str:

@@ -244,14 +244,19 @@ def stack(
     think: str = "mlp",
     think_norm: str = "post_attention_layernorm",
     last: str = "norm",
+    experts: Callable[[Config, str, str], list[Row]] | None = None,
 ) -> list[Row]:
-    """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows."""
+    """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows.
+
+    `experts` are the rows of a layer that has many feed-forwards.
+    """
     table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", f"model.{last}.weight")]
     for i, word in enumerate(config.mixers):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
         name, mixer = mixers[word]
         table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        table += thinks(config, f"{ours}.feed_forward", f"{theirs}.{think}")
+        rows = thinks if experts is None or config.thinkers[i] == "dense" else experts
+        table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
     return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)

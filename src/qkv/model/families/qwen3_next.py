@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ...mixers.delta import NAMES
 from ...words import Message, all_of
-from ..config import Config, layer_pattern
+from ..config import Config
+from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
 from .llama import (
     HEAD,

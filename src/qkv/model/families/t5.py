@@ -29,6 +29,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     embedding_scale=(1.0,),
     embedding_norm=(False,),
     head=("linear",),
+    experts=(None,),
     attention_scale=(1.0,),
     attention_gate=(False,),
     head_bias=(False,),

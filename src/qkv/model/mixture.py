@@ -1,0 +1,94 @@
+"""What a mixture of experts is made of, in plain values: the part of `Config` that stands for many feed-forwards.
+
+>>> Experts(count=8, per_token=9)
+Traceback (most recent call last):
+qkv.words.Problem: experts.per_token is 9, but there are 8 experts: give 8 at most
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..words import Problem, all_of
+from .pattern import choose
+
+LAYERS = ("experts", "dense")  # what a layer may have for a feed-forward
+MOST_EXPERTS = 4096  # of one layer: the most that were ever trained have a few hundred
+
+
+@dataclass(frozen=True)
+class Experts:
+    """`count` feed-forwards of which each token takes `per_token`, those that a router scores highest."""
+
+    count: int
+    per_token: int = 2
+    hidden: int | None = None  # of one expert: what the model's feed-forward has
+    shared: int | None = None  # the hidden width of one more, which every token takes
+    layers: str = "experts"  # which layers have them; one word for all, or one per layer: "dense×3 experts×58"
+    score: str = "softmax"  # over all experts; sigmoid: each by itself
+    normed: bool = True  # the shares of a token's experts are made to sum to 1
+    scale: float = 1.0  # and are multiplied by this
+    groups: int = 1  # experts stand in so many groups, one after the other,
+    groups_per_token: int = 1  # and a token's come from so many: the groups with the best expert (sigmoid: best two)
+    balance: bool = False  # a number per expert is added to its score for choosing alone, as DeepSeek-V3 has it
+
+    def __post_init__(self) -> None:
+        choose("experts.score", self.score, ("softmax", "sigmoid"))
+        for name in ("count", "per_token", "hidden", "shared", "groups", "groups_per_token"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 53
+            if not whole and not (value is None and name in ("hidden", "shared")):
+                raise Problem(
+                    "{name} is {value}: give a whole number, 1 or more", name=f"experts.{name}", value=repr(value)
+                )
+        for name in ("normed", "balance"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise Problem("{name} is {value}: give true or false", name=f"experts.{name}", value=repr(value))
+        scale: Any = self.scale
+        if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0 < scale <= 1e300:
+            raise Problem("{name} is {value}: give a number above 0", name="experts.scale", value=repr(scale))
+        if self.count > MOST_EXPERTS:
+            raise Problem(
+                "experts.count is {count}: {most} are the most that are built", count=self.count, most=MOST_EXPERTS
+            )
+        if self.per_token > self.count:
+            raise Problem(
+                "experts.per_token is {each}, but there are {count} experts: give {count} at most",
+                each=self.per_token,
+                count=self.count,
+            )
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        size = self.count // self.groups
+        if self.count % self.groups or (self.groups > 1 and self.score == "sigmoid" and size < 2):
+            raise Problem(
+                "{count} experts don't divide into {groups} groups: give a divisor, and two experts or more to each",
+                count=self.count,
+                groups=self.groups,
+            )
+        if not (self.groups_per_token <= self.groups and self.per_token <= self.groups_per_token * size):
+            raise Problem(
+                "a token's {each} experts can't come from {kept} of {groups} groups of {size}: give more groups per token",
+                each=self.per_token,
+                kept=self.groups_per_token,
+                groups=self.groups,
+                size=size,
+            )
+
+    @classmethod
+    def read(cls, values: Any) -> "Experts":
+        """From names and values, as a file or a command line gives them."""
+        known = [field.name for field in fields(cls)]
+        if not isinstance(values, dict) or "count" not in values:
+            raise Problem(
+                'experts are {value}: give none, or an object such as {{"count": 8, "per_token": 2}}',
+                value=repr(values),
+            )
+        for name in values:
+            if name not in known:
+                raise Problem(
+                    "there is no setting {name!r}. All of them: {known}",
+                    name=f"experts.{name}",
+                    known=all_of(f"experts.{each}" for each in known),
+                )
+        return cls(**values)
