@@ -155,7 +155,9 @@ def test_sizes_of_their_own(mixer, more):
 @given(st.lists(st.sampled_from(MIXERS), min_size=1, max_size=12))
 def test_a_pattern_is_read_back(words):
     said = layer_pattern(tuple(words))
-    assert layer_words(said, MIXERS, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
+    assert (
+        layer_words(said, MIXERS, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
+    )
     assert Config(n_layer=len(words), mixer=said, width=64).mixers == tuple(words)
 
 

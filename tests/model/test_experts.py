@@ -109,7 +109,9 @@ def test_ties_are_taken_as_transformers_takes_them(kind):
             router.e_score_correction_bias.copy_(torch.randint(0, 2, (12,)))
     x = torch.randint(-1, 2, (200, 8)).float()
     logits, shares, chosen = router(x)
-    assert (logits[:, :, None] == logits[:, None]).sum() > 2 * logits.numel()  # many are equal, and not only to themselves
+    assert (
+        logits[:, :, None] == logits[:, None]
+    ).sum() > 2 * logits.numel()  # many are equal, and not only to themselves
     ours, parts = route(logits, how, getattr(router, "e_score_correction_bias", None))
     for a, b, c, d in zip(chosen.tolist(), ours.tolist(), shares.tolist(), parts.tolist(), strict=True):
         theirs, made = (dict(zip(numbers, values, strict=True)) for numbers, values in ((a, c), (b, d)))

@@ -9,6 +9,7 @@ they are told to do it in float64 (`exactly`), so that every family must agree t
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
@@ -150,6 +151,34 @@ NEXT = LLAMA | dict(
     rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5),
     num_experts=0,
 )
+LONG = dict(
+    rope_type="longrope",
+    rope_theta=500.0,
+    short_factor=[1.0, 1.1, 1.3],
+    long_factor=[1.0, 2.0, 4.5],
+    original_max_position_embeddings=16,
+)
+NEOX = dict(
+    vocab_size=41,
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    intermediate_size=31,
+    max_position_embeddings=64,
+    layer_norm_eps=1e-3,
+    rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5),
+    pad_token_id=PAD,
+)
+OPT = dict(
+    vocab_size=41,
+    hidden_size=21,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    ffn_dim=31,
+    max_position_embeddings=35,
+    pad_token_id=PAD,
+)
+GEMMA = LLAMA | dict(head_dim=10, query_pre_attn_scalar=7, sliding_window=5, hidden_activation="gelu_pytorch_tanh")
 MOE = LLAMA | dict(num_experts_per_tok=3, num_local_experts=7)
 CASES = {
     "llama 2": Case(
@@ -187,6 +216,108 @@ CASES = {
     ),
     "qwen3": Case(
         hf.Qwen3ForCausalLM, hf.Qwen3Config, LLAMA | dict(head_dim=10), positions=0, more=dict(qk_norm="rms")
+    ),
+    "llama, biases on attention only": Case(
+        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(attention_bias=True), positions=0, more=dict(bias="qkv out")
+    ),
+    "llama, biases on the feed-forward only": Case(
+        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(mlp_bias=True), positions=0, more=dict(bias="forward")
+    ),
+    "llama, dynamic rotary scaling": Case(
+        hf.LlamaForCausalLM,
+        hf.LlamaConfig,
+        LLAMA
+        | dict(max_position_embeddings=16, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=3.0)),
+        positions=0,
+        more=dict(rotary_scaling=dict(kind="dynamic", factor=3.0, original=16)),
+    ),
+    "qwen2, a window in some layers": Case(
+        hf.Qwen2ForCausalLM,
+        hf.Qwen2Config,
+        LLAMA | dict(use_sliding_window=True, sliding_window=4, max_window_layers=1),
+        positions=0,
+        more=dict(window=3, window_layers="full window×2"),
+    ),
+    "qwen3, a window in some layers, biases": Case(
+        hf.Qwen3ForCausalLM,
+        hf.Qwen3Config,
+        LLAMA
+        | dict(
+            head_dim=10,
+            attention_bias=True,
+            use_sliding_window=True,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        ),
+        positions=0,
+        more=dict(window=3, window_layers="window full window", bias="qkv out"),
+    ),
+    "gemma": Case(
+        hf.GemmaForCausalLM,
+        hf.GemmaConfig,
+        LLAMA | dict(head_dim=10, hidden_act="gelu_pytorch_tanh"),
+        positions=0,
+        more=dict(norm="rms-centred", embedding_scale=24**0.5, feed_forward="geglu-tanh"),
+    ),
+    "gemma 2": Case(
+        hf.Gemma2ForCausalLM,
+        hf.Gemma2Config,
+        GEMMA | dict(attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+        positions=0,
+        more=dict(norm_place="both", softcap=2.0, output_softcap=3.0, window=4, window_layers="window full window"),
+    ),
+    "gemma 2, no caps, all layers see all, untied": Case(
+        hf.Gemma2ForCausalLM,
+        hf.Gemma2Config,
+        GEMMA
+        | dict(attn_logit_softcapping=None, final_logit_softcapping=None, query_pre_attn_scalar=10)
+        | dict(layer_types=["full_attention"] * 3, tie_word_embeddings=False, attention_bias=True),
+        positions=0,
+        more=dict(softcap=None, output_softcap=None, window=None, attention_scale=None, tied=False),
+    ),
+    "gemma 3": Case(
+        hf.Gemma3ForCausalLM,
+        hf.Gemma3TextConfig,
+        GEMMA
+        | dict(
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=900.0, factor=2.0),
+                sliding_attention=dict(rope_type="default", rope_theta=50.0),
+            ),
+        ),
+        positions=0,
+        more=dict(qk_norm="rms-centred", window_base=50.0, rotary_base=900.0, window_layers="window×2 full"),
+    ),
+    "phi-3": Case(hf.Phi3ForCausalLM, hf.Phi3Config, LLAMA | dict(sliding_window=6), positions=0, more=dict(window=5)),
+    "phi-3, long": Case(
+        hf.Phi3ForCausalLM,
+        hf.Phi3Config,
+        LLAMA | dict(rope_parameters=LONG, original_max_position_embeddings=16),
+        positions=0,
+        more=dict(n_kv_head=2),
+    ),
+    "gpt-neox": Case(
+        hf.GPTNeoXForCausalLM,
+        hf.GPTNeoXConfig,
+        NEOX,
+        positions=0,
+        more=dict(parallel=True, rotary_fraction=0.5, bias=True),
+    ),
+    "gpt-neox, one after the other, no bias in attention": Case(
+        hf.GPTNeoXForCausalLM,
+        hf.GPTNeoXConfig,
+        NEOX | dict(use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True),
+        positions=0,
+        more=dict(parallel=False, bias="forward", tied=True),
+    ),
+    "opt": Case(hf.OPTForCausalLM, hf.OPTConfig, OPT, positions=0, more=dict(tied=True, bias=True)),
+    "opt as of 350 M, no bias": Case(
+        hf.OPTForCausalLM,
+        hf.OPTConfig,
+        OPT | dict(do_layer_norm_before=False, word_embed_proj_dim=10, enable_bias=False),
+        positions=0,
+        more=dict(norm_place="post", embedding_width=10, bias=False),
     ),
     "mixtral": Case(
         hf.MixtralForCausalLM,
@@ -310,6 +441,9 @@ ENCODERS = [name for name in CASES if "bert" in name]
 STATEFUL = [name for name in CASES if name.startswith(("mamba2", "bamba", "qwen3-next"))]
 # Where there is padding, their convolution reads the bias of what goes in; ours reads nothing.
 BIASED = [name for name in CASES if name.endswith("with biases")]
+# Their angles change when a text grows, and with them all that was kept of it: in pieces it is another text.
+GROWING = ["llama, dynamic rotary scaling", "phi-3, long"]
+DULL = ["llama, dynamic rotary scaling", "gemma 2", "opt as of 350 M, no bias"]  # they like to repeat a word
 DECODERS = [name for name in CASES if name not in TRANSLATORS + ENCODERS + BIASED]
 
 
@@ -325,9 +459,22 @@ class Exact(TorchFunctionMode):
         return function(*map(exact, args), **{name: exact(value) for name, value in (kwargs or {}).items()})
 
 
-def rotary(table, x, position_ids):
-    told, width = table.config.rope_parameters, 2 * len(table.inv_freq)
-    turns = told["rope_theta"] ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+def rotary(table, x, position_ids, layer_type=None):
+    """Its angles as its paper has them."""
+    told = table.config.rope_parameters if layer_type is None else table.config.rope_parameters[layer_type]
+    width = 2 * len(table.inv_freq if layer_type is None else getattr(table, f"{layer_type}_inv_freq"))
+    length, base, stretch = int(position_ids.max()) + 1, told["rope_theta"], 1.0
+    if told["rope_type"] == "dynamic":
+        longest = table.config.max_position_embeddings
+        grown = told["factor"] * max(length, longest) / longest - (told["factor"] - 1)
+        base *= grown ** (width / (width - 2))
+    turns = base ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if told["rope_type"] == "linear":
+        turns = turns / told["factor"]
+    if told["rope_type"] == "longrope":
+        original = told["original_max_position_embeddings"]
+        turns = turns / torch.tensor(told["long_factor" if length > original else "short_factor"], dtype=torch.float64)
+        stretch = (1 + math.log(table.config.max_position_embeddings / original) / math.log(original)) ** 0.5
     if told["rope_type"] == "llama3":
         low, high, factor = told["low_freq_factor"], told["high_freq_factor"], told["factor"]
         waves, original = 2 * torch.pi / turns, told["original_max_position_embeddings"]
@@ -337,7 +484,7 @@ def rotary(table, x, position_ids):
         turns = torch.where(waves < original / high, turns, blended)
     angles = position_ids[..., None].double() * turns
     angles = torch.cat([angles, angles], -1)
-    return angles.cos(), angles.sin()
+    return angles.cos() * stretch, angles.sin() * stretch
 
 
 @torch.no_grad()
@@ -347,6 +494,8 @@ def exactly(model):
         kind = type(module).__name__
         if kind.endswith("RotaryEmbedding"):
             module.forward = partial(rotary, module)
+        elif kind.endswith("TextScaledWordEmbedding"):  # of which float32 keeps seven digits
+            module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
         elif kind == "MarianSinusoidalPositionalEmbedding":
             n, width = module.weight.shape
             sines = (width + 1) // 2
@@ -377,7 +526,7 @@ def theirs(name, dtype=torch.float64, spread=1.0, words=0.5, exact=True):
         for part, weight in [*model.named_parameters(), *model.named_buffers()]:
             if not weight.is_floating_point() or (isinstance(weight, nn.Parameter) and not weight.requires_grad):
                 continue  # Marian's sines
-            if "inv_freq" in part:
+            if "inv_freq" in part or "embed_scale" in part:
                 continue
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
             if (weight.ndim == 2 and weight.shape[0] > 1) or ".experts." in part:
@@ -475,15 +624,23 @@ def test_the_same_logits_of_an_encoder_decoder(name, read):
 @torch.no_grad()
 def test_the_same_logits_as_they_come(name, how, read):
     model, their, atol = read(name, **how), theirs(name, **how), 1e-4 if "dtype" in how else 1e-6
-    atol = {1e-6: 3e-5, 1e-4: 5e-4}[atol] if name in STATEFUL else atol  # the loops of mixers
+    coarse = name in STATEFUL or name.startswith("gemma")  # the loops of mixers, the scale of word vectors
+    atol = {1e-6: 3e-5, 1e-4: 5e-4}[atol] if coarse else atol
     ids, kept, at = texts(name)
     if name in TRANSLATORS:
         return close(model(ids.flip(1), ids), their(input_ids=ids, decoder_input_ids=ids.flip(1)).logits, atol)
     close(model(ids), said(their(**asked(name, ids, kept, at))).to(ids.device, how.get("dtype", torch.float64)), atol)
 
 
+def own(name):
+    """The family whose file this was: some models could be written as another's, too."""
+    return next(family for family in FAMILIES if CASES[name].config.model_type in family.types)
+
+
 def published(model, tensors):
     """Tensors as files have them: transformers 5 keeps the experts of a layer in one."""
+    if model.config.model_type == "gpt_neox":
+        return {name.replace("lm_head", "embed_out"): tensor for name, tensor in tensors.items()}
     if not hasattr(model.config, "num_experts_per_tok"):
         return tensors
     mixtral = model.config.model_type == "mixtral"
@@ -514,11 +671,13 @@ def test_the_same_gradients(name, read):
     ours = gradients(dict(model.named_parameters()), model(ids, mask=kept, at=at))
     wanted = gradients(dict(their.named_parameters()), said(their(**asked(name, ids, kept, at))))
     wanted = published(their, wanted)
-    ours = to_theirs(model.config, ours)[1]
+    ours = to_theirs(model.config, ours, own(name))[1]
     assert ours.keys() == wanted.keys()
     for part, gradient in wanted.items():
         assert gradient.any(), part
-        assert torch.allclose(ours[part], gradient, atol=1e-9 * float(gradient.abs().max()), rtol=0), part
+        # A bias of keys moves all scores of a row alike: its gradient is 0, but for rounding.
+        atol = max(1e-9 * float(gradient.abs().max()), 1e-12)
+        assert torch.allclose(ours[part], gradient, atol=atol, rtol=0), part
 
 
 @pytest.mark.parametrize("name", BARE)
@@ -540,7 +699,7 @@ def test_token_types_are_theirs(name, read):
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", [name for name in DECODERS if name not in GROWING])
 @torch.no_grad()
 def test_with_the_cache(name, padding, read):
     """Padded on the right, a cache is told how many tokens are real, and goes on from there; on the left, by the mask."""
@@ -587,12 +746,14 @@ def greedy(name, **told):
 @pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_same_greedy_words(name, cached, read):
-    ids, kept, _ = texts(name, "left")
+    ids, kept, _ = texts(name, "none" if name in DULL else "left")  # theirs also counts padding as said before
     ids, kept = ids[:, 1:18], kept[:, 1:18]
     prompts = [row[real].tolist() for row, real in zip(ids, kept, strict=True)]
-    wanted = greedy(name, input_ids=ids, attention_mask=kept.long())
+    # With its cache, theirs keeps keys that were turned by other angles; of these two only Phi-3 reads all again.
+    more = dict(repetition_penalty=5.0) if name in DULL else {}
+    wanted = greedy(name, input_ids=ids, attention_mask=kept.long(), use_cache=name != GROWING[0], **more)
     assert len({tuple(row) for row in wanted}) == 3 and len({token for row in wanted for token in row}) > 5
-    assert generate(read(name, **WILD), prompts, most=12, cache=cached) == wanted
+    assert generate(read(name, **WILD), prompts, most=12, cache=cached, **more) == wanted
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
@@ -634,6 +795,22 @@ def test_saved_back_it_is_theirs_again(name, read, tmp_path):
     close(said(ours)[kept], said(wanted)[kept])
     if name in BARE:
         assert_close(ours.pooler_output, wanted.pooler_output, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in DECODERS if name.startswith(("phi", "opt"))])
+@torch.no_grad()
+def test_what_fits_two_layouts_can_be_written_in_its_own(name, read, tmp_path):
+    """Left to itself, a Phi-3 is written as the LLaMA it amounts to, and most OPTs as GPT-2."""
+    model = read(name)
+    config, tensors = to_theirs(model.config, dict(model.named_parameters()), own(name))
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(config | {"dtype": "float64", "pad_token_id": PAD}))
+    save_file(tensors, tmp_path / "ours" / "model.safetensors", {"format": "pt"})
+    ids, kept, at = texts(name, "right")
+    wanted = theirs(name)(**asked(name, ids, kept, at))
+    close(said(loaded(tmp_path / "ours")(**asked(name, ids, kept, at)))[kept], said(wanted)[kept])
+    config, state = to_ours(config, tensors)
+    assert config == model.config and all(torch.equal(state[key], value) for key, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["roberta", "roberta, the encoder alone"])
@@ -716,10 +893,10 @@ def test_infinity_is_read_as_both_versions_write_it(tmp_path):
 
 
 STRANGE = {
-    "gemma2": (hf.Gemma2Config, "llama"),
-    "phi3": (hf.Phi3Config, "llama"),
+    "olmo2": (hf.Olmo2Config, "llama"),
+    "gemma3n_text": (hf.Gemma3nTextConfig, None),
     "falcon": (hf.FalconConfig, None),
-    "gpt_neox": (hf.GPTNeoXConfig, None),
+    "bloom": (hf.BloomConfig, None),
     "electra": (hf.ElectraConfig, "roberta"),
     "pegasus": (hf.PegasusConfig, "bart"),
     "longt5": (hf.LongT5Config, "t5"),

@@ -64,7 +64,7 @@ class MultiHeadAttention(nn.Module):
     width         C, of the input and the output
     n_kv_head     G: heads of keys and values, shared by groups of query heads; n_head if not given, 1 is MQA
     head_width    D: width / n_head if not given
-    bias          True, False, or "qkv": none on the output
+    bias          True, False, "qkv": none on the output, or "out": only there
     memory_width  the width of `memory`, where keys and values come from another model
     position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say); it acts in
                   self-attention, a memory has no common line of positions with x
@@ -117,17 +117,18 @@ class MultiHeadAttention(nn.Module):
                     heads=n_head,
                 )
             head_width = width // n_head
-        if bias not in (True, False, "qkv"):
-            raise Problem("bias is {bias!r}: give True, False or 'qkv' (none on the output)", bias=bias)
+        if bias not in (True, False, "qkv", "out"):
+            raise Problem("bias is {bias!r}: give True, False, 'qkv' (none on the output) or 'out'", bias=bias)
+        read, written = bias in (True, "qkv"), bias in (True, "out")
         self.width, self.n_head, self.n_kv_head, self.head_width = width, n_head, n_kv_head, head_width
         self.memory_width = width if memory_width is None else memory_width
         self.dropout, self.scale, self.softcap, self.name = dropout, scale, softcap, name
 
-        self.q = nn.Linear(width, n_head * head_width, bias=bool(bias))
-        self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
-        self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=bool(bias))
-        self.gate = nn.Linear(width, n_head * head_width, bias=bool(bias)) if gate else None
-        self.out = nn.Linear(n_head * head_width, width, bias=bias is True)
+        self.q = nn.Linear(width, n_head * head_width, bias=read)
+        self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=read)
+        self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=read)
+        self.gate = nn.Linear(width, n_head * head_width, bias=read) if gate else None
+        self.out = nn.Linear(n_head * head_width, width, bias=written)
         if isinstance(position, str):
             position = choose("position", position, POSITIONS)(n_head, head_width)
         if position is not None and not isinstance(position, Rotary | ALiBi | Relative):

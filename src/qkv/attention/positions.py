@@ -89,7 +89,8 @@ class Rotary(nn.Module):
     is left alone. Pairs are (i, i + D/2) as in Hugging Face's LLaMA, or neighbours with `interleaved=True`. `fraction`
     turns only that share of the head width. `scaling` stretches a trained model to longer texts, one of
     {"kind": "linear" | "ntk", "factor": f}, {"kind": "yarn", "factor": f, "original": n, …},
-    {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}.
+    {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}; or, by how long the text at hand is,
+    {"kind": "dynamic", "factor": f, "original": n}, {"kind": "longrope", "short": […], "long": […], "original": n}.
 
     >>> rotary, q, k = Rotary(4), torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)
     >>> [round(float((rotary(q, at=i) * rotary(k, at=i - 2)).sum()), 4) for i in (2, 10, 100)]
@@ -120,9 +121,28 @@ class Rotary(nn.Module):
                 turned=turned,
             )
         self.turned, self.interleaved = turned, interleaved
+        self.base, self.scaling = base, scaling
         frequencies, self.stretch = rotary_frequencies(turned, base, scaling)
-        self.frequencies = tuple(frequencies.tolist())
+        self.frequencies = tuple(frequencies.tolist())  # of a text that isn't longer than those that were learned
         self._memo: tuple[Any, Tensor, Tensor] | None = None
+        self._longer: tuple[int, tuple[float, ...]] | None = None
+
+    def at_length(self, length: int) -> tuple[float, ...]:
+        """The angles per position in a text so long: the same for all, but for two kinds of scaling.
+
+        Equal angles come as one object, so that `is` tells whether anything changes from one length to another.
+
+        >>> rotary = Rotary(4, scaling={"kind": "longrope", "short": [1, 1], "long": [1, 2], "original": 8})
+        >>> rotary.at_length(8), rotary.at_length(9)
+        ((1.0, 0.01), (1.0, 0.005))
+        """
+        if self.scaling is None or self.scaling["kind"] not in GROWING or length <= self.scaling["original"]:
+            return self.frequencies
+        longer = length if self.scaling["kind"] == "dynamic" else self.scaling["original"] + 1
+        if self._longer is None or self._longer[0] != longer:
+            made, _ = rotary_frequencies(self.turned, self.base, self.scaling, longer)
+            self._longer = longer, tuple(made.tolist())
+        return self._longer[1]
 
     def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
         """x (B, H, N, D) turned to where its tokens stand."""
@@ -152,7 +172,10 @@ class Rotary(nn.Module):
         position = places(at, n, like.device)
         if position.ndim == 2:
             position = position[:, None]  # (B, 1, N)
-        frequencies = torch.tensor(self.frequencies, dtype=exact, device=like.device)
+        known = self.frequencies
+        if self.scaling is not None and self.scaling["kind"] in GROWING and position.numel():
+            known = self.at_length(int(position.max()) + 1)
+        frequencies = torch.tensor(known, dtype=exact, device=like.device)
         angles = position.to(exact)[..., None] * frequencies
         return (angles.cos() * self.stretch).to(like.dtype), (angles.sin() * self.stretch).to(like.dtype)
 
@@ -187,15 +210,33 @@ class _Turned(torch.autograd.Function):
         return made
 
 
-def rotary_frequencies(width: int, base: float, scaling: dict[str, Any] | None = None) -> tuple[np.ndarray, float]:
-    """The angle per position of each pair, and the factor that YaRN multiplies cos and sin with (else 1)."""
+GROWING = ("dynamic", "longrope")  # scaling that hangs on the length of the text
+
+
+def rotary_frequencies(
+    width: int, base: float, scaling: dict[str, Any] | None = None, length: int = 0
+) -> tuple[np.ndarray, float]:
+    """The angle per position of each pair in a text of a length, and the factor that cos and sin are multiplied with: 1,
+    but for YaRN and LongRoPE."""
     exponents = np.arange(0, width, 2) / width
     plain = base**-exponents
     if scaling is None:
         return plain, 1.0
     check_scaling(scaling)
     kind = scaling["kind"]
+    if kind == "longrope":
+        factors = scaling["long" if length > scaling["original"] else "short"]
+        if len(factors) != width // 2:
+            raise Problem(
+                "rotary scaling 'longrope' has {count} factors and {pairs} pairs are turned: give one for each",
+                count=len(factors),
+                pairs=width // 2,
+            )
+        return plain / np.array(factors), float(scaling.get("stretch") or 1.0)
     factor = float(scaling["factor"])
+    if kind == "dynamic":
+        longer = max(length, scaling["original"]) / scaling["original"]
+        return (base * (factor * longer - (factor - 1)) ** (width / (width - 2))) ** -exponents, 1.0
     if kind == "linear":
         return plain / factor, 1.0
     if kind == "ntk":
@@ -224,14 +265,21 @@ def check_scaling(scaling: dict[str, Any]) -> None:
     Traceback (most recent call last):
     qkv.words.Problem: rotary scaling 'yarn' has factor = 0.5: give 1 or more
     """
-    needed = {"linear": (), "ntk": (), "yarn": ("original",), "llama3": ("low", "high", "original")}
+    needed: dict[str, tuple[str, ...]] = {
+        "linear": ("factor",),
+        "ntk": ("factor",),
+        "dynamic": ("factor", "original"),
+        "yarn": ("factor", "original"),
+        "llama3": ("factor", "low", "high", "original"),
+        "longrope": ("short", "long", "original"),
+    }
     kind = scaling.get("kind")
     if kind not in needed:
         raise Problem("rotary scaling {kind} is not one of {known}", kind=repr(kind), known=all_of(needed))
-    names = ("factor", *needed[kind])
+    names = needed[kind]
     if missing := [name for name in names if name not in scaling]:
         raise Problem("rotary scaling {kind!r} needs {names}", kind=kind, names=all_of(missing))
-    names += ("fast", "slow", "stretch") if kind == "yarn" else ()
+    names += ("fast", "slow", "stretch") if kind == "yarn" else ("stretch",) if kind == "longrope" else ()
     if strange := sorted(set(scaling) - {"kind", *names}):
         raise Problem(
             "rotary scaling {kind!r} has no {names}; it takes {known}",
@@ -241,7 +289,8 @@ def check_scaling(scaling: dict[str, Any]) -> None:
         )
     for name in names:
         value = scaling.get(name, 1.0)
-        positive = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        values = value if name in ("short", "long") and isinstance(value, list) and value else [value]
+        positive = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < math.inf for v in values)
         if not positive and not (name == "stretch" and value is None):
             raise Problem(
                 "rotary scaling {kind!r} has {name} = {value}: give a number above 0",
@@ -249,20 +298,22 @@ def check_scaling(scaling: dict[str, Any]) -> None:
                 name=name,
                 value=repr(value),
             )
-    if kind in ("yarn", "llama3") and scaling["factor"] < 1:  # the formulas mean to stretch, and break below 1
+    if (
+        kind in ("yarn", "llama3", "dynamic") and scaling["factor"] < 1
+    ):  # the formulas mean to stretch, and break below 1
         raise Problem(
             "rotary scaling {kind!r} has factor = {value}: give 1 or more", kind=kind, value=scaling["factor"]
         )
-    values = {"slow": 1.0, "fast": 32.0, **scaling}
+    ends = {"slow": 1.0, "fast": 32.0, **scaling}
     for low, high in (("low", "high"), ("slow", "fast")):
-        if low in names and not values[low] < values[high]:
+        if low in names and not ends[low] < ends[high]:
             raise Problem(
                 "rotary scaling {kind!r} has {low} = {a} and {high} = {b}: {low} must be below {high}",
                 kind=kind,
                 low=low,
                 high=high,
-                a=values[low],
-                b=values[high],
+                a=ends[low],
+                b=ends[high],
             )
 
 

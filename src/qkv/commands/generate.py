@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
         )
         return
     ids = _prompt(model, tokenizer, options.text, 1 if options.most is None else most)
-    if options.most is None and model.config.window is None:  # a window goes on for ever
+    if options.most is None and None in model.config.windows:  # a window goes on for ever
         most = min(USUAL, model.config.context - len(ids) + 1)
     print(options.text, end="", flush=True)
     pace = Pace(len(ids))
@@ -112,7 +112,7 @@ def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
     from ..model.reading import check_context
 
     ids = tokenizer.frame(tokenizer.encode(text))
-    if model.config.window is None and len(ids) >= model.config.context:
+    if None in model.config.windows and len(ids) >= model.config.context:
         raise Problem(
             "the prompt has {longest} tokens and fills the context of {context}: shorten it",
             longest=len(ids),

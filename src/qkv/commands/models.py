@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..words import Problem, _, say
+from ..words import Problem, _, all_of, say
 from .progress import bar
 
 EXAMPLES = [
@@ -13,6 +13,23 @@ EXAMPLES = [
     "qkv models verify",
     "qkv models remove opus-zh-en",
 ]
+# As people call them; the tables are in model/families, which need torch.
+LAYOUTS = (
+    *(
+        "LLaMA",
+        "Mistral",
+        "Mixtral",
+        "Qwen2",
+        "Qwen3",
+        "Qwen3-MoE",
+        "Qwen3-Next",
+        "Gemma",
+        "Phi-3",
+        "DeepSeek",
+        "GPT-2",
+    ),
+    *("GPT-NeoX", "OPT", "BERT", "RoBERTa", "T5", "BART", "Marian", "Mamba-2", "Bamba"),
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +137,7 @@ def _list() -> None:
         "\n"
         + say(
             "--model also takes a run's folder, a Hugging Face folder (safetensors), a .gguf file, or "
-            "hf:owner/name after\nqkv models get hf:owner/name. Layouts: LLaMA, Mistral, Qwen2, Qwen3, GPT-2, "
-            "BERT, RoBERTa, T5, BART, Marian."
+            "hf:owner/name after\nqkv models get hf:owner/name. Layouts: {names}.",
+            names=all_of(LAYOUTS),
         )
     )

@@ -20,12 +20,12 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),
     "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
     "norm": ("rms", "rms-centred", "layer"),
-    "norm_place": ("pre", "post"),
+    "norm_place": ("pre", "post", "both"),
     "sinusoid": ("pairs", "halves"),
     "sides": ("shared", "own"),
     "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh", "none"),
     "qk_norm": (None, "rms", "rms-centred", "layer"),
-    "bias": (True, False, "qkv"),
+    "bias": (True, False, "qkv", "out", "forward", "qkv out", "qkv forward", "out forward"),
     "head": ("linear", "mlm", "none"),
     "init": ("normal", "zero-out", "torch"),
 }
@@ -67,14 +67,18 @@ class Config:
     relative_buckets: int = 32  # of position="relative": how many numbers a head learns,
     relative_distance: int = 128  # and the distance from which on all share the last
     norm: str = "rms"  # rms-centred: its weights are what is added to 1
-    norm_place: str = "pre"
+    norm_place: str = "pre"  # of each part of a block; both: before and after, within the residual, as Gemma 2 has it
     norm_eps: float = 1e-6
+    parallel: bool = False  # a block's parts all read what comes in, and are added to it at once, as in GPT-NeoX
     feed_forward: str = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
     experts: Experts | None = None  # many feed-forwards instead of one, of which a token takes a few: see mixture.py
-    bias: bool | str = False  # True, False, or "qkv": on q, k and v alone
+    bias: bool | str = False  # True, False, or the matrices that have one: "qkv", "out", "forward", "qkv out", …
     qk_norm: str | None = None
     attention_gate: bool = False  # heads' outputs are multiplied by σ(W·x) before they are projected
+    softcap: float | None = None  # scores s become c·tanh(s / c), as in Gemma 2
     window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
+    window_layers: str = "window"  # all have the window; or one word per layer: "(window×5 full)×4"
+    window_base: float | None = None  # the rotary base of layers with a window, where it is another; never scaled
     mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA; one per layer: "mamba2×3 attention"
     state_width: int | None = (
         None  # of the keys of a state (retention, mamba2, delta); Mamba-2's is 64, else head_width
@@ -90,12 +94,14 @@ class Config:
     rotary_fraction: float = 1.0  # of each head's numbers is turned, the first ones
     tied: bool = True  # the head reads the embedding's matrix
     embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
+    embedding_width: int | None = None  # of word vectors that are narrower than the model, and made as wide by a matrix
     embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
     sides: str = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
     token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
     head: str = "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
     head_bias: bool = False  # a number per word added to its logits, for head="linear"
     output_scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
+    output_softcap: float | None = None  # and logits l become c·tanh(l / c)
     pooler: bool = False  # an encoder's summary of a text, read from its first token: `Transformer.pool`
     dropout: float = 0.0
     init: str = (
@@ -136,18 +142,39 @@ class Config:
                     setting=name,
                     kind=self.kind,
                 )
-        for name, on in (("head_bias", self.head_bias), ("output_scale", self.output_scale != 1.0)):
+        for name, on in (
+            ("head_bias", self.head_bias),
+            ("output_scale", self.output_scale != 1.0),
+            ("output_softcap", self.output_softcap is not None),
+        ):
             if on and self.head != "linear":
                 raise Problem(
                     "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=self.head
                 )
         if any(word == "experts" for word in self.thinkers) and self.feed_forward == "none":
             raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
+        if self.embedding_width is not None and (self.head != "linear" or self.kind == "encoder-decoder"):
+            raise Problem(
+                "embedding_width belongs to head 'linear' of one stack: head is {head!r} and kind {kind}; leave it out",
+                head=self.head,
+                kind=self.kind,
+            )
         if self.feed_forward == "none":
             if self.hidden is not None:
                 raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=self.hidden)
             if self.head == "mlm":
                 raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
+        if self.parallel and (self.norm_place, self.kind == "encoder-decoder") != ("pre", False):
+            raise Problem(
+                "parallel blocks have their norms before and no memory to look at: norm_place is {place!r} and kind {kind}; "
+                "leave parallel out",
+                place=self.norm_place,
+                kind=self.kind,
+            )
+        if self.parallel and self.feed_forward == "none":
+            raise Problem(
+                "parallel blocks have a feed-forward beside the attention: choose one, feed_forward is 'none'"
+            )
         if self.head_width is None and self.width % self.n_head:
             raise Problem(
                 "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
@@ -187,7 +214,10 @@ class Config:
                 mixer=state,
                 kind=self.kind,
             )
-        for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate"):
+        if self.window is None and (self.window_layers != "window" or self.window_base is not None):
+            raise Problem("window_layers and window_base speak of layers with a window: give window, or leave them out")
+        _each = self.windows  # refuses a pattern that can't be read
+        for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap"):
             # 0 is a window too
             if "attention" not in words and getattr(self, name) is not None and getattr(self, name) is not False:
                 raise Problem(
@@ -245,7 +275,16 @@ class Config:
                     value=repr(value),
                     most=MOST_LAYERS,
                 )
-        sizes = ("n_decoder_layer", "n_kv_head", "head_width", "hidden", "rank", "rope_width", "state_width")
+        sizes = (
+            "n_decoder_layer",
+            "n_kv_head",
+            "embedding_width",
+            "head_width",
+            "hidden",
+            "rank",
+            "rope_width",
+            "state_width",
+        )
         for name in (*sizes, "n_state_head", "state_head_width", "n_state_group"):
             if (value := getattr(self, name)) is not None and not whole(value, 1):
                 raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
@@ -253,9 +292,10 @@ class Config:
             raise Problem("window is {value}: give a whole number, 0 or more, or none", value=repr(self.window))
         if not whole(self.token_types, 0):
             raise Problem("token_types is {value}: give a whole number, 0 for none", value=repr(self.token_types))
-        for name in ("norm_eps", "rotary_base", "embedding_scale", "output_scale", "attention_scale"):
+        optional = ("attention_scale", "softcap", "output_softcap", "window_base")
+        for name in ("norm_eps", "rotary_base", "embedding_scale", "output_scale", *optional):
             value = getattr(self, name)
-            if not (number(value) and value > 0) and not (name == "attention_scale" and value is None):
+            if not (number(value) and value > 0) and not (name in optional and value is None):
                 raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
         if not number(self.dropout) or not 0 <= self.dropout < 1:
             raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(self.dropout))
@@ -263,7 +303,7 @@ class Config:
             raise Problem(
                 "rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(self.rotary_fraction)
             )
-        for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate"):
+        for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate", "parallel"):
             if not isinstance(value := getattr(self, name), bool):
                 raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
         scaling: Any = self.rotary_scaling
@@ -307,6 +347,27 @@ class Config:
         if self.experts is None:
             return ("dense",) * max(self.layers)
         return self._in_layers("experts.layers", self.experts.layers, LAYERS)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How many tokens before it a token sees in each layer; None: all.
+
+        >>> Config(n_layer=3, window=7).windows, Config(n_layer=3, window=7, window_layers="window×2 full").windows
+        ((7, 7, 7), (7, 7, None))
+        """
+        words = self._in_layers("window_layers", self.window_layers, ("window", "full"))
+        return tuple(self.window if word == "window" else None for word in words)
+
+    @property
+    def biased(self) -> frozenset[str]:
+        """The matrices that have a bias: qkv, out (of attention), forward.
+
+        >>> sorted(Config(bias="qkv out").biased), sorted(Config(bias=True).biased)
+        (['out', 'qkv'], ['forward', 'out', 'qkv'])
+        """
+        if isinstance(self.bias, str):
+            return frozenset(self.bias.split())
+        return frozenset(("qkv", "out", "forward") if self.bias else ())
 
     def _in_layers(self, what: str, pattern: str, among: tuple[str, ...]) -> tuple[str, ...]:
         words = layer_words(pattern, among, MOST_LAYERS, what)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -125,14 +126,14 @@ def state_bytes(subject: Transformer | Config) -> int:
 
 def cache_bytes(subject: Transformer | Config) -> int:
     """What the KV cache keeps for each token, in float32; 0 for an encoder, which keeps nothing."""
-    numbers = 0
-    for block in _model(subject).decoder or ():
-        attention = block.attention
-        if isinstance(attention, LatentAttention):
-            numbers += attention.rank + attention.rope_width
-        elif isinstance(attention, MultiHeadAttention):
-            numbers += 2 * attention.n_kv_head * attention.head_width
-    return FLOAT32 * numbers
+    return sum(int(_kept(block.attention)) for block in _model(subject).decoder or ())
+
+
+def _kept(attention: Any) -> int:
+    """Bytes of one token that a layer keeps."""
+    if isinstance(attention, LatentAttention):
+        return FLOAT32 * (attention.rank + attention.rope_width)
+    return FLOAT32 * 2 * attention.n_kv_head * attention.head_width if isinstance(attention, MultiHeadAttention) else 0
 
 
 def describe(subject: Transformer | Config, lang: str | None = None) -> str:
@@ -195,17 +196,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
     )
     lines.append(say(note, lang, context=f"{config.context:,}"))
     if each := cache_bytes(model):
-        held = config.context if config.window is None else min(config.context, config.window + 1)
-        kept = dict(each=f"{each:,}", whole=f"{_short(each * held)}B", held=f"{held:,}")
-        lines.append(
-            say(
-                _("KV cache: {each} bytes per token, {whole} at the full context.")
-                if config.window is None
-                else _("KV cache: {each} bytes per token, never more than {held} tokens: {whole}."),
-                lang,
-                **kept,
-            )
-        )
+        lines.append(_cache(model, each, lang))
     if config.experts is not None:
         lines.append(_experts(model, lang))
     if state := state_bytes(model):
@@ -213,6 +204,23 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
             say("State of the mixers: {size}, whatever the length of the text.", lang, size=f"{_short(state)}B")
         )
     return "\n".join(lines)
+
+
+def _cache(model: Transformer, each: int, lang: str | None) -> str:
+    """What keys and values take; layers with a window keep what it can see."""
+    config, keeping = model.config, [block.attention for block in model.decoder or () if _kept(block.attention)]
+    held = config.context if config.window is None else min(config.context, config.window + 1)
+    near = [attention for attention in keeping if getattr(attention, "window", None) is not None]
+    whole = sum(int(_kept(attention)) * (held if attention in near else config.context) for attention in keeping)
+    sentence = _("KV cache: {each} bytes per token, {whole} at the full context.")
+    if near:
+        sentence = _("KV cache: {each} bytes per token, never more than {held} tokens: {whole}.")
+    if 0 < len(near) < len(keeping):
+        sentence = _(
+            "KV cache: {each} bytes per token, {whole} at the full context, where {near} of {all} layers keep {held} tokens at most."
+        )
+    told = dict(each=f"{each:,}", whole=f"{_short(whole)}B", held=f"{held:,}", near=len(near), all=len(keeping))
+    return say(sentence, lang, **told)
 
 
 def _experts(model: Transformer, lang: str | None) -> str:
@@ -279,9 +287,10 @@ def _part(path: str, module: nn.Module, mixed: bool) -> str:
 def _keys(config: Config, path: str) -> int:
     """How many keys a token sees when the context is full."""
     names = path.split(".")
-    if config.window is None or "cross" in names:
+    window = config.windows[int(names[1])]
+    if window is None or "cross" in names:
         return config.context
-    return min(config.context, config.window * (2 if names[0] == "encoder" else 1) + 1)
+    return min(config.context, window * (2 if names[0] == "encoder" else 1) + 1)
 
 
 def _short(value: int) -> str:

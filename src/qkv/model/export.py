@@ -2,7 +2,7 @@
 
     config.json   model.safetensors   tokenizer.json   tokenizer_config.json   (generation_config.json)
 
-Which layout it is (LLaMA, Mistral, Qwen, GPT-2, BERT, T5, BART, Marian, Mamba-2, Bamba) follows from the model's config; `families` has the tables.
+Which layout it is (LLaMA, Mixtral, Gemma, GPT-2, BERT, T5, Mamba-2, …) follows from the model's config; `families` has the tables.
 """
 
 import json

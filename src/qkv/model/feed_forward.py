@@ -37,7 +37,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: Config, hidden: int | None = None) -> None:
         super().__init__()
-        bias, hidden = config.bias is True, hidden or config.hidden_width
+        bias, hidden = "forward" in config.biased, hidden or config.hidden_width
         self.activation = ACTIVATIONS[config.feed_forward]
         self.up = nn.Linear(config.width, hidden, bias=bias)
         self.gate = nn.Linear(config.width, hidden, bias=bias) if config.gated else None

@@ -4,8 +4,10 @@ B batch, N tokens, M memory tokens, C model width, V vocabulary.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..attention.cache import Cache
@@ -40,19 +42,24 @@ class Block(nn.Module):
         def norm() -> nn.Module:
             return NORMS[config.norm](config.width, config.norm_eps)
 
+        bias: Any = config.bias  # of attention alone
+        if isinstance(bias, str):
+            bias = {"qkv": "qkv", "out": "out", "qkv out": True}.get(bias.replace("forward", "").strip(), False)
+
         def attention(part: str, position: nn.Module | None, window: Any = None) -> nn.Module:
             made = MultiHeadAttention(
                 config.width,
                 config.n_head,
                 config.n_kv_head,
                 config.head_width,
-                bias=config.bias,
+                bias=bias,
                 position=position,
                 qk_norm=config.qk_norm,
                 gate=config.attention_gate,
                 window=window,
                 dropout=config.dropout,
                 scale=config.attention_scale,
+                softcap=config.softcap,
                 name=part,
             )
             for qk_norm in (made.q_norm, made.k_norm):
@@ -60,19 +67,24 @@ class Block(nn.Module):
                     qk_norm.eps = config.norm_eps  # one eps for all norms of a model, as Qwen3 has it
             return made
 
-        self.pre = config.norm_place == "pre"
-        window = None if config.window is None else (config.window, 0 if causal else config.window)
-        mixer = config.mixers[int(name.split(".")[1])]
+        self.pre, self.parallel = config.norm_place != "post", config.parallel
+        number = int(name.split(".")[1])
+        left, mixer = config.windows[number], config.mixers[number]
+        window = None if left is None else (left, 0 if causal else left)
+        both = config.norm_place == "both"
         if mixer == "attention":
             self.attention: nn.Module = attention(name, position, window)
         else:
             self.attention = latent(config, name) if mixer == "latent" else state_mixer(mixer, config, name)
         self.attention_norm = norm()
+        self.attention_after_norm = norm() if both else None
         self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
         self.cross_norm = norm() if cross else None
+        self.cross_after_norm = norm() if cross and both else None
         thinks = config.feed_forward != "none"
         self.feed_forward: nn.Module | None = thinker(config, name) if thinks else None
         self.feed_forward_norm = norm() if thinks else None
+        self.feed_forward_after_norm = norm() if thinks and both else None
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -86,28 +98,43 @@ class Block(nn.Module):
         at: Positions | None = None,
     ) -> Tensor:
         """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
-        x = self._around(x, self.attention_norm, lambda h: self.attention(h, mask=mask, cache=cache, at=at))
-        if self.cross is not None:
-            look = self.cross
-            x = self._around(x, self.cross_norm, lambda h: look(h, memory, memory_mask, cache=memory_cache))
-        return x if self.feed_forward is None else self._around(x, self.feed_forward_norm, self.feed_forward)
 
-    def _around(self, x: Tensor, norm: Any, sublayer: Any) -> Tensor:
-        if self.pre:
-            return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x)))
+        def look(h: Tensor) -> Tensor:
+            return self.attention(h, mask=mask, cache=cache, at=at)
+
+        if self.parallel and self.feed_forward is not None and self.feed_forward_norm is not None:
+            thought = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            return x + self.dropout(look(self.attention_norm(x))) + thought
+        x = self._around(x, self.attention_norm, look, self.attention_after_norm)
+        if self.cross is not None:
+            read = partial(self.cross, memory=memory, mask=memory_mask, cache=memory_cache)
+            x = self._around(x, self.cross_norm, read, self.cross_after_norm)
+        if self.feed_forward is None:
+            return x
+        return self._around(x, self.feed_forward_norm, self.feed_forward, self.feed_forward_after_norm)
+
+    def _around(self, x: Tensor, norm: Any, sublayer: Any, after: Any) -> Tensor:
+        if not self.pre:
+            return norm(x + self.dropout(sublayer(x)))
+        made = sublayer(norm(x))
+        return x + self.dropout(made if after is None else after(made))
 
 
 class ScaledHead(nn.Linear):
-    """The vocabulary matrix on states that are made smaller first, as T5 does it where the matrix is the embedding's."""
+    """The vocabulary matrix with more around it: states made smaller first, as T5 does it where the matrix is the
+    embedding's, or narrower, as in the OPT of 350 M; logits kept within a cap, as Gemma 2 has them."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config.width, config.vocab, bias=config.head_bias)
-        self.scale = config.output_scale
+        narrow = config.embedding_width
+        super().__init__(narrow or config.width, config.vocab, bias=config.head_bias)
+        self.narrow = None if narrow is None else nn.Linear(config.width, narrow, bias=False)
+        self.scale, self.cap = config.output_scale, config.output_softcap
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, C) → (B, N, V)."""
-        return super().forward(x * self.scale)
+        x = x if self.narrow is None else self.narrow(x)
+        logits = super().forward(x if self.scale == 1.0 else x * self.scale)
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
 
 class MaskedHead(nn.Linear):
@@ -126,7 +153,7 @@ class MaskedHead(nn.Linear):
 
 def linear_head(config: Config) -> nn.Linear:
     """The vocabulary matrix: a logit per word, how well the state fits the word's vector."""
-    if config.output_scale != 1.0:
+    if config.output_scale != 1.0 or config.output_softcap is not None or config.embedding_width is not None:
         return ScaledHead(config)
     return nn.Linear(config.width, config.vocab, bias=config.head_bias)
 

@@ -69,8 +69,11 @@ class Reading:
             elif source is not None:
                 raise Problem("this model is a decoder and reads no source: put that text into the prompt")
             self.cache = None
+            room = max(map(len, rows)) + most
+            self._kept = (
+                rows if cache and model.grows(room) else None
+            )  # all tokens, where they may have to be read again
             if cache:
-                room = self.ids.shape[1] + most
                 memory = 0 if self.memory is None else self.memory.shape[1]
                 self.cache = model.new_cache(len(rows), room, memory=memory)
             self._read(self.ids)
@@ -104,6 +107,15 @@ class Reading:
                 self.lengths = self.lengths + 1
                 self._read(self.ids)
                 return
+            if self._kept is not None:
+                self._kept = [[*row, int(token)] for row, token in zip(self._kept, tokens, strict=True)]
+                longest = max(map(len, self._kept))
+                if self.model.grows(longest, longest - 1):  # nothing that the cache holds is true any more
+                    self.ids, self.lengths = pad(self._kept, self.ids.device)
+                    self.ragged = len({len(row) for row in self._kept}) > 1
+                    self.cache.reset()
+                    self._read(self.ids)
+                    return
             self.lengths = self.lengths + 1
             if self._step is not None:
                 self.logits = self.model.head(self._step(tokens, self.memory_mask))
@@ -121,6 +133,8 @@ class Reading:
                 self.ids = self.ids[chosen]
             else:
                 self.cache.reorder(chosen)
+            if self._kept is not None:
+                self._kept = [self._kept[i] for i in index]
             if self.memory is not None and self.memory_lengths is not None:
                 self.memory, self.memory_lengths = self.memory[chosen], self.memory_lengths[chosen]
                 if self.memory_mask is not None:

@@ -41,6 +41,7 @@ def fits(model: Transformer, cache: ModelCache) -> bool:
         and type(block.attention) is MultiHeadAttention
         and type(block.feed_forward) in (FeedForward, MixtureOfExperts)
         and block.attention.window is None
+        and not block.parallel
         and _turns_plainly(block.attention)
         and _has_only(block, _BLOCK)
         and _has_only(block.attention, _HEADS)

@@ -58,7 +58,9 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab, config.width)
+        self.embedding = nn.Embedding(config.vocab, config.embedding_width or config.width)
+        narrow = config.embedding_width
+        self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
         self.position = self._added()
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.embedding_norm = self._norm() if config.embedding_norm else None
@@ -68,7 +70,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._stack("encoder") if config.kind != "decoder" else None
         self.decoder = self._stack("decoder") if config.kind != "encoder" else None
-        pre = config.norm_place == "pre"  # after-norm blocks end in a norm already
+        pre = config.norm_place != "post"  # after-norm blocks end in a norm already
         self.encoder_norm = self._norm() if pre and self.encoder is not None else None
         self.decoder_norm = self._norm() if pre and self.decoder is not None else None
         self.pooler = nn.Linear(config.width, config.width) if config.pooler else None
@@ -99,7 +101,7 @@ class Transformer(nn.Module):
     def _stack(self, side: str) -> nn.ModuleList:
         config, decoder = self.config, side == "decoder"
         head_width = config.head_width or config.width // config.n_head
-        position: nn.Module | None = None  # one for all layers of a side
+        position: nn.Module | None = None  # one for all layers of a side, or for those without a window
         if config.position == "rotary" and "attention" in config.mixers:
             position = Rotary(
                 head_width, config.rotary_base, scaling=config.rotary_scaling, fraction=config.rotary_fraction
@@ -108,9 +110,14 @@ class Transformer(nn.Module):
             position = ALiBi(config.n_head)
         elif config.position == "relative":
             position = Relative(config.n_head, config.relative_buckets, config.relative_distance, not decoder)
+        near = position
+        if isinstance(position, Rotary) and config.window_base is not None:
+            near = Rotary(head_width, config.window_base, fraction=config.rotary_fraction)
         cross = decoder and config.kind == "encoder-decoder"
+        windows = config.windows[: config.layers[decoder]]
         return nn.ModuleList(
-            Block(config, f"{side}.{i}", position, causal=decoder, cross=cross) for i in range(config.layers[decoder])
+            Block(config, f"{side}.{i}", position if window is None else near, causal=decoder, cross=cross)
+            for i, window in enumerate(windows)
         )
 
     def forward(
@@ -240,8 +247,16 @@ class Transformer(nn.Module):
                     high=high,
                     last=self.config.vocab - 1,
                 )
-        x = self.embedding(ids)  # (B, N, C)
+        x = self.embedding(ids)  # (B, N, C), or narrower
+        x = x if self.widen is None else self.widen(x)
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
+
+    def grows(self, length: int, before: int = 0) -> bool:
+        """Do all angles change when a text grows from one length to another? Then nothing that was kept of it holds."""
+        parts = (
+            getattr(block.attention, name, None) for block in self.decoder or () for name in ("position", "rotary")
+        )
+        return any(isinstance(part, Rotary) and part.at_length(before) is not part.at_length(length) for part in parts)
 
     def generate(self, prompts: Any, **options: Any) -> list[list[int]]:
         """The tokens that follow each prompt; the options are those of `qkv.model.generation.generate`.
@@ -266,10 +281,13 @@ class Transformer(nn.Module):
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
         like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
-        kept = capacity if config.window is None else min(capacity, config.window + 1)
         latent = (config.rank or 0) + (config.rope_width or 0)
-        numbers = {"attention": 2 * heads * width * (kept + memory), "latent": latent * capacity}  # of a layer
-        size = batch * sum(numbers.get(word, 0) for word in config.mixers[: len(self.decoder)]) * like["dtype"].itemsize
+        kept = [capacity if window is None else min(capacity, window + 1) for window in config.windows]
+        numbers = 0
+        for word, tokens in zip(config.mixers[: len(self.decoder)], kept, strict=False):
+            each = {"attention": 2 * heads * width * (tokens + memory), "latent": latent * capacity}
+            numbers += each.get(word, 0)
+        size = batch * numbers * like["dtype"].itemsize
         states = [block.attention for block in self.decoder if isinstance(block.attention, StateMixer)]
         size += sum(mixer.new_cache(batch, **like | {"device": "meta"}).numbers for mixer in states) * 4
         need(
@@ -279,20 +297,20 @@ class Transformer(nn.Module):
                 "tokens (--most), or fewer texts at once"
             ),
             like["device"],
-            tokens=f"{batch * (kept + memory):,}",
+            tokens=f"{batch * (max(kept) + memory):,}",
         )
 
-        def room(block: Any) -> Any:
+        def room(block: Any, window: int | None) -> Any:
             if isinstance(block.attention, StateMixer):
                 return block.attention.new_cache(batch, **like)
             if isinstance(block.attention, LatentAttention):
                 return block.attention.new_cache(batch, capacity, static=static, **like)
-            if config.window is not None and config.window + 1 < capacity:
-                return WindowCache(batch, heads, config.window, width, **like)
+            if window is not None and window + 1 < capacity:
+                return WindowCache(batch, heads, window, width, **like)
             return KVCache(batch, heads, capacity, width, static=static, **like)
 
         cross = [KVCache(batch, heads, memory, width, **like) for block in self.decoder] if memory else []
-        return ModelCache([room(block) for block in self.decoder], cross)
+        return ModelCache([room(block, config.windows[i]) for i, block in enumerate(self.decoder)], cross)
 
     @torch.no_grad()
     def initialise(self) -> None:

@@ -11,14 +11,33 @@ from .bamba import BAMBA
 from .bart import BART
 from .bert import BERT, ROBERTA
 from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
+from .gemma import GEMMA
 from .gpt2 import GPT2
+from .gpt_neox import GPT_NEOX
 from .llama import LLAMA
 from .mamba2 import MAMBA2
 from .mixtral import MIXTRAL
+from .opt import OPT
+from .phi3 import PHI3
 from .qwen3_next import QWEN3_NEXT
 from .t5 import T5
 
-FAMILIES: tuple[Family, ...] = (LLAMA, MIXTRAL, GPT2, BERT, ROBERTA, T5, BART, MAMBA2, BAMBA, QWEN3_NEXT)
+FAMILIES: tuple[Family, ...] = (
+    LLAMA,
+    MIXTRAL,
+    GEMMA,
+    PHI3,
+    GPT2,
+    GPT_NEOX,
+    OPT,
+    BERT,
+    ROBERTA,
+    T5,
+    BART,
+    MAMBA2,
+    BAMBA,
+    QWEN3_NEXT,
+)
 
 
 def family_of(config: Config) -> Family:

@@ -8,7 +8,7 @@ ours that are never used (BART's positions begin at line 2). Every row must be t
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,11 @@ class Family:
 # What a layout has only if it says so.
 PLAIN: dict[str, tuple[Any, ...]] = dict(
     experts=(None,),
+    parallel=(False,),
+    softcap=(None,),
+    output_softcap=(None,),
+    embedding_width=(None,),
+    window_base=(None,),
     attention_scale=(None,),
     attention_gate=(False,),
     rotary_fraction=(1.0,),
@@ -110,7 +115,7 @@ PLAIN: dict[str, tuple[Any, ...]] = dict(
 SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
-def linear(ours: str | tuple[str, ...], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
+def linear(ours: str | Sequence[str], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
     """The rows of a layer with a weight and perhaps a bias."""
     parts = (ours,) if isinstance(ours, str) else ours
     rows = [Row(tuple(f"{part}.weight" for part in parts), f"{theirs}.weight", transposed)]
@@ -139,7 +144,12 @@ def unshared_heads(config: Config) -> list[Message]:
 
 def plain_heads(config: Config) -> list[Message]:
     """The obstacles of a layout whose heads share nothing and divide the width."""
-    obstacles = unshared_heads(config)
+    return unshared_heads(config) + plain_width(config)
+
+
+def plain_width(config: Config) -> list[Message]:
+    """The obstacle of a layout whose heads divide the width."""
+    obstacles = []
     if config.head_width is not None and config.head_width * config.n_head != config.width:
         obstacles.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
     return obstacles
@@ -228,7 +238,7 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
     if not apart:
         return config, Respelled(tensors, names)
     pairs = [f"{copy} ≠ {repeats[copy]}" for copy in apart]
-    head = next(copy for copy in repeats if copy.endswith(("head.weight", "decoder.weight")))
+    head = next(copy for copy in repeats if copy.endswith(("head.weight", "decoder.weight", "embed_out.weight")))
     if set(apart) & set(sides):
         first, second = (copy if copy in apart else repeats[copy] for copy in sides)
         if differ(first, second):

@@ -1,5 +1,6 @@
 """LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,10 @@ from torch import Tensor
 
 from ...words import Message, all_of
 from ..config import Config
+from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
 
+Rows = Callable[[Config, str, str], list[Row]]  # of one part of a block: our name of it, and theirs
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
 CLASSES = {
     "llama": "LlamaForCausalLM",
@@ -39,6 +42,13 @@ SCALING = {
         "high": "high_freq_factor",
         "original": "original_max_position_embeddings",
     },
+    "dynamic": {"factor": "factor"},  # its original length is the model's own
+    "longrope": {
+        "short": "short_factor",
+        "long": "long_factor",
+        "original": "original_max_position_embeddings",
+        "stretch": "attention_factor",
+    },
     "yarn": {
         "factor": "factor",
         "original": "original_max_position_embeddings",
@@ -62,15 +72,22 @@ def member(config: Config) -> str:
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Qwen3 and Mistral have no biases; with them, no norm on q and k and no window."""
-    if config.bias and config.qk_norm is not None:
-        either = Message("bias=False, or qk_norm=None")
-        return [need(either, repr(config.bias), repr(config.qk_norm))]
-    if config.bias is True and config.window is not None:
-        return [need(Message("bias=False or bias='qkv', or window=None"), True, config.window)]
-    if config.bias is True and config.width % config.n_head:
+    """Biases stand on q, k and v alone (Qwen2), on all of attention, or in LLaMA on the feed-forward; Mistral has none."""
+    bias, window = config.bias, config.window
+    if config.qk_norm is not None:
+        fits = bias in (False, "qkv out")
+        return [] if fits else [need(Message("bias=False, or qk_norm=None"), repr(bias), repr(config.qk_norm))]
+    if bias == "qkv":
+        return []
+    if bias not in (True, False, "qkv out", "forward"):
+        return [need("bias=False | True | 'qkv' | 'qkv out' | 'forward'", repr(bias))]
+    if bias and window is not None:
+        return [need(Message("bias=False or bias='qkv', or window=None"), bias, window)]
+    if bias and config.width % config.n_head:
         either = Message("bias=False or bias='qkv', or heads that divide the width")
-        return [need(either, True, f"n_head={config.n_head}")]
+        return [need(either, bias, f"n_head={config.n_head}")]
+    if window is not None and None in config.windows:
+        return [need("window_layers='window', or bias='qkv'", repr(config.window_layers), bias)]
     return []
 
 
@@ -79,14 +96,17 @@ def write(config: Config) -> dict[str, Any]:
     kind = member(config)
     theirs = dict(model_type=kind, architectures=[CLASSES[kind]]) | write_sizes(config) | write_rotary(config)
     if kind == "llama":
-        return theirs | dict(attention_bias=bool(config.bias), mlp_bias=bool(config.bias))
+        return theirs | dict(attention_bias="qkv" in config.biased, mlp_bias="forward" in config.biased)
     # Ours counts the tokens before; theirs counts the token itself too.
     window = None if config.window is None else config.window + 1
     if kind == "mistral":
         return theirs | dict(sliding_window=window)
-    layers = ["full_attention" if window is None else "sliding_attention"] * config.n_layer
     return theirs | dict(
-        use_sliding_window=window is not None, sliding_window=window, max_window_layers=0, layer_types=layers
+        use_sliding_window=window is not None,
+        sliding_window=window,
+        max_window_layers=0,
+        layer_types=write_windows(config),
+        **(dict(attention_bias="qkv" in config.biased) if kind == "qwen3" else {}),
     )
 
 
@@ -139,18 +159,22 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     kind = theirs["model_type"]
     insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True))
     bias: bool | str = "qkv" if kind == "qwen2" else False
-    if kind == "llama":
-        bias = theirs.get("attention_bias", False)
-        insist(theirs, dict(mlp_bias=bias))
-    elif kind == "qwen3":
-        insist(theirs, dict(attention_bias=False))
+    if kind in ("llama", "qwen3"):
+        bias = read_bias(theirs.get("attention_bias", False), kind == "llama" and theirs.get("mlp_bias", False))
     return Config(
         feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
         bias=bias,
         qk_norm="rms" if kind == "qwen3" else None,
-        window=read_window(theirs),
+        **read_window(theirs),
         **read_sizes(theirs),
     )
+
+
+def read_bias(attention: Any, forward: Any) -> bool | str:
+    """Our word for biases on all of attention, and on the feed-forward."""
+    if attention:
+        return True if forward else "qkv out"
+    return "forward" if forward else False
 
 
 def read_sizes(theirs: dict[str, Any], fraction: float = 1.0) -> dict[str, Any]:
@@ -177,27 +201,32 @@ def read_sizes(theirs: dict[str, Any], fraction: float = 1.0) -> dict[str, Any]:
     )
 
 
-def read_window(theirs: dict[str, Any]) -> int | None:
-    """The window that all layers share, in our count."""
+def read_window(theirs: dict[str, Any]) -> dict[str, Any]:
+    """The window in our count, and the layers that have it."""
     kind, n_layer = theirs["model_type"], theirs["num_hidden_layers"]
     if kind == "llama" or (kind != "mistral" and not theirs.get("use_sliding_window")):
-        return None
+        return {}
     window = theirs.get("sliding_window", 4096)
     if kind == "mistral":
-        return None if window is None else window - 1
+        return read_windows(window, [True] * n_layer)
     first = theirs.get("max_window_layers", 28)  # those from here on have the window
     slides = [i >= first for i in range(n_layer)]
     if theirs.get("layer_types"):
         slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
+    return read_windows(window, slides)
+
+
+def read_windows(window: int | None, slides: list[bool]) -> dict[str, Any]:
+    """A window in our count, and which layers have it."""
     if window is None or not any(slides):
-        return None
-    if not all(slides):
-        raise Foreign(
-            "only {some} of {all} layers have a window: qkv reads a window that all share",
-            some=sum(slides),
-            all=n_layer,
-        )
-    return window - 1
+        return {}
+    words = tuple("window" if slide else "full" for slide in slides)
+    return dict(window=window - 1, window_layers=layer_pattern(words))
+
+
+def write_windows(config: Config) -> list[str]:
+    """What transformers calls each layer."""
+    return ["full_attention" if window is None else "sliding_attention" for window in config.windows]
 
 
 def rotary_table(theirs: dict[str, Any]) -> dict[str, Any]:
@@ -224,12 +253,24 @@ def read_rotary(theirs: dict[str, Any], fraction: float = 1.0) -> tuple[float, d
     if "original" in SCALING[kind]:
         name, longest = "original_max_position_embeddings", theirs["max_position_embeddings"]
         told[name] = theirs.get(name) or told.get(name) or longest
+    factor = told.pop("factor", None) if kind == "longrope" else None
     ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
+    if kind == "dynamic":
+        ours["original"] = theirs["max_position_embeddings"]
+    if kind == "longrope":
+        ours.setdefault(
+            "stretch", long_stretch(factor or theirs["max_position_embeddings"] / ours["original"], ours["original"])
+        )
     if told:
         raise Foreign(
             "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(told))
         )
     return base, {"kind": kind, **ours}
+
+
+def long_stretch(factor: float, original: int) -> float:
+    """What LongRoPE multiplies cos and sin with, where a file doesn't say."""
+    return 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
 
 
 def rows(config: Config) -> list[Row]:
@@ -239,23 +280,25 @@ def rows(config: Config) -> list[Row]:
 
 def stack(
     config: Config,
-    mixers: Mapping[str, tuple[str, Callable[[Config, str, str], list[Row]]]],
+    mixers: Mapping[str, tuple[str, Rows]],
     *,
     think: str = "mlp",
     think_norm: str = "post_attention_layernorm",
     last: str = "norm",
-    experts: Callable[[Config, str, str], list[Row]] | None = None,
+    experts: Rows | None = None,
+    thinks: Rows | None = None,
 ) -> list[Row]:
     """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows.
 
-    `experts` are the rows of a layer that has many feed-forwards.
+    `experts` are the rows of a layer that has many feed-forwards, `thinks` those of one that has one.
     """
+    dense = gated if thinks is None else thinks
     table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", f"model.{last}.weight")]
     for i, word in enumerate(config.mixers):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
         name, mixer = mixers[word]
         table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        rows = thinks if experts is None or config.thinkers[i] == "dense" else experts
+        rows = dense if experts is None or config.thinkers[i] == "dense" else experts
         table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
@@ -264,24 +307,26 @@ def stack(
 
 def looks(config: Config, ours: str, theirs: str) -> list[Row]:
     """The rows of one attention; queries and gates are woven head by head, as Qwen3-Next has them."""
-    qkv, table = bool(config.bias), []
+    qkv, table = "qkv" in config.biased, []
     if config.attention_gate:
         width = config.head_width or config.width // config.n_head
         both = linear((f"{ours}.q", f"{ours}.gate"), f"{theirs}.q_proj", bias=qkv)
         table += [replace(row, groups=config.n_head, sizes=(width, width)) for row in both]
     for part in "kv" if config.attention_gate else "qkv":
         table += linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=qkv)
-    table += linear(f"{ours}.out", f"{theirs}.o_proj", bias=config.bias is True)
+    table += linear(f"{ours}.out", f"{theirs}.o_proj", bias="out" in config.biased)
     for part in "" if config.qk_norm is None else "qk":
         table += linear(f"{ours}.{part}_norm", f"{theirs}.{part}_norm", bias=False)
     return table
 
 
-def thinks(config: Config, ours: str, theirs: str) -> list[Row]:
+def gated(config: Config, ours: str, theirs: str) -> list[Row]:
     """The rows of one gated feed-forward."""
     parts = ("gate", "up", "down")
     return [
-        row for part in parts for row in linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=config.bias is True)
+        row
+        for part in parts
+        for row in linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias="forward" in config.biased)
     ]
 
 
