@@ -247,7 +247,7 @@ def test_recorded_q_is_after_positions_and_k_is_not_repeated():
         (lambda: MultiHeadAttention(12, 3, position="rotery"), "did you mean 'rotary'?"),
         (lambda: MultiHeadAttention(12, 3, qk_norm="batch"), "not one of rms, rms-centred, layer"),
         (lambda: MultiHeadAttention(12, 3, position=Sinusoidal(12)), "added to the word vectors before it"),
-        (lambda: MultiHeadAttention(12, 3, bias="out"), "give True, False or 'qkv'"),
+        (lambda: MultiHeadAttention(12, 3, bias="k"), "give True, False, 'qkv' (none on the output) or 'out'"),
         (lambda: MultiHeadAttention(12, 3)(torch.zeros(2, 5, 13)), "x is (2, 5, 13): it needs (batch, tokens, 12)"),
         (lambda: MultiHeadAttention(12, 3)(torch.zeros(5, 12)), "it needs (batch, tokens, 12)"),
         (lambda: MultiHeadAttention(12, 3, memory_width=8)(torch.zeros(1, 5, 12)), "pass memory="),

@@ -187,7 +187,7 @@ LLAMA3 = {"kind": "llama3", "factor": 8.0, "low": 1.0, "high": 4.0, "original": 
     ("call", "says"),
     [
         (lambda: Rotary(7), "must be even"),
-        (lambda: Rotary(8, scaling={"kind": "yrn", "factor": 2}), "not one of linear, ntk, yarn, llama3"),
+        (lambda: Rotary(8, scaling={"kind": "yrn", "factor": 2}), "not one of linear, ntk, dynamic, yarn, llama3"),
         (lambda: Rotary(8, scaling={"kind": "yarn", "factor": 2}), "needs original"),
         (lambda: Rotary(8, scaling={"kind": "linear", "factor": 2, "fast": 1}), "has no fast"),
         (lambda: Rotary(8, scaling={"kind": "linear", "factor": 0.0}), "factor = 0.0: give a number above 0"),

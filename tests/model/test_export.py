@@ -21,6 +21,7 @@ from qkv import Config, Transformer
 from qkv.model.export import FILES, export
 from qkv.model.families import FAMILIES, family_of, to_ours, to_theirs
 from qkv.model.generation import generate
+from qkv.model.mixture import Experts
 from qkv.model.presets import PRESETS
 from qkv.text import Bytes, load, train_tokenizer
 from qkv.words import Problem
@@ -105,7 +106,63 @@ NEXT = LLAMA.replace(
     state_width=5,
     state_head_width=7,
 )
+MIXTRAL = LLAMA.replace(experts=Experts(5, 3))
+GEMMA = LLAMA.replace(
+    norm="rms-centred",
+    norm_place="both",
+    feed_forward="geglu-tanh",
+    embedding_scale=24**0.5,
+    head_width=10,
+    attention_scale=7**-0.5,
+    window=4,
+    window_layers="window full",
+)
+NEOX = GPT2.replace(
+    width=24, n_head=3, position="rotary", rotary_fraction=0.5, parallel=True, feed_forward="gelu", dropout=0.0
+)
+DEEPSEEK = LLAMA.replace(
+    n_kv_head=None,
+    mixer="latent",
+    rank=9,
+    rope_width=4,
+    value_width=5,
+    q_rank=11,
+    experts=Experts(6, 2, 7, 14, "dense experts", "sigmoid", True, 1.5, 3, 2, True),
+)
 CASES = {
+    "mixtral": ("MixtralForCausalLM", MIXTRAL),
+    "qwen3-moe": (
+        "Qwen3MoeForCausalLM",
+        MIXTRAL.replace(qk_norm="rms", experts=Experts(5, 2, 7, layers="dense experts", normed=False)),
+    ),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", DEEPSEEK),
+    "deepseek-v2, yarn and its scale": (
+        "DeepseekV2ForCausalLM",
+        DEEPSEEK.replace(
+            rank=10,
+            experts=Experts(6, 2, 7, 14, normed=False),
+            rotary_scaling=dict(kind="yarn", factor=4.0, original=16, stretch=1.1),
+            attention_scale=0.4,
+        ),
+    ),
+    "gemma 2": ("Gemma2ForCausalLM", GEMMA.replace(softcap=3.0, output_softcap=5.0)),
+    "gemma 3": ("Gemma3ForCausalLM", GEMMA.replace(qk_norm="rms-centred", window_base=77.0, bias="qkv out")),
+    "gpt-neox": ("GPTNeoXForCausalLM", NEOX),
+    "opt, narrow words": ("OPTForCausalLM", GPT2.replace(embedding_width=9, norm_place="post", feed_forward="relu")),
+    "llama, longrope": (
+        "LlamaForCausalLM",
+        LLAMA.replace(
+            rotary_scaling=dict(kind="longrope", short=[1.0, 1.5, 2.0], long=[1.0, 2.0, 4.0], original=9, stretch=1.2)
+        ),
+    ),
+    "llama, dynamic rotary": (
+        "LlamaForCausalLM",
+        LLAMA.replace(context=9, rotary_scaling=dict(kind="dynamic", factor=3.0, original=9)),
+    ),
+    "qwen2, a window in some layers": (
+        "Qwen2ForCausalLM",
+        LLAMA.replace(bias="qkv", window=2, window_layers="full window"),
+    ),
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama, wide heads, a bias everywhere": ("LlamaForCausalLM", LLAMA.replace(head_width=10, bias=True)),
     "llama, geglu, another base": ("LlamaForCausalLM", LLAMA.replace(feed_forward="geglu", rotary_base=77.0)),
@@ -187,6 +244,8 @@ def theirs(folder, **kwargs):
     auto = next(auto for ending, auto in known.items() if name.endswith(ending))
     model, info = auto.from_pretrained(folder, output_loading_info=True, **kwargs)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
+    if hasattr(model.config, "num_experts_per_tok"):
+        model.set_experts_implementation("eager")  # the one that takes float64
     return model.eval()
 
 
@@ -414,7 +473,22 @@ REFUSED = {
     ),
     "gpt2 with shared heads": (GPT2.replace(n_head=3, n_kv_head=1), r"GPT-2.*n_kv_head=3 \(here 1\)"),
     "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
-    "gpt2 with norms after": (GPT2.replace(norm_place="post"), r"GPT-2.*norm_place='pre' \(here 'post'\)"),
+    "gpt2 with norms on both sides": (GPT2.replace(norm_place="both"), r"GPT-2.*norm_place='pre' \(here 'both'\)"),
+    "experts that all are dense": (MIXTRAL.replace(qk_norm="layer"), r"Mixtral.*qk_norm=None or qk_norm='rms'"),
+    "experts of which one is shared": (
+        MIXTRAL.replace(experts=Experts(5, 3, shared=7)),
+        r"Mixtral.*experts.shared=None \(here 7\)",
+    ),
+    "a Gemma with a scale of its own": (GEMMA.replace(embedding_scale=3.0), r"Gemma.*embedding_scale = √width"),
+    "a Gemma 3 with capped scores": (
+        GEMMA.replace(qk_norm="rms-centred", softcap=2.0),
+        r"Gemma.*softcap=None \(here 2.0\)",
+    ),
+    "a window in some layers of a LLaMA": (
+        LLAMA.replace(window=3, window_layers="window full"),
+        r"LLaMA.*window_layers='window', or bias='qkv' \(here 'window full' and False\)",
+    ),
+    "a bias on the output alone": (LLAMA.replace(bias="out"), r"LLaMA.*bias=False | True .* \(here 'out'\)"),
     "gpt2 with a window": (GPT2.replace(window=3), r"GPT-2.*window=None \(here 3\)"),
     "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' or head='none' \(here 'linear'\)"),
     "bert without its norm": (BERT.replace(embedding_norm=False), r"BERT.*embedding_norm=True \(here False\)"),
@@ -443,19 +517,26 @@ def told(case="llama", **changes):
 
 UNREADABLE = {
     "another family": (dict(model_type="lama"), "'lama' is not one of llama, .*did you mean 'llama'"),
-    "half a bias": (dict(attention_bias=True, mlp_bias=False), "mlp_bias is False"),
-    "dynamic rotary": (
-        dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)),
-        "'dynamic' has no word in qkv: it knows linear",
+    "proportional rotary": (
+        dict(rope_parameters=dict(rope_type="proportional", factor=2.0)),
+        "'proportional' has no word in qkv: it knows linear",
     ),
     "yarn with more": (
         dict(rope_parameters=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=9, truncate=False)),
         "truncate is False in this config.json: qkv reads it with True only",
     ),
     "a strange activation": (dict(hidden_act="mish"), "activation 'mish' has no word in qkv: it knows silu, gelu"),
-    "windows here and there": (
-        dict(model_type="qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1),
-        "only 1 of 2 layers have a window",
+    "two numbers of experts": (
+        dict(model_type="mixtral", num_local_experts=4, num_experts=5),
+        "num_local_experts and num_experts differ",
+    ),
+    "a Gemma that sees both ways": (
+        dict(model_type="gemma2", use_bidirectional_attention=True),
+        "use_bidirectional_attention is True",
+    ),
+    "a DeepSeek that routes otherwise": (
+        dict(model_type="deepseek_v3", rope_interleave=False, qk_nope_head_dim=4),
+        "rope_interleave is False",
     ),
 }
 

@@ -89,6 +89,8 @@ class Config:
     taps: int = 4  # of the causal convolution before mamba2 and delta
     rank: int | None = None  # of the latent, for mixer="latent"
     rope_width: int | None = None  # of its rotary key
+    value_width: int | None = None  # of its values: head_width
+    q_rank: int | None = None  # of a latent that its queries are made from, where they are
     rotary_base: float = 10000.0
     rotary_scaling: dict[str, Any] | None = None
     rotary_fraction: float = 1.0  # of each head's numbers is turned, the first ones
@@ -218,6 +220,8 @@ class Config:
             raise Problem("window_layers and window_base speak of layers with a window: give window, or leave them out")
         _each = self.windows  # refuses a pattern that can't be read
         for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap"):
+            if name == "attention_scale" and "latent" in words:
+                continue
             # 0 is a window too
             if "attention" not in words and getattr(self, name) is not None and getattr(self, name) is not False:
                 raise Problem(
@@ -283,6 +287,8 @@ class Config:
             "hidden",
             "rank",
             "rope_width",
+            "value_width",
+            "q_rank",
             "state_width",
         )
         for name in (*sizes, "n_state_head", "state_head_width", "n_state_group"):

@@ -193,9 +193,12 @@ def latent(config: Config, name: str) -> LatentAttention:
         rank=config.rank or max(config.width // 4, 8),
         head_width=head_width,
         rope_width=config.rope_width or max(head_width // 2 // 2 * 2, 2),
-        bias=config.bias is True,
+        value_width=config.value_width,
+        q_rank=config.q_rank,
+        bias={"qkv", "out"} <= config.biased,
         base=config.rotary_base,
         scaling=config.rotary_scaling,
+        scale=config.attention_scale,
         dropout=config.dropout,
         name=name,
     )

@@ -252,7 +252,11 @@ class Transformer(nn.Module):
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
 
     def grows(self, length: int, before: int = 0) -> bool:
-        """Do all angles change when a text grows from one length to another? Then nothing that was kept of it holds."""
+        """Do all angles change when a text grows from one length to another? Then nothing that was kept of it holds.
+
+        >>> Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).grows(1000)
+        False
+        """
         parts = (
             getattr(block.attention, name, None) for block in self.decoder or () for name in ("position", "rotary")
         )

@@ -37,9 +37,22 @@ SIZES = (
     *("state_size", "n_groups", "conv_kernel", "mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups"),
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
     *("mamba_d_conv", "linear_conv_kernel_dim", "moe_intermediate_size"),
+    *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "v_head_dim", "ffn_dim", "word_embed_proj_dim"),
 )
 OUR_SIZES = (
-    *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head", "rank", "rope_width"),
+    *(
+        "vocab",
+        "width",
+        "hidden",
+        "head_width",
+        "n_head",
+        "n_kv_head",
+        "rank",
+        "rope_width",
+        "value_width",
+        "q_rank",
+        "embedding_width",
+    ),
     *("relative_buckets", "token_types", "state_width", "n_state_head", "state_head_width", "n_state_group", "taps"),
 )
 OUR_LAYERS = ("n_layer", "n_decoder_layer")
@@ -421,7 +434,7 @@ def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Conf
         shapes = Safetensors({place / runfiles.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
         unused = () if config.position == "relative" else ("relative_buckets",)
-        unused = unused if "latent" in config.mixers else (*unused, "rank", "rope_width")
+        unused = unused if "latent" in config.mixers else (*unused, "rank", "rope_width", "value_width", "q_rank")
         unused = unused if any(word in STATES for word in config.mixers) else (*unused, "state_width", "taps")
         sizes = [name for name in OUR_SIZES if name not in unused]
         _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)

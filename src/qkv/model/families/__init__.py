@@ -10,6 +10,7 @@ from ..config import Config
 from .bamba import BAMBA
 from .bart import BART
 from .bert import BERT, ROBERTA
+from .deepseek import DEEPSEEK
 from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
 from .gemma import GEMMA
 from .gpt2 import GPT2
@@ -25,6 +26,7 @@ from .t5 import T5
 FAMILIES: tuple[Family, ...] = (
     LLAMA,
     MIXTRAL,
+    DEEPSEEK,
     GEMMA,
     PHI3,
     GPT2,

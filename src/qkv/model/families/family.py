@@ -89,7 +89,9 @@ class Family:
     read: Callable[[dict[str, Any], Mapping[str, Tensor]], Config]  # from config.json, and the names of the tensors
     rows: Callable[[Config], list[Row]]
     fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
-    ignored: str = "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours
+    ignored: str = (
+        "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours; {n_layer}
+    )
     prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
     head: str = "$^"  # a pattern: the names that have no prefix
     repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
@@ -178,7 +180,8 @@ def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]
     rows = family.rows(config)
     known = {row.theirs for row in rows}
     _account("missing", family, known - set(tensors))
-    _account("extra", family, {name for name in set(tensors) - known if not re.search(family.ignored, name)})
+    ignored = family.ignored.replace("{n_layer}", str(config.n_layer))
+    _account("extra", family, {name for name in set(tensors) - known if not re.search(ignored, name)})
     ours: State = {}
     for row in rows:
         ours |= row.read(tensors[row.theirs])

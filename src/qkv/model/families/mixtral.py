@@ -101,8 +101,13 @@ def read_layers(theirs: dict[str, Any]) -> list[str]:
 def experts(config: Config, ours: str, theirs: str) -> list[Row]:
     """The rows of one mixture."""
     assert config.experts is not None
-    table, words = linear(f"{ours}.router", f"{theirs}.gate", bias=False), WORDS[member(config)]
-    for i in range(config.experts.count):
+    return mixture(config.experts.count, WORDS[member(config)], ours, theirs)
+
+
+def mixture(count: int, words: dict[str, str], ours: str, theirs: str) -> list[Row]:
+    """The rows of a router and its experts; `words` are theirs for an expert's matrices."""
+    table = linear(f"{ours}.router", f"{theirs}.gate", bias=False)
+    for i in range(count):
         for part, word in words.items():
             table += linear(f"{ours}.experts.{i}.{part}", f"{theirs}.experts.{i}.{word}", bias=False)
     return table
