@@ -148,7 +148,7 @@ def test_a_trace_tells_which_expert_each_token_took(tmp_path):
 def test_a_long_text_in_chunks_tells_the_same(monkeypatch):
     made, ids = model(), torch.randint(37, (33,)).tolist()
     whole = trace(made, ids).experts(1)
-    monkeypatch.setattr("qkv.tracing.ours.is_long", lambda n: True)
+    monkeypatch.setattr("qkv.tracing.ours.is_long", lambda n, followed: True)
     monkeypatch.setattr("qkv.tracing.ours.chunks", lambda n: [slice(0, 20), slice(20, n)])
     assert trace(made, ids).experts(1).chosen.tolist() == whole.chosen.tolist()
 

@@ -45,7 +45,9 @@ FAMILIES: tuple[Family, ...] = (
 def family_of(config: Config) -> Family:
     """The layout that holds such a model; where none does, an error names the nearest and what it would need."""
     same_kind = [family for family in FAMILIES if config.kind in family.holds["kind"]]
-    family = min(same_kind, key=lambda family: len(in_the_way(family, config)))
+    mixed = config.experts is not None
+    nearest_first = sorted(same_kind, key=lambda family: ("experts" in family.example) != mixed)
+    family = min(nearest_first, key=lambda family: len(in_the_way(family, config)))
     if needs := in_the_way(family, config):
         told = Listed(needs, _("; "))
         raise Foreign(
