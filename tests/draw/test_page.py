@@ -15,6 +15,7 @@ from qkv.draw import carry as carrying
 from qkv.draw.carry import carry, pack
 from qkv.draw.page import LIMIT, PIECES, html, notebook_html
 from qkv.draw.shell import in_order, script
+from qkv.draw.telling import token_lists
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
 from qkv.words import Notice, Problem, translated
@@ -214,7 +215,7 @@ def test_parts_of_one_character_show_that_character():
     tokens = Tokens(("<E6><88>", "<91>", "a"), whole=whole)
     found = made(n=3)
     found = Trace(found.calls, {"decoder": [tokens]}, {"decoder": [tokens]})
-    assert carrying._token_lists(found)[1][0]["labels"] == ["我₁", "我₂", "a"]
+    assert token_lists(found.queries, found.keys)[1][0]["labels"] == ["我₁", "我₂", "a"]
 
 
 def test_it_asks_nothing_of_any_network_and_may_not(opened):
