@@ -154,10 +154,14 @@ def by_hand(to, weights, allowed):
                 made[i, j] = mean[j] / sum(mean[k] for k in may)
             elif to == "self":
                 made[i, j] = i == j
+            elif to == "first":
+                made[i, j] = j == may[0]
+            elif not isinstance(to, str):
+                made[i, j] = to * weights[i][j]
     return made
 
 
-@pytest.mark.parametrize("to", ["uniform", "mean", "self"])
+@pytest.mark.parametrize("to", ["uniform", "mean", "first", "self", 0, 0.5, 2.0])
 def test_what_a_head_gives_follows_from_its_new_weights(model, to):
     """In the edited layer the q, k, v are unchanged, so what its projection receives can be computed by hand."""
     target = SAID if several(model) else None
@@ -215,14 +219,14 @@ def test_edits_may_be_nested(name):
         torch.testing.assert_close(logits(model), listed)
 
 
-@pytest.mark.parametrize("to", ["zero", "uniform", "self"])
+@pytest.mark.parametrize("to", ["zero", "uniform", "first", "self", 0.5])
 @pytest.mark.parametrize("name", ["ours", "ours, shared keys", "ours, window", "ours, alibi", "ours, translator"])
 def test_edits_hold_with_a_cache(name, to):
     """Token by token the logits are those of reading everything again, for rows of unlike length."""
     model = built(name)
     prompts = [[2, 3, 1], [2, 4]] if several(model) else ROWS
     source = dict(source=ROWS) if several(model) else {}
-    where = {"zero": ["0.1", "2.*"], "uniform": ["1.*"], "self": ["1.3", "0.2"]}[to]
+    where = {"uniform": ["1.*"], "first": ["1.*"], "self": ["1.3", "0.2"]}.get(to, ["0.1", "2.*"])
     where = [f"decoder.{head}" for head in where] + (["cross.1.2"] if several(model) and to != "self" else [])
 
     def read(cache):
@@ -312,6 +316,8 @@ def test_gradients_pass_through_an_edit():
         ("ours", [], "zero", "names no head"),
         ("ours", "0.-1", "zero", "names no head"),
         ("ours", "0.0", "uniforn", "did you mean 'uniform'"),
+        ("ours", "0.0", -1, "to is -1: give 0 or a positive number"),
+        ("ours", "0.0", float("nan"), "to is nan"),
     ],
 )
 def test_wrong_names_are_said(name, heads, to, told):

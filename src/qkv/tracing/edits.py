@@ -11,6 +11,7 @@ B batch, H heads of one edit, N queries, M keys.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -29,7 +30,7 @@ Where = dict[Layer, list[int]]  # → heads
 
 
 @contextmanager
-def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[None]:
+def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> Iterator[None]:
     """Inside the block these heads' weights are replaced: "13.8" is layer 13, head 8, "cross.4.2" of a part, * all.
 
     Without a part the first there is is meant, as in a trace: encoder or decoder. What the weights become:
@@ -39,8 +40,10 @@ def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[N
     - mean: every query looks where the head's queries look on average. A key's mean share is taken over the queries that
       may see it (padding left out); each query's shares are those of the keys it may see, scaled to sum to 1, or equal
       ones where all of those are 0. With a cache a call has one query, whose mean is itself: run without one.
+    - first: every query looks at the first key that it may see, and nowhere else.
     - self: a query looks at itself alone. Cross-attention has no such place and is refused.
     - none: nothing changes, bit for bit; the names are checked all the same.
+    - a number: so many times the weights, and with them what the head gives: 0 is "zero", 0.5 half of it, 2 twice.
 
     Padded queries that may see nothing go on giving 0, and an attention sink (GPT-OSS) gets no share of what is replaced.
     Blocks may be nested: an inner edit sees what the outer one made. A model of ours is known by its layers' names, so
@@ -56,20 +59,31 @@ def edit(model: Any, heads: str | Sequence[str], to: str = "zero") -> Iterator[N
     >>> bool((before == after).all()), bool((before == model(ids)).all())
     (False, True)
     """
-    if to not in CHANGES:
-        raise unknown("to", to, CHANGES)
+    change = change_of(to)
     where = find(model, heads)
     if to == "self" and any(part == "cross" for part, _ in where):
         raise Problem(
             "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'"
         )
-    change = CHANGES[to]
     with ExitStack() as stack:
         if change is not None:
             names = stack.enter_context(model_of(model).editing(where))
             for key, chosen in where.items():
                 stack.enter_context(replace_weights(change, name=names[key], heads=chosen, with_call=True))
         yield
+
+
+def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | None:
+    """What is made of a head's weights."""
+    if isinstance(to, str):
+        if to not in CHANGES:
+            raise unknown("to", to, CHANGES)
+        return CHANGES[to]
+    if isinstance(to, bool) or not math.isfinite(to) or to < 0:
+        raise Problem(
+            "to is {to}: give 0 or a positive number of times, or one of {words}", to=to, words=all_of(CHANGES)
+        )
+    return lambda weights, call: weights * to
 
 
 def shape(model: Any) -> dict[str, dict[int, int]]:
@@ -139,6 +153,18 @@ def _mean(weights: Tensor, call: Call) -> Tensor:
     return torch.where(total > 0, shares / total.masked_fill(total == 0, 1), _uniform(weights, call))
 
 
+def _first(weights: Tensor, call: Call) -> Tensor:
+    allowed = _allowed(weights, call)
+    m = weights.shape[3]
+    places = torch.arange(m, device=weights.device).expand(1, m)
+    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
+    if placed is not None and placed.keys is not None:  # a cache that goes round: what came first need not stand first
+        places = torch.as_tensor(placed.keys, device=weights.device)
+    seen = places[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
+    first = torch.arange(m, device=weights.device) == seen.argmin(-1, keepdim=True)
+    return (first & allowed).to(weights.dtype)
+
+
 def _itself(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
     batch, heads, n, m = weights.shape
@@ -164,6 +190,7 @@ CHANGES: dict[str, Callable[[Tensor, Call], Tensor] | None] = {
     "zero": _zero,
     "uniform": _uniform,
     "mean": _mean,
+    "first": _first,
     "self": _itself,
     "none": None,
 }
