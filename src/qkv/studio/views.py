@@ -211,7 +211,7 @@ class View:
         part = next(iter(heads))
         header = dict(
             model=self.spec["model"]["name"] if shown is None else shown.model,
-            text=self.spec["text"] if shown is None else shown.text,
+            text=self._read() if shown is None else shown.text,
             lang=None,
             context=self._exceeded(max(len(each) for side in (queries, keys) for each in side[part])),
             parts=parts,
@@ -221,6 +221,11 @@ class View:
         ids = {part: [list(tokens.ids or ()) for tokens in each] for part, each in queries.items()}
         kind = "trace" if self.model is None else model_of(self.model).kind
         send({"kind": "header", "header": header, "tokens": listed, "ids": ids, "kindOf": kind})
+
+    def _read(self) -> str:
+        """The text with what was generated after it."""
+        more = self.spec["more"]
+        return self.spec["text"] + (self.tokenizer.decode(more) if more and self.tokenizer is not None else "")
 
     def _exceeded(self, n: int) -> int | None:
         """The model's context, where a text is longer."""

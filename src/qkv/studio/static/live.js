@@ -100,13 +100,12 @@ async function fly(spec, key) {
       },
       (source, frame) => {
         if (!newest()) return;
-        const part = source.header.parts[0];
-        if (frame.kind === "layer" && studio.now.busy?.kind === "computing")
-          studio.set({ busy: { kind: "computing", name: "", share: (frame.at + 1) / (partOfSource(source, frame.part)?.layers.length ?? part.layers.length) } });
-        if (frame.kind === "words" || frame.kind === "loss") {
-          land(); // the layers are all there: nothing is left to wait for
-          tellOutcome(spec, source);
+        if (frame.kind === "layer") {
+          const share = (frame.at + 1) / (source.header.parts.find(({ name }) => name === frame.part)?.layers.length ?? 1);
+          if (studio.now.busy?.kind === "computing") studio.set({ busy: { kind: "computing", name: "", share } });
+          if (share === 1 && frame.part === (studio.now.part || frame.part)) land(); // nothing is left to wait for
         }
+        if (frame.kind === "words" || frame.kind === "loss") tellOutcome(spec, source);
         // Which head is worth opening is known at the end; who has moved meanwhile stays where they are.
         if (frame.kind === "first") {
           source.header.first = frame.first;
@@ -140,9 +139,6 @@ async function fly(spec, key) {
     }
   }
 }
-
-/** @param {Served} source @param {string} name */
-const partOfSource = (source, name) => source.header.parts.find((part) => part.name === name);
 
 /** @param {Spec} spec @param {Served} source */
 function tellOutcome(spec, source) {
