@@ -245,3 +245,64 @@ def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
             for mine, theirs in zip(arrays, others, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1 if mine.dtype == np.uint8 else 1e-5)
     assert [frame["kind"] for frame, _ in unpack(kept[next(iter(kept))][0])][:2] == ["header", "words"]
+
+
+@pytest.mark.parametrize("pool", ["max", "mean"])
+@pytest.mark.parametrize(("tall", "wide"), [(1, 1), (2, 3), (5, 4)])
+def test_a_tile_is_a_pooling_of_the_whole(ask, name, trace, pool, tall, wide):
+    whole = np.asarray(trace.map(0, 1))
+    n = len(whole)
+    rows, cols = [1, n], [0, n - 1]
+    _, (tile,) = ask.one(
+        "tile", spec=spec(name), part="decoder", layer=0, head=1,
+        rows=rows, cols=cols, tall=tall, wide=wide, pool=pool,
+    )  # fmt: skip
+    for i in range(tile.shape[0]):
+        for j in range(tile.shape[1]):
+            r = slice(rows[0] + i * tall, min(rows[0] + (i + 1) * tall, rows[1]))
+            c = slice(cols[0] + j * wide, min(cols[0] + (j + 1) * wide, cols[1]))
+            cell = whole[r, c]
+            hidden = c.start >= r.stop
+            wanted = -1 if hidden else cell.max() if pool == "max" else cell.mean()
+            assert tile[i, j] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_tile_without_the_sink_is_shared_among_the_rest(ask, name, trace):
+    whole = np.asarray(trace.map(0, 1))[2:]
+    told = dict(part="decoder", layer=0, head=1, rows=[2, len(whole) + 2], cols=[1, 3], tall=1, wide=1, pool="max")
+    _, (tile,) = ask.one("tile", spec=spec(name), sink=True, **told)
+    special = [j for j, one in enumerate(trace.tokens().special) if one]
+    left = np.delete(whole, sorted({0, *special}), 1).sum(1)
+    np.testing.assert_allclose(tile, whole[:, 1:3] / left[:, None], **CLOSE)
+
+
+@pytest.mark.parametrize("to", ["zero", "uniform", "mean", "self", "first", 0.5])
+def test_a_head_that_is_changed_changes_the_words_as_edit_does(ask, name, shelf, to):
+    model, text, tokenizer = _given(shelf, "lm")
+    with qkv.edit(model, "0.0", to=to):
+        logits = model(torch.tensor([tokenizer.encode(text)]))[0, -1].detach()
+    told = ask.one("words", spec=spec(name, edits=[["0.0", to]]))[0]
+    for word in told["words"]:
+        assert word["p"] == pytest.approx(float(logits.softmax(-1)[word["id"]]), abs=1e-5)
+
+
+def test_a_view_beside_itself_has_changed_nowhere(ask, name):
+    told, _ = ask.one("changes", a=spec(name), b=spec(name), part="decoder")
+    assert all(each[2] < 1e-6 for each in told["top"]) and all(i == j for i, j in told["slots"])
+
+
+def test_changes_are_the_differences_of_the_maps(ask, name, shelf):
+    """Two checkpoints, then two texts laid beside each other: what only one of them has is left over."""
+    early, late = (spec(name) | {"model": f"{name('lm')}@{step}"} for step in (3, 6))
+    top = {tuple(each[:2]): each[2] for each in ask.one("changes", a=early, b=late, part="decoder")[0]["top"]}
+    maps = [qkv.trace(*_given(shelf, f"lm/checkpoints/{step:06d}")) for step in (3, 6)]
+    for head in range(2):
+        one, two = (np.asarray(each.map(0, head)) for each in maps)
+        assert top[0, head] == pytest.approx(np.abs(one - two).sum(1).mean() / 2, abs=1e-5)
+    told = ask.one("changes", a=spec(name), b=spec(name, text="the cat sat on a mat"), part="decoder")[0]
+    labels = [qkv.load(shelf / "lm")[1].encode(text) for text in (TEXT, "the cat sat on a mat")]
+    both = [(i, j) for i, j in told["slots"] if i is not None and j is not None]
+    assert all(labels[0][i] == labels[1][j] for i, j in both) and {i for i, _ in told["slots"]} >= set(
+        range(len(labels[0]))
+    )
+    assert 0 < told["top"][0][2] <= 1
