@@ -51,6 +51,7 @@ def test_the_demo_shows_the_textbook_head(call):
         ("animal-smollm2", 13, 8, "it", "animal", 0.75),
         ("animal-minilm", 5, 11, "it", "animal", 0.65),
         ("animal-minilm", 2, 1, "it", "tired", 0.69),
+        ("fun-minimind", 5, 2, "它", "人工智能", 0.86),
     ],
 )
 def test_shipped_traces_hold_what_they_are_known_for(name, layer, head, one, other, weight):
@@ -60,7 +61,7 @@ def test_shipped_traces_hold_what_they_are_known_for(name, layer, head, one, oth
 
 def test_shipped_traces_are_small():
     files = sorted(TRACES.glob("*.safetensors"))
-    assert len(files) == 5 and all(file.stat().st_size <= 700_000 for file in files)
+    assert len(files) == 6 and all(file.stat().st_size <= 700_000 for file in files)
 
 
 def test_without_the_model_the_same_sentence_comes_from_the_package(call):
@@ -93,7 +94,7 @@ def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monke
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(store, "pip_download", fail)
+    monkeypatch.setattr(store, "download", fail)
     code, out, err = call("see", CAT, "--from", "it", "--to", "cat", "--yes", "--lang", lang)
     assert code == 0 and says[lang] in out.splitlines()[0] and "13.8   0.80" in out
     # What is fetched is packed: its size is said beside the one that `qkv models` lists, not instead of it.
@@ -336,8 +337,14 @@ def test_models_are_listed_with_size_licence_and_layout(call):
     code, out, _ = call("models")
     assert code == 0
     for item in store.listing("model"):
-        assert item.name in out and item.licence in out and item.layout in out and f"qkv models get {item.name}" in out
-    assert {item.name for item in store.listing("model")} == {"smollm2", "minilm", "opus-zh-en"}
+        assert (
+            item.name in out
+            and item.licence in out
+            and item.credit in out
+            and item.layout in out
+            and f"qkv models get {item.name}" in out
+        )
+    assert {item.name for item in store.listing("model")} == {"smollm2", "minilm", "opus-zh-en", "minimind"}
     code, out, _ = call("models", "show", DATES)
     assert code == 0 and "cross" in out and "Tokenizer: Characters" in out
 

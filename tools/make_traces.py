@@ -1,6 +1,6 @@
 """Make the traces that ship with qkv (src/qkv/demo/traces), from the real models: `qkv see --demo` shows them offline.
 
-    qkv models get smollm2 minilm opus-zh-en && python tools/make_traces.py
+    qkv models get smollm2 minilm opus-zh-en minimind && python tools/make_traces.py
 
 Float16 and without the output projections, so that each stays below 0.7 MB. Those of a model that writes hold the next
 words that it would say. `python tools/make_traces.py --first` makes only what `qkv studio` opens with, from the shipped trace.
@@ -22,6 +22,7 @@ from qkv.studio.views import View
 
 CAT = "The cat sat on the mat because it was tired"
 ANIMAL = "The animal didn't cross the street because it was too tired"
+FUN = "我喜欢玩人工智能，因为它很有趣"  # where 它 looks at 人工智能: layer 5, head 2
 WEATHER = "今天天气真好，我想出去玩"
 TRACES = {
     "cat-smollm2": ("smollm2", CAT),
@@ -29,8 +30,13 @@ TRACES = {
     "cat-minilm": ("minilm", CAT),
     "animal-minilm": ("minilm", ANIMAL),
     "weather-opus-zh-en": ("opus-zh-en", WEATHER),
+    "fun-minimind": ("minimind", FUN),
 }
-OPENINGS = {"cat-smollm2": ("it", "cat"), "animal-smollm2": ("it", "animal")}
+OPENINGS = {
+    "cat-smollm2": ("it", "cat"),
+    "animal-smollm2": ("it", "animal"),
+    "fun-minimind": ("它", "人工智能"),
+}
 FOLDER = Path(__file__).parent.parent / "src" / "qkv" / "demo" / "traces"
 
 
@@ -40,7 +46,7 @@ def main() -> None:
     for name, (model, text) in TRACES.items() if "--first" not in sys.argv else ():
         if model not in loaded:
             loaded[model] = qkv.load(model)
-        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=model == "smollm2")
+        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=model in ("smollm2", "minimind"))
         if "logits" in found.more:
             found = replace(found, more=found.more | {"words": words(found, *loaded[model])})
             del found.more["logits"]

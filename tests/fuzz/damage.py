@@ -298,6 +298,20 @@ def as_protobuf(good: bytes, dice: Random) -> bytes:
     return protobuf_joined(fields)
 
 
+def as_messages(good: bytes, dice: Random) -> bytes:
+    """An ONNX model: the same at any depth, often in the largest of its parts."""
+    fields = protobuf_fields(good)
+    if not fields or dice.random() < 0.1:
+        return as_bytes(good, dice)
+    at = dice.randrange(len(fields))
+    if dice.random() < 0.5:
+        at = max(range(len(fields)), key=lambda i: len(fields[i][2]))
+    number, kind, raw = fields[at]
+    deeper = kind == 2 and dice.random() < 0.8 and protobuf_fields(raw)
+    fields[at : at + 1] = [(number, 2, as_messages(raw, dice))] if deeper else protobuf_other(number, kind, raw, dice)
+    return protobuf_joined(fields)
+
+
 def protobuf_other(number: int, kind: int, raw: bytes, dice: Random) -> list[tuple[int, int, bytes]]:
     """What may stand where one field stood."""
     ways: list[Callable[[], list[tuple[int, int, bytes]]]] = [

@@ -241,6 +241,17 @@ def make_ctranslate2(folder: Path) -> None:
     train_pieces(folder, "sentencepiece.model", model_type="unigram")
 
 
+def make_onnx(folder: Path) -> None:
+    """A model as it is published for the browser, in 8 bits and as floats."""
+    from qkv.text import Bytes
+
+    from ..model.files import made, write_onnx
+
+    for kind in ("int8", "f32"):
+        write_onnx(made("llama", **LLAMA), folder / kind, kind)
+        Bytes.make().save(folder / kind)
+
+
 def make_traces(folder: Path) -> None:
     """A decoder with a window and a bias, and a translator with three parts."""
     from qkv import Config, Transformer
@@ -337,6 +348,11 @@ READERS: dict[str, Reader] = {
             "model/shared_vocabulary.json": damage.as_json,
             "sentencepiece.model": damage.as_protobuf,
         },
+    ),
+    "onnx": Reader(
+        make_onnx,
+        lambda folder, file: open_model(file.parent.parent),
+        {"int8/onnx/model_quantized.onnx": damage.as_messages, "f32/onnx/model.onnx": damage.as_messages},
     ),
     "sentencepiece": Reader(
         make_pieces, open_pieces, {"unigram.model": damage.as_protobuf, "bpe.model": damage.as_protobuf}

@@ -1,4 +1,5 @@
-"""Small models of transformers with random weights, and how other programs write them: GGUF and CTranslate2 files.
+"""Small models of transformers with random weights, and how other programs write them: GGUF, CTranslate2 and ONNX
+files.
 
 The names come from the `gguf` package's own table, the order of the rows from llama.cpp's converter.
 """
@@ -254,6 +255,76 @@ def write_ctranslate2(model: Any, folder: Path, kind: str = "f32", version: int 
     (folder / "model.bin").write_bytes(raw)
     words_list = ["</s>", "<unk>", *(f"▁w{i}" for i in range(config.vocab_size - 3))]
     (folder / "shared_vocabulary.json").write_text(json.dumps(words_list), encoding="utf-8")
+    return folder
+
+
+def _varint(number: int) -> bytes:
+    raw = b""
+    number &= (1 << 64) - 1
+    while number > 127:
+        raw, number = raw + bytes([number & 127 | 128]), number >> 7
+    return raw + bytes([number])
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    """One field of protobuf: an integer, or anything that has a length."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    raw = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+
+
+def onnx_tensor(name: str, array: np.ndarray, few: bool = False) -> bytes:
+    """A TensorProto; `few` numbers are written one by one, as the quantiser of onnxruntime does with zero points."""
+    kinds = {np.dtype(t): i for t, i in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.float16, 10))}
+    raw = b"".join(_field(1, side) for side in array.shape) + _field(2, kinds[array.dtype]) + _field(8, name)
+    if not few:
+        return raw + _field(9, array.tobytes())
+    if array.dtype == np.float32:
+        return raw + _field(4, array.tobytes())
+    return raw + _field(5, b"".join(_varint(int(number)) for number in array.flatten()))
+
+
+def write_onnx(model: Any, folder: Path, kind: str = "int8", more: bytes = b"", node: bytes = b"") -> Path:
+    """A folder as models for the browser have it: matrices turned over and without their names, 8 bits if wanted.
+
+    Kinds: f32, f16, int8 (one scale for a matrix), uint8, channels (int8 with a scale for each column).
+    """
+    tensors, nodes = [onnx_tensor("positions", np.arange(3))], [node] if node else []
+
+    def keep(name: str, matrix: np.ndarray) -> None:
+        if kind in ("f32", "f16"):
+            tensors.append(onnx_tensor(name, matrix.astype({"f32": np.float32, "f16": np.float16}[kind])))
+            return
+        unsigned = kind == "uint8" or "embed" in name  # which are looked up, not multiplied
+        each = matrix.reshape(-1, matrix.shape[-1]) if kind == "channels" else matrix.reshape(-1, 1)
+        scale = ((each.max(0) - each.min(0)) / 255).astype(np.float32)
+        zero = np.rint(-each.min(0) / scale) - (0 if unsigned else 128)
+        if kind != "channels":
+            scale, zero = scale[0], zero[0]
+        low, high, dtype = (0, 255, np.uint8) if unsigned else (-128, 127, np.int8)
+        rounded = np.clip(np.rint(matrix / scale + zero), low, high).astype(dtype)
+        tensors.append(onnx_tensor(f"{name}_quantized", rounded))
+        tensors.append(onnx_tensor(f"{name}_scale", np.asarray(scale, np.float32), few=True))
+        tensors.append(onnx_tensor(f"{name}_zero_point", np.asarray(zero).astype(dtype), few=True))
+
+    integer = kind not in ("f32", "f16")
+    for count, (name, tensor) in enumerate({**model.state_dict(), "lm_head.weight": model.lm_head.weight}.items()):
+        if tensor.ndim == 2 and "embed" not in name:
+            own = f"onnx::MatMul_{count}"
+            keep(own, np.ascontiguousarray(tensor.detach().numpy().T))
+            place = "/" + name.removesuffix(".weight").replace(".", "/").replace("layers/", "layers.") + "/MatMul"
+            used = _field(1, "x") + _field(1, own + "_quantized" * integer) + _field(3, place + "_quant" * integer)
+            nodes.append(used + _field(4, "MatMulInteger" if integer else "MatMul"))
+        elif tensor.ndim == 2:
+            keep(name, tensor.numpy())
+        else:
+            tensors.append(onnx_tensor(name, tensor.numpy()))
+    graph = b"".join(_field(1, each) for each in nodes) + b"".join(_field(5, each) for each in tensors) + more
+    (folder / "onnx").mkdir(parents=True, exist_ok=True)
+    name = "model_quantized.onnx" if integer else "model.onnx"
+    (folder / "onnx" / name).write_bytes(_field(1, 8) + _field(2, "pytorch") + _field(7, graph))
+    model.config.save_pretrained(folder)
     return folder
 
 

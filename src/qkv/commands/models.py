@@ -8,6 +8,7 @@ from .progress import bar
 EXAMPLES = [
     "qkv models",
     "qkv models get smollm2",
+    "qkv models get minimind",
     "qkv models show smollm2",
     "qkv models show ./my-hf-folder",
     "qkv models verify",
@@ -126,7 +127,7 @@ def _list() -> None:
     rows = []
     for item in store.listing("model"):
         place = store.path(item.name)
-        note = say(item.note)
+        note = say(item.note) + (f" ({item.credit})" if item.credit else "")
         here = str(place) if place else f"qkv models get {item.name}"
         rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence, note, here))
     widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
@@ -136,7 +137,7 @@ def _list() -> None:
     print(
         "\n"
         + say(
-            "--model also takes a run's folder, a Hugging Face folder (safetensors), a .gguf file, or "
+            "--model also takes a run's folder, a Hugging Face folder (safetensors or ONNX), a .gguf file, or "
             "hf:owner/name after\nqkv models get hf:owner/name. Layouts: {names}.",
             names=all_of(LAYOUTS),
         )

@@ -10,7 +10,7 @@ file leaves out: it is put back as one more row at the end of the vocabulary, th
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from ..files import read_json, reading
 from ..text.tokenizer import refuse_long
 from ..words import Message, Problem, _
-from .binary import Cursor, broken, mapped
+from .binary import Cursor, Tensors, broken, mapped
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
@@ -35,22 +35,6 @@ MARIAN = {
     "decoder/start_from_zero_embedding": 1,
     "decoder/alibi": 0,
 }
-
-
-class Tensors(Mapping[str, Tensor]):
-    """Hugging Face's name -> tensor in float32, made each time it is asked for."""
-
-    def __init__(self, makers: dict[str, Callable[[], Tensor]], shapes: dict[str, tuple[int, ...]]) -> None:
-        self._makers, self.shapes = makers, shapes
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._makers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
 
 
 def find(folder: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Weights in and out, by name: runs of qkv, Hugging Face folders, GGUF files, CTranslate2 folders.
+"""Weights in and out, by name: runs of qkv, Hugging Face folders (safetensors, ONNX), GGUF files, CTranslate2 folders.
 
 A foreign format is first brought into Hugging Face's words, a config and tensors by name; `families` does the rest.
 The model is built without memory of its own and given the tensors as they come, mapped from the file where they can
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from .. import files, runfiles, store, text
 from ..text.folder import NoTokenizer
 from ..words import Message, Problem, _, all_of, nearest, quoted
-from . import ctranslate2, gguf
+from . import ctranslate2, gguf, onnx
 from .config import STATES, Config
 from .families import to_ours
 from .transformer import Transformer
@@ -81,9 +81,7 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     if (place / runfiles.STATE).is_file() and (place.parent.parent / runfiles.CONFIG).is_file():
         return _run(place.parent.parent, dtype, place)
     if "model_type" in config:
-        # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
-        tensors = published(place, dtype, keep=config["model_type"] != "gpt2")
-        model = build(place, config, tensors, dtype)
+        model = _published(place, config, dtype)
         try:
             return model, fitting(place, text.load(place), model)
         except NoTokenizer:  # models of other things than text have none, and ids are enough for much
@@ -324,6 +322,14 @@ def _run(folder: Path, dtype: torch.dtype, place: Path | None = None) -> tuple[T
     _refuse_others(file, saved.shapes, model)
     assign(file, model, dict(Finite(file, saved)), dtype)
     return model.eval(), text.load(folder)
+
+
+def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Transformer:
+    """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
+    if not any(folder.glob("*.safetensors*")) and (file := onnx.find(folder)):
+        return build(file, *onnx.read(file, config), dtype)
+    # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
+    return build(folder, config, published(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
 
 
 def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
