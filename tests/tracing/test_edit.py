@@ -12,7 +12,7 @@ from tokenizers import models as library_models
 from tokenizers import pre_tokenizers, processors
 
 from qkv import Config, Transformer
-from qkv.attention.dispatch import replace_weights
+from qkv.attention.dispatch import Call, replace_weights
 from qkv.model.generation import translate
 from qkv.model.reading import Reading
 from qkv.text.tokenizer import Characters
@@ -194,6 +194,51 @@ def test_what_a_head_gives_follows_from_its_new_weights(model, to):
             new = by_hand(to, found.map(layer, head, part=part, batch=item), allowed[item, head].tolist())
             given = after[item, :, head * width : (head + 1) * width]
             np.testing.assert_allclose(given, new @ call.v[item, kv].numpy(), atol=1e-5 * float(call.v.abs().max()))
+
+
+def test_once_what_a_head_gives_is_never_touched(model):
+    """Off and on again, or times 1: bit for bit; times 0 is off."""
+    before = logits(model)
+    with edit(model, "*.*", to=1):
+        assert torch.equal(logits(model), before)
+    with edit(model, "1.1"):
+        off = logits(model)
+    with edit(model, "1.1", to=0):
+        assert torch.equal(logits(model), off) and not torch.equal(off, before)
+    with edit(model, "1.1", to=1.5):
+        assert not torch.equal(logits(model), before)
+    assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("name", ["ours, shared keys", "llama"])
+def test_times_and_other_edits_follow_one_another(name):
+    """Half of uniform is uniform of half; what replaces a scaled head's weights is not scaled."""
+    model = built(name)
+    with edit(model, "1.2", to="uniform"):
+        uniform = logits(model)
+        with edit(model, ["1.2", "1.3"], to=0.5):
+            half = logits(model)
+    with edit(model, "1.3", to=0.5), edit(model, "1.2", to=0.5), edit(model, "1.2", to="uniform"):
+        replaced = logits(model)
+    with edit(model, "1.3", to=0.5), edit(model, "1.2", to="uniform"):
+        torch.testing.assert_close(logits(model), replaced, atol=1e-5, rtol=1e-5)
+        with edit(model, "1.2", to=0.25), edit(model, "1.2", to=2):
+            torch.testing.assert_close(logits(model), half, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(half, uniform, atol=1e-3) and not torch.allclose(half, replaced, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["ours", "llama"])
+def test_off_needs_no_weights(name, monkeypatch):
+    """A long text's would be n×n; of other edits, the weights of the edited heads alone are made."""
+    model, heads = built(name), []
+    table = Call.table
+    monkeypatch.setattr(Call, "table", lambda call: heads.append(call.n_head) or table(call))
+    with edit(model, "*.*"), edit(model, "1.1", to=0.5):
+        logits(model)
+    assert heads == []
+    with edit(model, ["1.1", "1.3"], to="first"):
+        logits(model)
+    assert heads == [2]
 
 
 @pytest.mark.parametrize("name", ["ours, shared keys", "llama"])

@@ -35,7 +35,7 @@ class NotFinite(Problem):
 
 @dataclass(frozen=True)
 class _Edit:
-    change: Callable[..., Tensor]
+    change: Callable[..., Tensor] | float
     name: str | None
     heads: tuple[int, ...] | None
     with_call: bool
@@ -234,7 +234,7 @@ def record() -> Iterator[list[Call]]:
 
 @contextmanager
 def replace_weights(
-    change: Callable[..., Tensor],
+    change: Callable[..., Tensor] | float,
     *,
     name: str | None = None,
     heads: Sequence[int] | None = None,
@@ -243,8 +243,8 @@ def replace_weights(
     """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
 
     `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives, without dropout.
-    With `with_call` it gets the `Call` of these heads too, which knows the mask.
-    Several edits of one head apply one after the other.
+    With `with_call` it gets the `Call` of these heads too, which knows the mask. A number instead of a function: weights,
+    and so the output, times that, which needs no weights to be computed. Several edits of one head apply one after the other.
 
     >>> q = torch.ones(1, 2, 2, 4)
     >>> with replace_weights(torch.zeros_like, heads=[1]):
@@ -400,22 +400,23 @@ def _additive(call: Call) -> Tensor | None:
 
 def edited(call: Any, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Let every edit that means this call, a `Call` or what stands in its place, change its heads' weights, and give the
-    output that follows."""
-    n_head = call.n_head
-    for edit in _edits:
-        if edit.name is not None and edit.name != call.name:
+    output that follows. Weights are computed of heads alone that a function changes, where nobody has them all."""
+    mine = [(edit, _chosen(edit, call.n_head)) for edit in _edits if edit.name is None or edit.name == call.name]
+    changing = sorted({head for edit, heads in mine for head in heads if callable(edit.change)})
+    table, rows = shares, list(range(call.n_head))  # weights, and the heads they are of
+    if shares is None and changing:
+        rows = changing
+        table = call.only(changing).table() if len(changing) < call.n_head else call.table()
+    for edit, heads in mine:
+        index = torch.as_tensor(heads, device=output.device)
+        inside = [head for head in heads if table is not None and head in rows]
+        at = torch.as_tensor([rows.index(head) for head in inside], dtype=torch.long, device=output.device)
+        if not callable(edit.change):  # a head's output is so many times what its weights are
+            output = output.index_copy(1, index, output[:, index] * edit.change)
+            table = table if table is None else table.index_copy(1, at, table[:, at] * edit.change)
             continue
-        heads = range(n_head) if edit.heads is None else edit.heads
-        if any(not 0 <= h < n_head for h in heads):
-            raise Problem(
-                "heads {heads} were to be edited, but there are {n_head}, numbered from 0",
-                heads=list(heads),
-                n_head=n_head,
-            )
-        if shares is None:
-            shares = call.table()
-        index = torch.as_tensor(list(heads), device=output.device)
-        before = shares[:, index]
+        assert table is not None
+        before = table[:, at]
         after = edit.change(before, call.only(heads)) if edit.with_call else edit.change(before)
         if after.shape != before.shape:
             raise Problem(
@@ -424,8 +425,18 @@ def edited(call: Any, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Te
                 before=tuple(before.shape),
             )
         output = output.index_copy(1, index, call.applied(after, heads).to(output.dtype))
-        shares = shares.index_copy(1, index, after.to(shares.dtype))
-    return output, shares
+        table = table.index_copy(1, at, after.to(table.dtype))
+    return output, None if shares is None else table
+
+
+def _chosen(edit: _Edit, n_head: int) -> list[int]:
+    """The heads that an edit means, of as many as there are."""
+    heads = list(range(n_head) if edit.heads is None else edit.heads)
+    if any(not 0 <= h < n_head for h in heads):
+        raise Problem(
+            "heads {heads} were to be edited, but there are {n_head}, numbered from 0", heads=heads, n_head=n_head
+        )
+    return heads
 
 
 def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:

@@ -43,10 +43,11 @@ def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> It
     - first: every query looks at the first key that it may see, and nowhere else.
     - self: a query looks at itself alone. Cross-attention has no such place and is refused.
     - none: nothing changes, bit for bit; the names are checked all the same.
-    - a number: so many times the weights, and with them what the head gives: 0 is "zero", 0.5 half of it, 2 twice.
+    - a number: so many times the weights, and with them what the head gives: 0 is "zero", 0.5 half of it, 1 "none", 2 twice.
 
     Padded queries that may see nothing go on giving 0, and an attention sink (GPT-OSS) gets no share of what is replaced.
-    Blocks may be nested: an inner edit sees what the outer one made. A model of ours is known by its layers' names, so
+    Blocks may be nested: an inner edit sees what the outer one made. A trace made inside a block keeps what each attention
+    received, q, k and v: the map of an edited head shows where it would look, layers after it what came of the edit. A model of ours is known by its layers' names, so
     that another one of ours, run inside the block, is edited too.
 
     >>> from ..model.config import Config
@@ -73,7 +74,7 @@ def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> It
         yield
 
 
-def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | None:
+def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | None:
     """What is made of a head's weights."""
     if isinstance(to, str):
         if to not in CHANGES:
@@ -83,7 +84,7 @@ def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | None:
         raise Problem(
             "to is {to}: give 0 or a positive number of times, or one of {words}", to=to, words=all_of(CHANGES)
         )
-    return lambda weights, call: weights * to
+    return None if to == 1 else float(to)
 
 
 def shape(model: Any) -> dict[str, dict[int, int]]:
@@ -130,10 +131,6 @@ def _heads(word: str, count: int) -> range | list[int]:
     if int(word) >= count:
         raise Problem("there is no head {head}: this layer has 0 … {last}", head=word, last=count - 1)
     return [int(word)]
-
-
-def _zero(weights: Tensor, call: Call) -> Tensor:
-    return torch.zeros_like(weights)
 
 
 def _uniform(weights: Tensor, call: Call) -> Tensor:
@@ -186,8 +183,8 @@ def _allowed(weights: Tensor, call: Call) -> Tensor:
     return allowed.expand_as(weights)
 
 
-CHANGES: dict[str, Callable[[Tensor, Call], Tensor] | None] = {
-    "zero": _zero,
+CHANGES: dict[str, Callable[[Tensor, Call], Tensor] | float | None] = {
+    "zero": 0.0,
     "uniform": _uniform,
     "mean": _mean,
     "first": _first,
