@@ -217,15 +217,16 @@ class Head:
     def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
         causal = is_causal(self.call)
-        # One more column, −lse against 1, and the product itself is q·k − lse.
-        q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1)  # (N, D + 1)
+        # One more column, −lse against 1, and the product itself is q·k − lse; powers of 2, since those of e are slow, and
+        # very slow where they are too small for a number of normal size.
+        q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1).div_(math.log(2))  # (N, D + 1)
         k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
         for top in range(0, self.n, high):
             rows = slice(top, min(top + high, self.n))
             for left in range(0, rows.stop if causal else self.m, broad):
                 cols = slice(left, min(left + broad, self.m))
-                shares = (q[rows] @ k[cols].T).exp_()
+                shares = (q[rows] @ k[cols].T).exp2_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
                     shares.tril_(rows.start - left)
                 joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
