@@ -529,6 +529,86 @@ def test_patches_are_called_by_row_and_column():
         trace(model, ROWS[0])
 
 
+SIGHT = dict(
+    hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=30, image_size=24, patch_size=8
+)
+WORDS = dict(vocab_size=61, hidden_size=42, num_hidden_layers=3, num_attention_heads=6, intermediate_size=30)
+SEEN = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+PATCHES = ["[CLS]", *(f"{i},{j}" for i in range(3) for j in range(3))]
+
+
+def seeing(kind):
+    """A small random model that sees, what it is called with, and the maps it gives itself, by part."""
+    torch.manual_seed(0)
+    ids = torch.tensor([[1, 5, 6, 7, 2], [1, 8, 9, 11, 2]])
+    if kind == "ViT":
+        model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIGHT))
+        return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
+    if kind.startswith("CLIP"):
+        own = dict(max_position_embeddings=20, bos_token_id=1, eos_token_id=2)
+        model = transformers.CLIPModel(transformers.CLIPConfig(text_config=WORDS | own, vision_config=SIGHT))
+        if kind == "CLIP, picture":
+            return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
+        mask = torch.tensor([[1] * 5, [1, 1, 1, 1, 0]])
+        return model, {"input_ids": ids, "attention_mask": mask}, lambda made: {"encoder": made.attentions}
+    decoder = transformers.GPT2Config(vocab_size=61, n_positions=20, n_embd=42, n_layer=3, n_head=6)
+    if kind == "ViT to BERT":
+        decoder = transformers.BertConfig(**WORDS)
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        transformers.ViTConfig(**SIGHT), decoder
+    )
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 1, 0, 2
+    model = transformers.VisionEncoderDecoderModel(config)
+    model.generation_config.update(eos_token_id=2, decoder_start_token_id=1, pad_token_id=0, bos_token_id=1)
+    maps = lambda made: dict(  # noqa: E731
+        encoder=made.encoder_attentions, decoder=made.decoder_attentions, cross=made.cross_attentions
+    )
+    return model, {"pixel_values": SEEN, "decoder_input_ids": ids[:, :4]}, maps
+
+
+@pytest.mark.parametrize("kind", ["ViT", "CLIP, picture", "CLIP, text", "ViT to GPT-2", "ViT to BERT"])
+def test_whatever_a_model_takes_is_traced_as_eager_has_it(kind):
+    model, inputs, maps = seeing(kind)
+    model.eval()
+    found = trace(model, inputs=inputs)
+    model.set_attn_implementation("eager")
+    call = {"CLIP, picture": "vision_model", "CLIP, text": "text_model"}.get(kind)
+    with torch.no_grad():
+        made = (getattr(model, call) if call else model)(**inputs, output_attentions=True)
+    for part, layers in maps(made).items():
+        assert len(found.calls[part]) == len(layers) > 0
+        for layer, wanted in enumerate(layers):
+            for item, heads in enumerate(wanted):
+                for head, table in enumerate(heads):
+                    mine = found.map(layer, head, part=part, batch=item)
+                    np.testing.assert_allclose(mine, table.numpy(), atol=1e-6, err_msg=f"{part} {layer} {head}")
+    seen = found.tokens("cross" if "cross" in found.parts else "encoder", keys=True).shown
+    assert seen == (PATCHES if "pixel_values" in inputs else ["[1]", "[5]", "[6]", "[7]", "[2]"])
+
+
+def test_a_picture_is_told_in_the_models_own_words_and_what_was_asked_for():
+    model, *_ = seeing("ViT to GPT-2")
+    model.eval()
+    said = trace(model, inputs={"pixel_values": SEEN})  # has 20 places for words
+    assert said.parts == ["encoder", "decoder", "cross"] and len(said.tokens("decoder")) <= 20
+    asked = trace(model, inputs={"pixel_values": SEEN}, target=[[5, 6, 7], [8, 9]])
+    assert asked.tokens("cross").shown == ["[5]", "[6]", "[7]", "■"]
+    assert asked.map(0, 0, part="cross").shape == (4, 10)
+
+
+def test_of_two_towers_the_texts_is_shown_and_that_is_said():
+    model, texts, _ = seeing("CLIP, text")
+    with pytest.warns(UserWarning, match="reads text and picture apart.* give pixel_values alone"):
+        found = trace(model.eval(), inputs=texts | {"pixel_values": SEEN})
+    assert len(found.calls["encoder"]) == 3
+
+
+def test_a_text_or_inputs():
+    for given in ({}, {"given": ROWS[0], "inputs": {"input_ids": ROWS[:1]}}):
+        with pytest.raises(ValueError, match="one of the two"):
+            trace(made("llama"), **given)
+
+
 def test_a_model_that_cannot_speak_says_why(monkeypatch):
     model = made("bart")
     monkeypatch.setattr(model, "generate", lambda **_: {}["tgt_lang"])

@@ -28,7 +28,20 @@ from ..mixers.calls import Mixing
 from ..words import Problem, _, all_of
 from . import states
 from .chunking import chunks, is_long, join_call
-from .inputs import check, entry, inputs_of, items, most_of, places, resting, run, several, target_of, tokens_of
+from .inputs import (
+    check,
+    entry,
+    inputs_of,
+    items,
+    most_of,
+    note_towers,
+    places,
+    resting,
+    run,
+    several,
+    target_of,
+    tokens_of,
+)
 from .models import MOST
 from .registry import (
     OTHER_SENSES,
@@ -80,6 +93,7 @@ def trace(
         if follower is not None and not several(model):
             inputs = _longer(inputs, follower.more)
         _readable(model, inputs)
+        note_towers(model, inputs)
         beyond = check(model, inputs)
         if several(model):
             own = target is None and "decoder_input_ids" not in inputs

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem, all_of, one_of, quoted
+from ..words import Notice, Problem, all_of, one_of, quoted
 from .live import Stopped
 from .models import MOST, too_long, uneven
 from .registry import OTHER_SENSES, Inputs, context_of, side_of
@@ -130,7 +131,8 @@ def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **
 
 def most_of(model: Any, most: int) -> int:
     """So many tokens, or as many as there are positions after the start."""
-    return min(most, (getattr(model.config, "max_position_embeddings", None) or most + 1) - 1)
+    config = model.config.get_text_config(decoder=True)
+    return min(most, (getattr(config, "max_position_embeddings", None) or most + 1) - 1)
 
 
 def _role(model: Any, what: str) -> Any:
@@ -203,6 +205,21 @@ def entry(model: Any, inputs: Inputs) -> Any:
     return model
 
 
+def note_towers(model: Any, inputs: Inputs) -> None:
+    """Say that of two towers which never look at each other (CLIP) the text's is shown, where both were given."""
+    both = "input_ids" in inputs and "pixel_values" in inputs
+    if both and hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
+        if not model.can_generate():
+            warnings.warn(
+                Notice(
+                    "{model} reads text and picture apart: this is what looks at the text; for the picture, give "
+                    "pixel_values alone",
+                    model=type(model).__name__,
+                ),
+                stacklevel=5,
+            )
+
+
 def run(model: Any, inputs: Inputs) -> Any:
     """The model's forward."""
     with _telling(model):
@@ -261,7 +278,8 @@ def places(model: Any, inputs: Inputs, count: int) -> Tokens:
 
 def _grid(config: Any, inputs: Inputs) -> tuple[int, int]:
     """How many patches a picture has, downwards and across; 0 where that isn't known."""
-    patch = getattr(getattr(config, "vision_config", None) or config, "patch_size", None)
+    sees = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
+    patch = getattr(sees, "patch_size", None)
     patch = patch[0] if isinstance(patch, list | tuple) and len(set(patch)) == 1 else patch
     pixels = inputs.get("pixel_values")
     if not isinstance(patch, int) or pixels is None or pixels.ndim != 4:

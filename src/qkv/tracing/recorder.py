@@ -6,11 +6,12 @@ Face's `transformers` give the same `Trace`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from ..words import Problem
 from .models import model_of
 from .traces import Trace
 
@@ -19,9 +20,10 @@ Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
 
 def trace(
     model: Any,
-    given: Given,
+    given: Given | None = None,
     tokenizer: Any = None,
     *,
+    inputs: Mapping[str, Any] | None = None,
     target: Given | None = None,
     logits: bool = False,
     name: str = "",
@@ -33,6 +35,10 @@ def trace(
     (greedily). `logits` keeps the model's logits in `trace.more["logits"]`. `eager` is for models of `transformers` that
     can't be listened to: the weights they give themselves are kept whole, n² of them, without q, k and v.
 
+    `inputs` is for models of `transformers` that take more than text: a dict of what the model is called with
+    (`pixel_values`, `input_ids`, `decoder_input_ids`, …), as its processor makes it. The patches of a picture are tokens
+    too, named by row and column. Of a model with two towers (CLIP), give what the tower reads.
+
     >>> import torch
     >>> from ..model.config import Config
     >>> from ..model.transformer import Transformer
@@ -41,4 +47,9 @@ def trace(
     >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
     ((5, 5), 5.0)
     """
-    return model_of(model).trace(given, tokenizer, target=target, logits=logits, name=name, eager=eager)
+    if (given is None) == (inputs is None):
+        raise Problem(
+            "give trace() a text, or inputs= with what a model of transformers is called with: one of the two"
+        )
+    asked = dict(inputs) if inputs is not None else given
+    return model_of(model).trace(asked, tokenizer, target=target, logits=logits, name=name, eager=eager)
