@@ -1,12 +1,12 @@
 // <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
 
 import { choice, h, weight } from "./dom.js";
-import { failed, look, served } from "./live.js";
+import { failed, openModel, served } from "./live.js";
 import { Piece, redraw } from "./piece.js";
 import { viewed } from "./served.js";
 import { slider } from "./slider.js";
 import { State } from "./state.js";
-import { headCalled, headName, specNow, studio, titleOf } from "./store.js";
+import { headCalled, headName, isTrace, specNow, studio, titleOf } from "./store.js";
 import { askOne, calledOff, TAB } from "./wire.js";
 import { mark, say } from "./words.js";
 import { header, partOf, View } from "./view.js";
@@ -14,7 +14,7 @@ import { MapElement } from "./map.js";
 
 /** @import { Head } from "./attention.js" */
 /** @import { Served } from "./served.js" */
-/** @import { Against, Spec } from "./store.js" */
+/** @import { Against, Here, Spec } from "./store.js" */
 /** @import { Part } from "./source.js" */
 /** @import { Unit } from "./view.js" */
 
@@ -143,34 +143,41 @@ export class Comparison extends Piece {
 
   models() {
     const { lang, against, models, model } = studio.now;
-    const [base] = model.split("@");
-    const other = against.model || base;
-    const select = h("select", { "aria-label": say(lang, "Model"), "data-key": "model", onchange: (/** @type {Event} */ event) => this.change({ model: /** @type {HTMLSelectElement} */ (event.target).value }) });
+    const other = against.model || model;
     const able = models?.here.filter(({ kind }) => kind !== "trace") ?? [];
-    for (const { name } of able) select.append(h("option", { value: name, selected: name === other.split("@")[0] }, titleOf(name)));
-    const steps = (/** @type {string} */ of) => able.find(({ name }) => name === of.split("@")[0])?.checkpoints ?? [];
-    const at = (/** @type {string} */ of) => {
-      const all = steps(of);
-      const found = of.includes("@") ? all.indexOf(Number(of.split("@")[1])) : all.length - 1;
-      return Math.max(0, found);
-    };
-    const over = (/** @type {string} */ side, /** @type {string} */ of, /** @type {(to: string) => void} */ go) => {
-      const all = steps(of);
-      return all.length > 1
-        ? slider(side, say(lang, "Checkpoint of {side}", { side }), all.length - 1, at(of), (i) => say(lang, "step {n}", { n: all[i] ?? "" }), (i) => go(`${of.split("@")[0]}@${all[i]}`))
-        : null;
-    };
+    const runOf = (/** @type {string} */ of) => able.find(({ name }) => name === of || (of.startsWith(name) && /^[@~]\d+$/.test(of.slice(name.length))));
+    const select = h("select", { "aria-label": say(lang, "Model"), "data-key": "model", onchange: (/** @type {Event} */ event) => this.change({ model: /** @type {HTMLSelectElement} */ (event.target).value }) });
+    for (const { name } of able) select.append(h("option", { value: name, selected: name === runOf(other)?.name }, titleOf(name)));
+    const run = runOf(model);
+    const watch = run?.watched.length && !model.includes("~") ? `${run.name}~` : null;
     return h(
       "div",
       { class: "line" },
       h("p", { class: "help" }, say(lang, "A is the model above. B:")),
       select,
-      over("A", model, (to) => {
-        studio.set({ model: to });
-        look();
-      }),
-      over("B", other, (to) => this.change({ model: to })),
+      watch
+        ? h("button", { type: "button", class: "ask", "data-key": "watch", onclick: () => this.watch(watch, run?.watched ?? []) }, say(lang, "All that it watched"))
+        : null,
+      this.over("A", model, runOf(model), (to) => void openModel(to)),
+      this.over("B", other, runOf(other), (to) => this.change({ model: to })),
     );
+  }
+
+  /** What a run saw of its sentence: from the first step to the last. @param {string} before the name before the step @param {number[]} steps */
+  watch(before, steps) {
+    this.change({ model: before + steps[steps.length - 1] });
+    void openModel(before + steps[0]);
+  }
+
+  /** A slider over the steps of a run: its checkpoints, or all that it watched. @param {string} side @param {string} of @param {Here | undefined} run @param {(to: string) => void} go */
+  over(side, of, run, go) {
+    const { lang } = studio.now;
+    if (!run) return null;
+    const sign = of.includes("~") ? "~" : "@";
+    const steps = sign === "~" ? run.watched : run.checkpoints;
+    if (steps.length < 2) return null;
+    const at = of === run.name ? steps.length - 1 : Math.max(0, steps.indexOf(Number(of.slice(run.name.length + 1))));
+    return slider(side, say(lang, "Checkpoint of {side}", { side }), steps.length - 1, at, (i) => say(lang, "step {n}", { n: steps[i] ?? "" }), (i) => go(`${run.name}${sign}${steps[i]}`));
   }
 
   /** The other head: the one named, else the next of the layer. */
@@ -185,7 +192,10 @@ export class Comparison extends Piece {
     const { against, text } = studio.now;
     const spec = specNow();
     if (against.by === "texts") return { ...spec, text: against.text || text, more: [] };
-    if (against.by === "models") return { ...spec, model: against.model || spec.model, edits: [] };
+    if (against.by === "models") {
+      const model = against.model || spec.model;
+      return { ...spec, model, edits: [], text: isTrace(model) ? "" : spec.text || header.text };
+    }
     return spec;
   }
 

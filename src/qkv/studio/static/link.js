@@ -60,9 +60,9 @@ function editSaid(text) {
   return [[name, way ?? times]];
 }
 
-/** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @returns {Partial<Everything>} */
-export function lookedAt(said, there) {
-  const { now } = studio;
+/** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
+export function lookedAt(said, there, usually) {
+  const now = { ...studio.now, ...usually };
   const named = (/** @type {string | null} */ wished) => there.parts.find(({ name }) => name === wished);
   const part = named(said.get("part")) ?? named(now.part) ?? there.parts[0];
   const place = (/** @type {string} */ name, /** @type {number} */ size, /** @type {number} */ usual) => {
@@ -74,9 +74,11 @@ export function lookedAt(said, there) {
   const unit = among(/** @type {const} */ (["tokens", "characters", "words"]), said.get("unit")) ?? now.unit;
   const scale = among(/** @type {const} */ (["root", "linear"]), said.get("scale")) ?? now.scale;
   const way = among(/** @type {const} */ (["from", "to"]), said.get("way")) ?? now.way;
+  const sink = among(/** @type {const} */ (["shown", "hidden"]), said.get("sink")) ?? now.sink;
+  const pool = among(/** @type {const} */ (["max", "mean"]), said.get("pool")) ?? now.pool;
   const query = place("query", part.n, now.query),
     key = place("key", part.m, now.key);
-  return { part: part.name, layer, head: place("head", part.layers[layer].heads, now.head), query, key, unit, scale, way };
+  return { part: part.name, layer, head: place("head", part.layers[layer].heads, now.head), query, key, unit, scale, way, sink, pool };
 }
 
 /** Everything that is chosen, as an address says it: after the #. */
@@ -114,6 +116,8 @@ export function linkNow() {
   put("unit", now.unit, header.first.unit);
   put("scale", now.scale, "root");
   put("way", now.way, "from");
+  put("sink", now.sink, "shown");
+  put("pool", now.pool, "max");
   said.set("lang", now.lang);
   said.set("theme", now.theme);
   return said.toString();

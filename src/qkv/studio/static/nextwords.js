@@ -1,7 +1,7 @@
 // <qkv-nextwords>: what the model would say next, as bars; with edited heads, before and after. On request, what each layer
 // would say already (the logit lens).
 
-import { choice, filled, h, hole, refill, token } from "./dom.js";
+import { announce, choice, filled, h, hole, refill, token } from "./dom.js";
 import { failed } from "./live.js";
 import { percent, Piece, redraw, signedBy } from "./piece.js";
 import { isTrace, specNow, studio } from "./store.js";
@@ -15,7 +15,7 @@ const ROWS = 10;
 const LENS = 3; // words of each layer
 
 export class NextWords extends Piece {
-  fields = ["shown", "outcome", "before", "query", "model"];
+  fields = ["shown", "outcome", "before", "query", "model", "opened"];
   /** @type {"end" | "chosen"} */
   where = "end";
   /** Words after the chosen token. @type {{ key: string, words: Words | null, before: Words | null } | null} */
@@ -23,13 +23,15 @@ export class NextWords extends Piece {
   /** @type {{ key: string, layers: Possible[][] } | null} */
   lens = null;
   asked = 0;
+  told = "";
+  telling = 0;
 
   render() {
-    const { lang, outcome, model, query } = studio.now;
+    const { lang, outcome, model, query, opened } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, say(lang, "Next words"));
     if (isTrace(model)) return redraw(this, heading, h("p", { class: "help" }, say(lang, "A kept trace has no model behind it: open one to see its next words.")));
-    if (!outcome.words && this.where === "end") return redraw(this, heading, h("p", { class: "help" }, say(lang, "This model says no next words of this text.")), this.loss());
+    if (!outcome.words && this.where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
     const part = partOf(studio.now.part);
     const places = /** @type {[string, string][]} */ ([
       ["end", outcome.words && outcome.words.place < part.n - 1 ? say(lang, "at the gap") : say(lang, "at the end")],
@@ -39,7 +41,23 @@ export class NextWords extends Piece {
     const key = JSON.stringify([specNow(), query]);
     if (this.where === "chosen" && this.there?.key !== key) void this.askThere(key, query);
     const [now, before] = this.where === "end" ? [outcome.words, studio.now.before?.words ?? null] : [this.there?.words ?? null, this.there?.before ?? null];
+    this.tell(now, before);
     redraw(this, bar, now ? this.bars(now, before) : h("p", { class: "help" }, say(lang, "computing…")), this.loss(), this.lensPart(now));
+  }
+
+  /** Say the likeliest word aloud, once nothing moves any more. @param {Words | null} now @param {Words | null} before */
+  tell(now, before) {
+    const { lang } = studio.now;
+    const [first] = now?.words ?? [];
+    if (!first) return;
+    const was = before?.words.find(({ id }) => id === first.id);
+    const said = was
+      ? say(lang, "next word: {word} {after}, before {before}", { word: first.label, after: percent(first.p), before: percent(was.p) })
+      : say(lang, "next word: {word} {after}", { word: first.label, after: percent(first.p) });
+    if (said === this.told) return;
+    this.told = said;
+    clearTimeout(this.telling);
+    this.telling = setTimeout(() => announce(said), 900);
   }
 
   /** @param {string} value */

@@ -5,6 +5,7 @@ import { announce, h } from "./dom.js";
 import { hear } from "./events.js";
 import { askedFor, lookedAt, mirror } from "./link.js";
 import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live.js";
+import { markOverview } from "./marks.js";
 import { Picker } from "./picker.js";
 import { address, settle } from "./setting.js";
 import { isTrace, studio } from "./store.js";
@@ -27,7 +28,7 @@ const choosingBy = (said) => (/** @type {Served} */ source) => {
   /** @type {Partial<Everything>} */
   const first = firstOf(source);
   if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return first;
-  return { ...first, ...lookedAt(said, source.header) };
+  return { ...first, ...lookedAt(said, source.header, first) };
 };
 
 /** @param {Told} told */
@@ -84,6 +85,7 @@ function begin() {
     const picker = /** @type {Picker | null} */ (place.querySelector("qkv-picker"));
     void picker?.fetch(/** @type {CustomEvent} */ (event).detail);
   });
+  markOverview();
   hear(heard);
   if (own) void openModel(studio.now.model, { edits: studio.now.edits, more: studio.now.more, target: studio.now.target });
   look(choosingBy(said));

@@ -78,6 +78,7 @@ export class Translation extends Piece {
 
   /** @param {string} key */
   async askBeam(key) {
+    this.querySelector("[data-key=beam]")?.replaceWith(h("p", { class: "help", role: "status" }, say(studio.now.lang, "computing…")));
     try {
       const { said } = await askOne("translations", { do: "translations", spec: { ...specNow(), target: null }, beams: BEAMS }, this.ending.signal);
       this.beam = { key, said };
