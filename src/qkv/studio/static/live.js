@@ -206,7 +206,9 @@ export function firstOf({ header: next }) {
   // A translator is opened where it translates, and nothing else is.
   const translates = next.parts.some(({ name }) => name === "cross");
   const mode = translates && now.mode === "look" ? "cross" : !translates && now.mode === "cross" ? "look" : now.mode;
-  return alike ? {} : { ...next.first, mode };
+  if (alike) return {};
+  const first = mode === "cross" && next.first.part !== "cross" ? { part: "cross", item: 0, layer: 0, head: 0, query: 0, key: 0 } : next.first;
+  return { ...first, mode };
 }
 
 /** Which models there are. */

@@ -19,17 +19,17 @@ import "./tour.js";
 
 /** @import { Told } from "./events.js" */
 /** @import { Served } from "./served.js" */
-/** @import { Everything } from "./store.js" */
 
 /** What the server says of itself in the page: what is shown first, and the model that goes on from there. @typedef {{ version: string, lang: string | null, first: { model: string, text?: string }, live: string }} Facts */
 
 /** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} said */
-const choosingBy = (said) => (/** @type {Served} */ source) => {
-  /** @type {Partial<Everything>} */
-  const first = firstOf(source);
-  if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return first;
-  return { ...first, ...lookedAt(said, source.header, first) };
-};
+function choosingBy(said) {
+  if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return firstOf;
+  return (/** @type {Served} */ source) => {
+    const first = firstOf(source);
+    return { ...first, ...lookedAt(said, source.header, first) };
+  };
+}
 
 /** @param {Told} told */
 function heard(told) {
