@@ -532,7 +532,7 @@ def test_patches_are_called_by_row_and_column():
 SIGHT = dict(
     hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=30, image_size=24, patch_size=8
 )
-WORDS = dict(vocab_size=61, hidden_size=42, num_hidden_layers=3, num_attention_heads=6, intermediate_size=30)
+SPEECH = dict(vocab_size=61, hidden_size=42, num_hidden_layers=3, num_attention_heads=6, intermediate_size=30)
 SEEN = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
 PATCHES = ["[CLS]", *(f"{i},{j}" for i in range(3) for j in range(3))]
 
@@ -546,14 +546,14 @@ def seeing(kind):
         return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
     if kind.startswith("CLIP"):
         own = dict(max_position_embeddings=20, bos_token_id=1, eos_token_id=2)
-        model = transformers.CLIPModel(transformers.CLIPConfig(text_config=WORDS | own, vision_config=SIGHT))
+        model = transformers.CLIPModel(transformers.CLIPConfig(text_config=SPEECH | own, vision_config=SIGHT))
         if kind == "CLIP, picture":
             return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
         mask = torch.tensor([[1] * 5, [1, 1, 1, 1, 0]])
         return model, {"input_ids": ids, "attention_mask": mask}, lambda made: {"encoder": made.attentions}
     decoder = transformers.GPT2Config(vocab_size=61, n_positions=20, n_embd=42, n_layer=3, n_head=6)
     if kind == "ViT to BERT":
-        decoder = transformers.BertConfig(**WORDS)
+        decoder = transformers.BertConfig(**SPEECH)
     config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
         transformers.ViTConfig(**SIGHT), decoder
     )
