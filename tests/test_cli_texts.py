@@ -146,11 +146,6 @@ GBK = "我爱北京\n第二行".encode("gb18030")
         (b"a", ["generate", "x\udcff", "--model", "x"], ("not UTF-8, at character 2", "第 2 个字符不是 UTF-8")),
         (b"a", ["fill", "-", "--top", "3", "--model", "x"], ("--top goes with one text", "--top 只用于单段文本")),
         (
-            b"15 Nov 2026\n\n31 November 2026\n",
-            ["translate", "-", "--demo"],
-            ("line 3: 31 November 2026 is no date", "第 3 行：“31 November 2026”不是"),
-        ),
-        (
             b"",
             ["translate", "hello", "--demo"],
             ("hello is no date in a form that this small model learned", "“hello”不是这个小模型学过的日期写法"),
@@ -170,13 +165,29 @@ def test_only_line_ends_end_lines(pipe):
     assert lines(["-"], None, "") == ["a\x0cb\u2028c\x85d", "", "", "e"]
 
 
-def test_a_line_that_fails_is_named(call, shelf, pipe):
-    pipe(b"the [MASK]\nthe cat\n")
-    code, out, err = call("fill", "-", "--model", shelf / "mlm")
-    assert (code, out) == (2, "") and "line 2: the text has no [MASK]" in err
-    pipe(("the\n" + "the cat " * 20).encode())
-    code, out, err = call("generate", "-", "--model", shelf / "lm")
-    assert (code, out) == (2, "") and "line 2: the prompt has 160 tokens" in err
+@pytest.mark.parametrize(
+    ("verb", "text", "model", "answered", "says"),
+    [
+        ("fill", "the [MASK]\n\nthe cat\nthe [MASK]\n", "mlm", [1, 0, 0, 1], "line 3: the text has no [MASK]"),
+        ("generate", f"the\n{'the cat ' * 20}\nthe", "lm", [1, 0, 1], "line 2: the prompt has 160 tokens"),
+        (
+            "translate",
+            "15 Nov 2026\n\n31 November 2026\n4 May 2026\n",
+            None,
+            [1, 0, 0, 1],
+            "line 3: 31 November 2026 is no date",
+        ),
+    ],
+)
+def test_a_line_that_fails_is_named_and_skipped_and_nothing_is_lost(
+    call, shelf, pipe, verb, text, model, answered, says
+):
+    pipe(text.encode())
+    code, out, err = call(verb, "-", *(["--demo"] if model is None else ["--model", shelf / model]))
+    assert code == 1 and says in err and "lines left out, as named above: 1" in err
+    assert [bool(line) for line in out.splitlines()] == [bool(each) for each in answered], out
+    if verb == "translate":
+        assert out.splitlines() == ["2026-11-15", "", "", "2026-05-04"]
 
 
 def test_answers_come_in_the_order_of_the_texts_however_they_are_cut():

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, metavar="K", help=say("how many guesses (5)"))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """For each [MASK], the likeliest words with their probabilities; line by line, each line with the likeliest put in."""
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if rows is not None and options.top is not None:
@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("{value} guesses were asked for: give 1 or more", value=options.top)
     model, tokenizer = open_model(options.model, "fill", yes=options.yes)
     if rows is not None:
-        _lines(model, tokenizer, rows)
-        return
+        return _lines(model, tokenizer, rows)
     from ..model.generation import fill
 
     for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
@@ -54,9 +53,10 @@ def run(options: argparse.Namespace) -> None:
             print(f"  {grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
     if tokenizer.kind in PIECES:
         print(say(PIECES[tokenizer.kind], n=tokenizer.vocab), file=sys.stderr)
+    return 0
 
 
-def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:
+def _lines(model: Any, tokenizer: Any, rows: list[str]) -> int:
     from ..model.generation import guess, masked_ids
 
     def filled(row: str, ids: list[int]) -> str:
@@ -64,7 +64,7 @@ def _lines(model: Any, tokenizer: Any, rows: list[str]) -> None:
             row = row.replace(tokenizer.special["mask"], guesses[0][0].strip(), 1)
         return row
 
-    answer_lines(
+    return answer_lines(
         say("filling in"),
         rows,
         lambda row: (row, masked_ids(model, tokenizer, row)),

@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help=say("only the text, without the speed"))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """Print the text as it grows, then how fast it came; line by line, each beginning with what follows it."""
     rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     check_choices(options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     how = dict(stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
     most = USUAL if options.most is None else options.most
     if rows is not None:
-        answer_lines(
+        return answer_lines(
             say("generating"),
             rows,
             lambda row: (row, _prompt(model, tokenizer, row, most)),
@@ -85,7 +85,6 @@ def run(options: argparse.Namespace) -> None:
                 )
             ],
         )
-        return
     ids = _prompt(model, tokenizer, options.text, 1 if options.most is None else most)
     if options.most is None and None in model.config.windows:  # a window goes on for ever
         most = min(USUAL, model.config.context - len(ids) + 1)
@@ -105,6 +104,7 @@ def run(options: argparse.Namespace) -> None:
             )
             print(told, file=sys.stderr)
         pace.tell()
+    return 0
 
 
 def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:

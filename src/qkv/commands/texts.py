@@ -64,17 +64,23 @@ def answer_lines(
     prepare: Callable[[str], Ready],
     length: Callable[[Ready], int],
     answer: Callable[[list[Ready]], list[str]],
-) -> None:
-    """Print a line for each: all are prepared first, so that a mistake is told, with its line, before the work begins."""
+) -> int:
+    """Print a line for each; gives the exit code.
+
+    All are prepared first, so that what can't be answered is told, with its line, before the work begins; an empty line
+    stands in its place, and the exit code is 1.
+    """
     from ..model.batches import in_batches
 
     ready: dict[int, Ready] = {}
+    left_out = 0
     for number, row in enumerate(rows):
         try:
             if row.strip():
                 ready[number] = prepare(row)
         except Problem as problem:
-            raise Problem("line {line}: {problem}", line=number + 1, problem=problem) from None
+            print(say("line {line}: {problem}", line=number + 1, problem=problem), file=sys.stderr)
+            left_out += 1
     with bar(what) as progress:
         done = 0
 
@@ -88,6 +94,9 @@ def answer_lines(
         coming = in_batches(list(ready.values()), length, counted)
         for number in range(len(rows)):
             print(one_line(next(coming)) if number in ready else "", flush=True)
+    if left_out:
+        print(say("lines left out, as named above: {n}", n=left_out), file=sys.stderr)
+    return 1 if left_out else 0
 
 
 def one_line(text: str) -> str:

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--most", type=int, default=128, metavar="N", help=say("tokens at most (128)"))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """Each sentence's translation on a line."""
     texts = options.text or (DATES if options.demo and options.file is None else [])
     rows = lines(texts, options.file, EXAMPLES[0])
@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> None:
             best=1,
         )
     if options.demo:
-        _check_dates(texts, rows)
+        for text in texts if rows is None else ():
+            _check_date(text)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
     from ..model.batches import in_batches
     from ..model.generation import source_ids, translate_ids
@@ -60,9 +61,11 @@ def run(options: argparse.Namespace) -> None:
     if tokenizer.eos is None:
         raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")
     most = min(options.most, model.config.context) if model.config.position == "learned" else options.most
-    cut = 0
+    cut = code = 0
 
     def source(text: str) -> list[int]:
+        if options.demo:
+            _check_date(text)
         ids = source_ids(tokenizer, text)
         check_context(model, [ids], 0, "source")
         return ids
@@ -78,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
     if rows is not None:
         if options.demo:
             print(made, file=sys.stderr)
-        answer_lines(say("translating"), rows, source, len, translated)
+        code = answer_lines(say("translating"), rows, source, len, translated)
     else:
         sources = [source(text) for text in texts]
         if options.demo:
@@ -100,19 +103,18 @@ def run(options: argparse.Namespace) -> None:
             ),
             file=sys.stderr,
         )
+    return code
 
 
-def _check_dates(texts: list[str], rows: list[str] | None) -> None:
+def _check_date(text: str) -> None:
     """Refuse what the date translator never learned to read: it would answer with a date all the same."""
     from ..text.dates import not_a_date, read_date
 
-    for number, text in enumerate(texts if rows is None else rows):
-        if text.strip() and read_date(text) is None:
-            problem = not_a_date(
-                _(
-                    "{text} is no date in a form that this small model learned, and all it can do is write a date: give "
-                    "one from {first} to {last}, written like {forms}; for sentences use  --model opus-zh-en"
-                ),
-                text,
-            )
-            raise problem if rows is None else Problem("line {line}: {problem}", line=number + 1, problem=problem)
+    if text.strip() and read_date(text) is None:
+        raise not_a_date(
+            _(
+                "{text} is no date in a form that this small model learned, and all it can do is write a date: give "
+                "one from {first} to {last}, written like {forms}; for sentences use  --model opus-zh-en"
+            ),
+            text,
+        )

@@ -212,6 +212,7 @@ class Scored:
     target: str
     said: str
     nats: np.ndarray
+    cut: bool = False  # it had as many tokens as were allowed, and had not ended
 
     @property
     def loss(self) -> float:
@@ -240,6 +241,11 @@ class PairScore(Losses):
     def exact(self) -> float:
         """The share of pairs that are said as they should be."""
         return sum(pair.said.strip() == pair.target.strip() for pair in self.pairs) / len(self.pairs)
+
+    @property
+    def cut(self) -> int:
+        """How many had not ended when they were as long as they may be."""
+        return sum(pair.cut for pair in self.pairs)
 
 
 def score_pairs(
@@ -280,6 +286,9 @@ def score_pairs(
     if not ready:
         raise problems[0][1] if problems else Problem("there are no pairs: give at least one (source, target)")
     done = 0
+    # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
+    full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
+    full -= bool(tokenizer.habits.forced_eos_token_id)
 
     def answer(some: list[_Ready]) -> list[Scored]:
         nonlocal done
@@ -290,7 +299,7 @@ def score_pairs(
         if progress is not None:
             progress(done, len(ready))
         return [
-            Scored(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy())
+            Scored(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy(), len(ids) >= full)
             for each, ids, cost in zip(some, said, nats, strict=True)
         ]
 
