@@ -309,6 +309,9 @@ def test_no_two_runs_of_a_page_share_a_folder(name: str) -> None:
     ):
         words = shlex.split(line, comments=True)
         words = words[words.index("train") + 1 :]
-        source = next((words[words.index(option) + 1] for option in ("--text", "--pairs") if option in words), "dates")
-        out.append(words[words.index("--out") + 1] if "--out" in words else f"runs/{words[0]}-{Path(source).stem}")
+        given = ("--text", "--pairs", "--chat")
+        source = next((words[words.index(option) + 1] for option in given if option in words), "dates")
+        base = f"-{words[words.index('--from') + 1]}" if "--from" in words else ""
+        usual = f"runs/{words[0]}-{Path(source).stem}{base}{'-lora' * ('--lora' in words)}"
+        out.append(words[words.index("--out") + 1] if "--out" in words else usual)
     assert len(out) == len(set(out)), out

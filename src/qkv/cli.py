@@ -48,7 +48,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "train": (
         "qkv train lm --text mybook.txt",
-        _("train a GPT, a BERT or a translator on your own text"),
+        _("train a GPT, a BERT, a translator or a classifier on your own text"),
     ),
     "generate": (
         'qkv generate "ROMEO:" --model runs/lm-shakespeare',
@@ -66,9 +66,15 @@ VERBS: dict[str, tuple[str, str]] = {
         'qkv translate "15 Nov 2026" --demo',
         _("translate with a trained encoder-decoder"),
     ),
+    "classify": (
+        'qkv classify "很好看" --model runs/classify-reviews',
+        _("tell the label of a text, with how sure that is"),
+    ),
     "eval": (
         "qkv eval --model smollm2 --text mybook.txt",
-        _("how good a model is: loss, perplexity, bits per byte; BLEU and chrF of a translator"),
+        _(
+            "how good a model is: loss, perplexity, bits per byte; BLEU and chrF of a translator; accuracy of a classifier"
+        ),
     ),
     "export": (
         "qkv export runs/lm-mybook --to hf",

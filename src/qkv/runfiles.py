@@ -1,11 +1,12 @@
 """The folder of a run on the disk: read and written here alone, readable by eye.
 
     config.json           model, settings, data, and why things were chosen so
-    tokens/ or pairs.tsv  what it learns from; beside it the files of its tokenizer (`text`)
+    tokens/, pairs.tsv or chats.jsonl    what it learns from; beside it the files of its tokenizer (`text`)
     metrics.jsonl         how it went, a line per report
     samples.txt           what it wrote on the way
     watch/000200.safetensors    the attention of a probe sentence as it forms
-    checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of many processes
+    checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of many processes;
+                          adapter_config.json · adapter_model.safetensors instead of the model, where one learns beside it
 
 A checkpoint is there wholly or not at all: written aside, every file flushed to the disk, then renamed. Its state.json
 lists each file's size and sha256. Needs no torch and knows no training: who writes with a model opens its run here.
@@ -28,9 +29,14 @@ from . import files
 from .words import Message, Problem, _, quoted
 from .writing import aside, flush_folder
 
-CONFIG, METRICS, SAMPLES, PAIRS = "config.json", "metrics.jsonl", "samples.txt", "pairs.tsv"
+CONFIG, METRICS, SAMPLES = "config.json", "metrics.jsonl", "samples.txt"
+PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
 TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
 STATE, WEIGHTS, MOMENTA = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
+ADAPTER = (
+    "adapter_config.json",
+    "adapter_model.safetensors",
+)  # instead of weights, of a run that learns beside a model
 SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
 LATER = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
@@ -142,7 +148,8 @@ def check(place: Path) -> Problem | None:
                 found=state.get("format"),
                 known=CHECKPOINT,
             )
-        needed = [WEIGHTS] + [MOMENTA] * (not (place / SHARDS).is_dir())
+        weights = list(ADAPTER) if ADAPTER[0] in state["files"] else [WEIGHTS]
+        needed = weights + [MOMENTA] * (not (place / SHARDS).is_dir())
         for name in dict.fromkeys([*needed, *state["files"]]):
             if problem := changed(place, name, state):
                 return problem
@@ -188,9 +195,15 @@ def read_state(place: Path) -> dict[str, Any]:
     return state
 
 
+def is_adapter(place: Path) -> bool:
+    """Does a checkpoint hold what was learned beside a model, and not a model?"""
+    return (place / ADAPTER[0]).is_file()
+
+
 def weights_file(folder: Path, place: Path) -> Path:
     """The weights of a run's checkpoint; those that aren't what training wrote are refused, not used as if they were."""
-    if problem := changed(place, WEIGHTS, read_state(place)):
+    *others, name = ADAPTER if is_adapter(place) else (WEIGHTS,)
+    if problem := next(filter(None, (changed(place, each, read_state(place)) for each in (*others, name))), None):
         raise Problem(
             "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
             "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
@@ -198,7 +211,7 @@ def weights_file(folder: Path, place: Path) -> Path:
             place=place,
             folder=folder,
         )
-    return place / WEIGHTS
+    return place / name
 
 
 def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
@@ -237,13 +250,13 @@ def begin(folder: Path, step: int) -> Path:
     return part
 
 
-def finish(part: Path, step: int, state: dict[str, Any], weights: bytes, listed: dict[str, Any]) -> Path:
-    """Add the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
+def finish(part: Path, step: int, state: dict[str, Any], weights: Mapping[str, bytes], listed: dict[str, Any]) -> Path:
+    """Add the files of the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
 
     All but the last two and the best are removed then.
     """
     folder, place = part.parent, part.parent / f"{step:06d}"
-    listed = {WEIGHTS: write_through(part / WEIGHTS, weights), **listed}
+    listed = {**{name: write_through(part / name, content) for name, content in weights.items()}, **listed}
     record = {"format": CHECKPOINT, "step": step, **state, "files": listed}
     write_through(part / STATE, json.dumps(record, indent=1, ensure_ascii=False).encode())
     for inside in {(part / name).parent for name in listed}:

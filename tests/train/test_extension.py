@@ -57,6 +57,8 @@ ASKED = {
     "text": (["--text", "{made}/book.txt"], ["--text", "{made}/other.txt"]),
     "pairs": (None, ["--pairs", "{made}/pairs.tsv"]),
     "out": (["--out", "{run}"], ["--out", "{run}-2"]),
+    "chat": (None, ["--chat", "{made}/chats.jsonl"]),
+    "lora": (None, ["--lora", "4"]),
     "base": (None, ["--from", "{made}/base"]),
     "preset": (["--preset", "tiny"], ["--preset", "small"]),
     "steps": (["--steps", "8"], ["--steps", "12"]),

@@ -215,3 +215,86 @@ def test_a_translator_learns_as_it_will_be_asked(made, tmp_path):
     batch = text.Pairs([("a b", "c d")], spoken).batch(0, 0, 1)
     assert batch.source.tolist() == [source_ids(spoken, "a b")]
     assert batch.target_in[0, 0] == spoken.pad and batch.target_out[0, -1] == spoken.eos
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_beside_a_base_only_the_adapter_learns_and_is_kept(task, made, tmp_path):
+    whole = begin(task, tmp_path / "whole", made, lora=2)
+    before = {name: p.clone() for name, p in whole.model.named_parameters() if not p.requires_grad}
+    whole.train()
+    assert before and all(torch.equal(p, before[name]) for name, p in whole.model.named_parameters() if name in before)
+    stop_at(begin(task, tmp_path / "cut", made, lora=2), 7)
+    assert same(whole.model, _resumed(tmp_path / "cut").model), "resumed = uninterrupted"
+    place = sorted((tmp_path / "whole" / "checkpoints").iterdir())[-1]
+    files = {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors", "state.json"}
+    assert {file.name for file in place.iterdir()} == files
+    base, _ = load(DATES if task == "translate" else made / task)
+    assert load(tmp_path / "whole")[0].config == base.config.replace(dropout=0.1)
+    alone = shutil.copytree(place, tmp_path / "alone")  # a checkpoint is a folder of peft's, which names its base
+    (alone / "state.json").unlink()
+    beside, _ = load(alone)
+    assert same(beside, load(place)[0])
+    assert beside.config == base.config and not same(beside, base)
+
+
+def test_no_step_beside_a_base_changes_no_weight(made, tmp_path):
+    stop_at(begin("lm", tmp_path / "run", made, lora=3), 1)
+    assert same(load(tmp_path / "run")[0], load(made / "lm")[0])
+
+
+def test_a_base_that_changed_is_no_base_for_what_was_learned_beside_it(made, tmp_path):
+    base = shutil.copytree(made / "lm", tmp_path / "base")
+    begin("lm", tmp_path / "run", made, str(base), lora=2, steps=2).train()
+    begin("lm", tmp_path / "other", made, str(base), steps=5).train()
+    shutil.rmtree(base)
+    shutil.copytree(tmp_path / "other", base)
+    for again in (load, runs.resume):
+        with pytest.raises(Problem, match="whose weights are no longer those"):
+            again(tmp_path / "run")
+
+
+@pytest.fixture
+def talker(made, tmp_path):
+    """A model that has a template, and chats."""
+    folder = Path(shutil.copytree(made / "lm", tmp_path / "talker"))
+    told = json.loads((folder / "tokenizer_config.json").read_text())
+    told["chat_template"] = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    answer = {"role": "assistant", "content": "sat on the mat"}
+    chats = [[{"role": "user", "content": f"the cat {i}"}, answer] for i in range(30)]
+    (tmp_path / "chats.jsonl").write_text("\n".join(json.dumps({"messages": messages}) for messages in chats))
+    return folder
+
+
+def test_of_chats_the_answers_are_learned(talker, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+    options = ["train", "lm", "--from", str(talker), "--chat", str(tmp_path / "chats.jsonl"), "--context", "40"]
+    assert main([*options, "--out", str(tmp_path / "run"), "--lora", "2", "--set", "lora_parts=all"]) == 0
+    said = capsys.readouterr().out
+    assert "27 rows of chat, of which only the assistant's answers are learned" in said and "qkv chat --model" in said
+    run = runs.resume(tmp_path / "run")
+    x, y = run.task.batch(0, 0, 4)
+    told = [run.task.tokenizer.decode([i for i in row if i >= 0], special=True) for row in y.tolist()]
+    assert told == ["sat on the mat[EOS]"] * 4 and x.shape == y.shape
+    assert main(["train", "--resume", str(tmp_path / "run"), "--chat", str(tmp_path / "chats.jsonl")]) == 0
+    assert main([*options[:6], "--text", "book.txt"]) == 2
+    assert main(["train", "lm", "--chat", str(tmp_path / "chats.jsonl")]) == 2
+    assert main(["train", "lm", "--text", "book.txt", "--lora", "4"]) == 2
+    err = capsys.readouterr().err
+    assert "leave one of them out" in err and "--from MODEL" in err and "say which model's with --from" in err
+
+
+def test_a_model_without_a_template_learns_no_chats(made, tmp_path, talker, capsys, monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "lm", "--from", str(made / "lm"), "--chat", "chats.jsonl"]) == 2
+    assert "no chat template" in capsys.readouterr().err
+
+
+def test_runs_of_one_text_have_folders_of_their_own(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    book = str(made / "book.txt")
+    for more in ({}, {"lora": 2}):
+        runs.start("lm", base=str(made / "lm"), source=book, changes={"steps": 1, **more})
+    runs.start("lm", source=book, changes=SMALL)
+    assert {place.name for place in Path("runs").iterdir()} == {"lm-book", "lm-book-lm", "lm-book-lm-lora"}

@@ -1,4 +1,4 @@
-"""qkv eval: measure a model on a text, or a translator on pairs."""
+"""qkv eval: measure a model on a text, a translator on pairs, a classifier on texts with labels."""
 
 import argparse
 import json
@@ -18,6 +18,7 @@ EXAMPLES = [
     'qkv eval "The cat sat on the mat" --model smollm2 --tokens',
     "qkv eval --model opus-zh-en --pairs test.tsv --beam 4",
     "qkv eval --model runs/translate-dates --pairs test.tsv --each",
+    "qkv eval --model runs/classify-reviews --pairs test.tsv",
     "qkv eval --model smollm2 --text mybook.txt --json",
 ]
 OF_A_TEXT, OF_PAIRS = ("context", "stride", "tokens"), ("beam", "most", "each")
@@ -29,7 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("text", nargs="?", help=say("a text") + say("; - takes it from a pipe"))
     add("--text", dest="file", metavar="FILE", help=say("a text from a file, or a data set (see qkv data)"))
-    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line: how well the model translates"))
+    add(
+        "--pairs", metavar="TSV", help=say("source TAB target, or text TAB label, one pair a line: how well it is told")
+    )
     model_arguments(parser)
     add(
         "--context", type=int, metavar="N", help=say("tokens that the model may read before each (the model's context)")
@@ -53,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Loss, perplexity and bits per byte of a text; of pairs also BLEU, chrF and exact match."""
+    """Loss, perplexity and bits per byte of a text; of pairs also BLEU, chrF and exact match; of labels accuracy and more."""
     _check(options)
     return _pairs(options) if options.pairs is not None else _text(options)
 
@@ -150,6 +153,9 @@ def _pairs(options: argparse.Namespace) -> int:
 
     pairs, problems = sift_pairs(store.locate(options.pairs))
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
+    config = getattr(model, "config", None)
+    if getattr(config, "head", None) == "classes":
+        return _labels(options, model, tokenizer, pairs, problems)
     from ..model.evaluation import score_pairs, without_metrics
 
     if notice := without_metrics():
@@ -163,11 +169,11 @@ def _pairs(options: argparse.Namespace) -> int:
     metrics = {"bleu": score.bleu, "chrf": score.chrf}
     if options.json:
         told: dict[str, Any] = {"model": options.model, "pairs": options.pairs, **_numbers(score)}
-        told |= {"lines": len(score.pairs), "exact_match": score.exact}
+        told |= {"lines": len(score.pairs), "exact_match": score.exact, "cut": score.cut, "most": most}
         told |= {name: None if metric is None else vars(metric) for name, metric in metrics.items()}
         told["skipped"] = [{"line": line, "problem": str(problem)} for line, problem in problems]
         told["each"] = [
-            {"line": p.line, "source": p.source, "target": p.target, "said": p.said, "loss": p.loss}
+            {"line": p.line, "source": p.source, "target": p.target, "said": p.said, "loss": p.loss, "cut": p.cut}
             for p in score.pairs
         ]
         print(json.dumps(told, ensure_ascii=False, indent=2))
@@ -194,9 +200,83 @@ def _pairs(options: argparse.Namespace) -> int:
         if metric is not None:
             print(f"{word} {metric.score:.2f}  ({metric.signature})")
     print(say("exact match {share}", share=f"{score.exact:.1%}"))
+    if score.cut:
+        print(
+            say(
+                "{n} of {all} translations were cut after {most} tokens, before their end, and count as they are: --most N "
+                "allows more",
+                n=score.cut,
+                all=len(score.pairs),
+                most=most,
+            ),
+            file=sys.stderr,
+        )
     if problems:
         print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
     return 1 if problems else 0
+
+
+def _labels(
+    options: argparse.Namespace, model: Any, tokenizer: Any, pairs: list[tuple[int, str, str]], problems: list[Any]
+) -> int:
+    from ..model.classification import score_labels
+
+    for name in ("beam", "most"):
+        if getattr(options, name) is not None:
+            raise Problem("{option} goes with translations: leave it out for a classifier", option=f"--{name}")
+    with bar(say("reading {name}", name=options.pairs)) as progress:
+        score = score_labels(model, tokenizer, pairs, progress=progress)
+    problems = sorted([*problems, *score.problems], key=lambda each: each[0])
+    for line, problem in problems:
+        print(say("line {line}: {problem}", line=line, problem=problem), file=sys.stderr)
+    if options.json:
+        told: dict[str, Any] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
+        told |= {"accuracy": score.accuracy, "macro_f1": score.macro_f1, "loss": score.loss}
+        told["classes"] = [each._asdict() for each in score.classes]
+        told |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
+        told["skipped"] = [{"line": line, "problem": str(problem)} for line, problem in problems]
+        told["each"] = [
+            {"line": each.line, "text": each.text, "label": each.label, "said": score.said(each)}
+            | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
+            for each in score.lines
+        ]
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return 1 if problems else 0
+    for each in score.lines if options.each else ():
+        said = score.said(each)
+        share = each.shares[score.labels.index(said)]
+        right = "✓" if said == each.label else f"✗ {say('wanted: {target}', target=each.label)}"
+        print(f"{each.line:6}  {share:6.1%}  {said}  {right}  {each.text}")
+    if options.each:
+        print()
+    print(say("{model} on {name}: {n} texts", model=options.model, name=options.pairs, n=f"{len(score.lines):,}"))
+    print(
+        say(
+            "accuracy {accuracy} · macro F1 {f1} · loss {loss} nats per text",
+            accuracy=f"{score.accuracy:.1%}",
+            f1=f"{score.macro_f1:.3f}",
+            loss=f"{score.loss:.4f}",
+        )
+    )
+    print()
+    heads = [say("label"), say("texts"), say("precision"), say("recall"), "F1"]
+    rows = [[c.label, f"{c.texts:,}", f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}"] for c in score.classes]
+    _table([heads, *rows])
+    print()
+    print(say("confusion: a line for what a text is, a column for what it was told to be"))
+    table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
+    _table([["", *score.labels], *table])
+    if problems:
+        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _table(rows: list[list[str]]) -> None:
+    """The first column to the left, the others to the right."""
+    wide = [max(grid.width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        first, rest = grid.left(row[0], wide[0]), zip(row[1:], wide[1:], strict=True)
+        print("  " + "  ".join([first, *(grid.right(cell, width) for cell, width in rest)]))
 
 
 def _numbers(score: Any) -> dict[str, float]:

@@ -29,7 +29,8 @@ def run(options: argparse.Namespace) -> None:
     folder = options.out or Path(str(options.model).rstrip("/") + "-hf")
     layout = export(model, tokenizer, folder)
     ends = {"encoder": "ForMaskedLM", "decoder": "ForCausalLM", "encoder-decoder": "ForSeq2SeqLM"}[model.config.kind]
-    auto = "AutoModel" + ("" if model.config.head == "none" else ends)
+    ends = {"none": "", "classes": "ForSequenceClassification"}.get(model.config.head, ends)
+    auto = f"AutoModel{ends}"
     how = f"{auto}.from_pretrained({str(folder)!r})"
     print(
         say(

@@ -9,7 +9,13 @@ from typing import Any
 from ..words import Problem, all_of, say
 from .progress import bar
 
-KINDS = {"generate": "decoder", "chat": "decoder", "fill": "encoder", "translate": "encoder-decoder"}
+KINDS = {
+    "generate": "decoder",
+    "chat": "decoder",
+    "fill": "encoder",
+    "classify": "encoder",
+    "translate": "encoder-decoder",
+}
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:

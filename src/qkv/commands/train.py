@@ -18,7 +18,10 @@ EXAMPLES = [
     "qkv train translate",
     "qkv train translate --pairs en-zh.tsv --preset small",
     "qkv train lm --from smollm2 --text mybook.txt",
+    "qkv train lm --from smollm2 --text mybook.txt --lora 16",
+    "qkv train lm --from smollm2 --chat data.jsonl --lora 16",
     "qkv train translate --from opus-zh-en --pairs zh-en.tsv",
+    "qkv train classify --from minilm --pairs reviews.tsv",
     "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
     "qkv train --resume runs/lm-mybook",
     "qkv train --resume runs/lm-mybook --steps 2000",
@@ -32,15 +35,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "task",
         nargs="?",
-        choices=["lm", "mlm", "translate"],
-        help=say("lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder)"),
+        choices=["lm", "mlm", "translate", "classify"],
+        help=say(
+            "lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder); classify: a "
+            "label for a text (from an encoder)"
+        ),
     )
     add(
         "--text",
         metavar="WHAT",
         help=say("a file, folder, glob, or data set (see qkv data)"),
     )
-    add("--pairs", metavar="TSV", help=say("source TAB target, one pair a line; without it, dates are learned"))
+    add(
+        "--chat",
+        metavar="JSONL",
+        help=say(
+            'with --from: chats, {{"messages": [{{"role": …, "content": …}}, …]}} a line; only answers are learned'
+        ),
+    )
+    add(
+        "--pairs",
+        metavar="TSV",
+        help=say("source TAB target (or text TAB label), one pair a line; a translator without it learns dates"),
+    )
     add(
         "--from",
         dest="base",
@@ -59,6 +76,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--preset",
         metavar="NAME",
         help=say("tiny, small or gpt2; tiny-mamba2, tiny-bamba or tiny-qwen3-next (tiny)"),
+    )
+    add(
+        "--lora",
+        type=int,
+        metavar="RANK",
+        help=say("with --from: its weights stay as they are and low-rank matrices beside them learn (16 is usual)"),
     )
     add("--steps", type=int, metavar="N", help=say("how many steps"))
     add("--seed", type=int, metavar="S", help=say("draws weights and batches (0)"))
@@ -107,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     """Begin or go on, show a live line, end with where to go from here."""
     if options.task is None and options.resume is None:
         raise Problem("say what to train, as in  qkv train lm --text mybook.txt, or what to go on with, --resume RUN")
-    if options.resume is None and options.task != "translate" and options.text is None:
+    if options.resume is None and options.task in ("lm", "mlm") and options.text is None and options.chat is None:
         raise Problem(
             "training {task} needs a text: --text FILE, a folder, a glob, or a data set (see  qkv data)",
             task=options.task,
@@ -125,7 +148,8 @@ def run(options: argparse.Namespace) -> int:
     world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
         given = {
-            name: getattr(options, name) for name in ("task", "out", "pairs", "base", "preset", "tokenizer", "watch")
+            name: getattr(options, name)
+            for name in ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
         }
         going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
     else:
@@ -135,6 +159,7 @@ def run(options: argparse.Namespace) -> int:
                 out=options.out,
                 source=options.text,
                 pairs=options.pairs,
+                chat=options.chat,
                 base=options.base,
                 name=options.preset,
                 changes=_changes(options),
@@ -186,7 +211,7 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
         if not sign:
             raise Problem("{text} is no setting: write --set name=value", text=assignment)
         changes[name.strip()] = read_value(value.strip())
-    for name in ("steps", "seed", "batch", "context", "lr", "eval_every", "checkpoint_every"):
+    for name in ("steps", "seed", "batch", "context", "lr", "lora", "eval_every", "checkpoint_every"):
         if (value := getattr(options, name)) is not None:
             if name in changes and changes[name] != value:
                 raise Problem(
@@ -217,6 +242,8 @@ def _next(going: Any) -> str:
     return {
         "lm": f'qkv generate "…" --model {run}',
         "mlm": f'qkv fill "… [MASK] …" --model {run}',
+        "chat": f"qkv chat --model {run}",
+        "classify": f'qkv classify "…" --model {run}',
         "translate": f'qkv translate "…" --model {run}',
     }[going.task.name]
 

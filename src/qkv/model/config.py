@@ -26,7 +26,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh", "none"),
     "qk_norm": (None, "rms", "rms-centred", "layer"),
     "bias": (True, False, "qkv", "out", "forward", "qkv out", "qkv forward", "out forward"),
-    "head": ("linear", "mlm", "none"),
+    "head": ("linear", "mlm", "classes", "none"),
     "init": ("normal", "zero-out", "torch"),
 }
 
@@ -101,6 +101,7 @@ class Config:
     sides: str = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
     token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
     head: str = "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
+    labels: tuple[str, ...] = ()  # of head="classes", which tells whole texts apart: a name for each class
     head_bias: bool = False  # a number per word added to its logits, for head="linear"
     output_scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
     output_softcap: float | None = None  # and logits l become c·tanh(l / c)
@@ -136,7 +137,9 @@ class Config:
                 types=self.token_types,
                 kind=self.kind,
             )
-        for name, on in (("head='none'", self.head == "none"), ("pooler=true", self.pooler)):
+        self._check_labels()
+        stateful = (("head='none'", self.head == "none"), ("head='classes'", self.head == "classes"))
+        for name, on in (*stateful, ("pooler=true", self.pooler)):
             if on and self.kind != "encoder":
                 raise Problem(
                     "{setting} belongs to an encoder, which gives states: kind is {kind}, which needs a head; leave it "
@@ -201,6 +204,22 @@ class Config:
                 buckets=self.relative_buckets,
                 distance=self.relative_distance,
             )
+
+    def _check_labels(self) -> None:
+        if not isinstance(self.labels, list | tuple) or not all(isinstance(label, str) for label in self.labels):
+            raise Problem('labels is {value}: give a list of names, such as ["bad", "good"]', value=repr(self.labels))
+        object.__setattr__(self, "labels", tuple(self.labels))  # JSON has lists
+        if self.head != "classes":
+            if self.labels:
+                raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=self.head)
+            return
+        if len(set(self.labels)) < max(len(self.labels), 2):
+            raise Problem(
+                "head 'classes' has the labels {labels}: give two or more, each once",
+                labels=all_of(self.labels) or "[]",
+            )
+        if not self.pooler and self.kind == "encoder":
+            raise Problem("head 'classes' reads what the pooler makes of a text: set pooler=true")
 
     def _check_mixers(self) -> None:
         words = self.mixers
@@ -404,6 +423,15 @@ class Config:
             heads = self.n_state_head or max(2 * self.width // values, 1)
             return StateSizes(heads, values, self.n_state_group or 1, self.state_width or 64)
         return StateSizes(heads, values, self.n_state_group or heads, self.state_width or values)
+
+    @property
+    def says_words(self) -> bool:
+        """Is there a head that gives a logit per word?
+
+        >>> Config().says_words, Config(kind="encoder", head="none").says_words
+        (True, False)
+        """
+        return self.head in ("linear", "mlm")
 
     @property
     def gated(self) -> bool:

@@ -161,6 +161,7 @@ def linear_head(config: Config) -> nn.Linear:
 HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "linear": linear_head,
     "mlm": MaskedHead,
+    "classes": lambda config: nn.Linear(config.width, len(config.labels)),
     "none": lambda config: nn.Identity(),  # the states themselves
 }
 

@@ -61,7 +61,7 @@ class Ours:
     """
 
     def __init__(self, model: Transformer) -> None:
-        if model.config.head == "none":
+        if not model.config.says_words:
             raise wordless(model)
         self.model, self.context = model, model.config.context
         self.kind: str = model.config.kind

@@ -58,6 +58,8 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
+        self.base = "?"  # where its weights came from, where adapters learn beside them,
+        self.layout = ""  # and transformers' word for how they were written
         self.embedding = nn.Embedding(config.vocab, config.embedding_width or config.width)
         narrow = config.embedding_width
         self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
@@ -85,7 +87,7 @@ class Transformer(nn.Module):
         >>> model.head.weight is model.embedding.weight
         True
         """
-        if self.config.tied and self.config.head != "none":
+        if self.config.tied and self.config.says_words:
             self.head.weight = self.embedding.weight
 
     def _added(self) -> nn.Module | None:
@@ -137,10 +139,11 @@ class Transformer(nn.Module):
         `mask` and `source_mask` say which tokens are real: `masks.padding(...)`, or True/False per token (B, N).
         A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given. `at` and `source_at`
         (B, N) say where each token stands, which a batch padded on the left needs; 0, 1, 2, … if not given.
-        With head="none" the states (B, N, C) come out instead of logits.
+        With head="none" the states (B, N, C) come out instead of logits, with head="classes" a logit per label (B, L).
         """
         if self.decoder is None:
-            return self.head(self.encode(ids, mask, types, at=at))
+            states = self.encode(ids, mask, types, at=at)
+            return self.head(self.dropout(self.pool(states)) if self.config.head == "classes" else states)
         if types is not None:
             raise Problem("types are given but only an encoder has token types: leave them out")
         memory = None

@@ -66,7 +66,8 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     """A model and its tokenizer, ready to use (eval), by whatever names it; None where a Hugging Face folder has none.
 
     A folder (a run of qkv, whose best checkpoint is taken, or its newest; one checkpoint of a run; a Hugging Face folder;
-    a CTranslate2 folder), a .gguf file, a name of the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
+    one with a low-rank adapter, as peft writes it, whose base is opened too; a CTranslate2 folder), a .gguf file, a name of
+    the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
 
     >>> model, tokenizer = load(Path(__file__).parents[1] / "demo" / "dates")  # the translator that comes with qkv
     >>> model.config.kind, tokenizer.decode(tokenizer.encode("May 4, 2026"))
@@ -80,6 +81,8 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
         return _run(place, dtype)
     if (place / runfiles.STATE).is_file() and (place.parent.parent / runfiles.CONFIG).is_file():
         return _run(place.parent.parent, dtype, place)
+    if not config and (place / runfiles.ADAPTER[0]).is_file():
+        return _adapter(place, dtype)
     if "model_type" in config:
         model = _published(place, config, dtype)
         try:
@@ -149,6 +152,7 @@ def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype
             "{file} describes no model that can be built: {error}", file=source, error=quoted(error)
         ) from error
     assign(source, model, state, dtype)
+    model.layout = str(theirs["model_type"])
     return model.eval()
 
 
@@ -317,6 +321,8 @@ def _run(folder: Path, dtype: torch.dtype, place: Path | None = None) -> tuple[T
     record = runfiles.read_record(folder)
     place = runfiles.best(folder) if place is None else place
     file = runfiles.weights_file(folder, place)
+    if runfiles.is_adapter(place):
+        return _beside(folder, record, place).to(dtype).eval(), text.load(folder)
     model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
     _refuse_others(file, saved.shapes, model)
@@ -330,6 +336,74 @@ def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Tran
         return build(file, *onnx.read(file, config), dtype)
     # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
     return build(folder, config, published(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
+
+
+def _beside(folder: Path, record: runfiles.Record, place: Path) -> Transformer:
+    """The base of a run with what it learned beside it, merged."""
+    from .adapters import attach, merge
+
+    return merge(attach(base_of(folder, record["base"], config_of(folder, record, None)), place))
+
+
+def base_of(folder: Path, base: Any, config: Config) -> Transformer:
+    """The model that a run goes on from, with the head that its task needs; weights that changed since are refused."""
+    if not isinstance(base, dict) or not all(isinstance(base.get(key), str) for key in ("place", "sha256")):
+        raise Problem("{file} can't be read: {error}", file=folder / runfiles.CONFIG, error=Message("it has no base"))
+    try:
+        model, _ = load(base["place"])
+    except Problem as problem:
+        raise Problem(
+            "{folder} goes on from {base}, which can't be opened: {problem}",
+            folder=folder,
+            base=base["place"],
+            problem=problem,
+        ) from None
+    if fingerprint(model) != base["sha256"]:
+        raise Problem(
+            "{folder} goes on from {base}, whose weights are no longer those it was begun with: put the old ones back, or "
+            "begin a new run",
+            folder=folder,
+            base=base["place"],
+        )
+    return fitted(model, config)
+
+
+def fitted(model: Transformer, config: Config) -> Transformer:
+    """A model of this config with the weights of another, copied; a head for other labels is drawn, and a missing pooler."""
+    state = {name: tensor.clone() for name, tensor in weights_of(model).items()}  # they may be mapped from a file
+    if config.head != "classes" or model.config.labels == config.labels:
+        made = empty(config)
+        assign(Path("."), made, state, torch.float32)
+        made.layout = model.layout
+        return made
+    made = Transformer(config)
+    made.layout = model.layout
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if name in state and not name.startswith("head."):
+                parameter.copy_(state[name])
+    return made
+
+
+def _adapter(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer | None]:
+    """An adapter alone: its base is opened too, and the two are merged."""
+    from .adapters import attach, merge, named_base
+
+    base = named_base(folder)
+    if not Path(base).exists() and base.count("/") == 1:
+        base = f"hf:{base}"
+    try:
+        model, tokenizer = load(base)
+    except Problem as problem:
+        raise Problem(
+            "{folder} is an adapter, and its base can't be opened: {problem}. Where it lies says base_model_name_or_path in "
+            "{file}",
+            folder=folder,
+            problem=problem,
+            file=folder / runfiles.ADAPTER[0],
+        ) from None
+    model = merge(attach(fitted(model, model.config), folder)).to(dtype).eval()
+    return model, text.load(folder) if (folder / "tokenizer.json").is_file() else tokenizer
 
 
 def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:

@@ -4,6 +4,7 @@ from .corpus import Corpus
 from .dataset import Dataset
 from .dates import date_pair, date_tokenizer
 from .folder import load
+from .labelled import LabelledTexts, labels_of, read_labelled
 from .masking import mlm
 from .pairs import PairBatch, Pairs, PairStream, as_tsv, read_pairs, split_pairs
 from .sequences import sequence_pairs, sequences
@@ -17,6 +18,7 @@ __all__ = [
     "Characters",
     "Corpus",
     "Dataset",
+    "LabelledTexts",
     "PairBatch",
     "PairStream",
     "Pairs",
@@ -25,9 +27,11 @@ __all__ = [
     "choose",
     "date_pair",
     "date_tokenizer",
+    "labels_of",
     "load",
     "mlm",
     "prepare",
+    "read_labelled",
     "read_pairs",
     "sequence_pairs",
     "sequences",

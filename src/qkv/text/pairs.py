@@ -6,17 +6,15 @@ Legend: B batch, N source tokens, M target tokens, both up to the longest of the
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..words import Listed, Message, Problem, _
-from .dice import dice
+from .pools import Pools
 from .tokenizer import Tokenizer
 
-POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay mixed
 Text = tuple[str, str]
 Numbered = tuple[int, str, str]  # a pair and its line, from 1
 
@@ -50,7 +48,7 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
     ...     print(read_pairs(file), read_pairs(file, columns=(1, 0)))
     [('good', '好'), ('day', '日')] [('好', 'good'), ('日', 'day')]
     """
-    pairs = [_pair(line, columns, number, Path(path)) for number, line in _lines(Path(path))]
+    pairs = [_pair(line, columns, number, Path(path)) for number, line in lines(Path(path))]
     if not pairs:
         raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
     return pairs
@@ -72,12 +70,12 @@ def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Proble
     [(2, "the number of columns is 1, not 2: 'day'")]
     """
     path = Path(path)
-    lines = list(_lines(path))
-    counts = Counter(line.count("\t") + 1 for _, line in lines)
+    all_lines = list(lines(path))
+    counts = Counter(line.count("\t") + 1 for _, line in all_lines)
     wanted = max((n for n in counts if n > 1), key=lambda n: counts[n], default=2)
     pairs: list[Numbered] = []
     problems: list[tuple[int, Problem]] = []
-    for number, line in lines:
+    for number, line in all_lines:
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != wanted:
             sentence = _("the number of columns is {columns}, not {wanted}: {line}")
@@ -92,7 +90,7 @@ def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Proble
     return pairs, problems
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file that aren't blank, with their numbers."""
     if not path.is_file():
         raise Problem("there is no file {path}: a pairs file has one pair per line, source TAB target", path=path)
@@ -156,10 +154,7 @@ def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Te
 
 
 class Pairs:
-    """Encoded sentence pairs that come in batches of similar length.
-
-    In each epoch the pairs are shuffled, sorted by length within pools, cut into batches, and the batches shuffled:
-    every pair once (some twice, to fill the last batch), little padding, and all of it a pure function of (seed, step).
+    """Encoded sentence pairs that come in batches of similar length, a pure function of (seed, step): see `Pools`.
 
     >>> from .tokenizer import Characters
     >>> tokenizer = Characters.make("abc", special=["pad", "bos", "eos"])
@@ -178,9 +173,7 @@ class Pairs:
         self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
         cutter = target_tokenizer or tokenizer.target or tokenizer  # the same ids, where one knows two languages
         self.targets = cutter.encode_batch([target for _, target in pairs])
-        self.lengths = np.array([len(s) + len(t) for s, t in zip(self.sources, self.targets, strict=True)])
-        # Which pairs a batch takes is remembered for one epoch: the same answer, sooner.
-        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+        self.pools = Pools([len(s) + len(t) for s, t in zip(self.sources, self.targets, strict=True)])
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -193,21 +186,11 @@ class Pairs:
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
         """Batch number `step`; steps run on from epoch to epoch."""
-        epoch, number = divmod(step, -(-len(self) // batch))
-        return self._take(self._epoch(seed, epoch, batch)[number])
+        return self._take(self.pools.batch(seed, step, batch))
 
     def batches(self, batch: int) -> Iterator[PairBatch]:
         """Every pair once, in order of length: for evaluation."""
-        order = np.argsort(self.lengths, kind="stable")
-        return (self._take(order[first : first + batch]) for first in range(0, len(order), batch))
-
-    def _shuffled(self, seed: int, epoch: int, batch: int) -> np.ndarray:
-        throw = dice(seed, epoch, stream=2)
-        count = -(-len(self) // batch)
-        order = np.resize(throw.permutation(len(self)), count * batch)  # the last batch is filled from the first
-        pools = [order[first : first + POOL * batch] for first in range(0, len(order), POOL * batch)]
-        order = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
-        return order.reshape(count, batch)[throw.permutation(count)]
+        return map(self._take, self.pools.in_order(batch))
 
     def _take(self, chosen: np.ndarray) -> PairBatch:
         ids = chosen.tolist()

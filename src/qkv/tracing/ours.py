@@ -138,7 +138,7 @@ class Ours:
         def run(ids: Tensor) -> Tensor:
             with quiet(model):
                 logits = model(ids, *source, mask=rule, **more)
-            if logits.shape[-1] != self.config.vocab or self.config.head == "none":
+            if logits.shape[-1] != self.config.vocab or not self.config.says_words:
                 raise wordless(model)
             return logits.float()
 

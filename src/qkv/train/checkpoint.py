@@ -11,8 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from ..model.adapters import LowRank, attach, saved
+from ..model.transformer import Transformer
 from ..model.weights import load_weights, weights_of
-from ..runfiles import MOMENTA, SHARDS, WEIGHTS, begin, check, explained, finish, read_state, write_through
+from ..runfiles import MOMENTA, SHARDS, WEIGHTS, begin, check, explained, finish, is_adapter, read_state, write_through
 from ..words import Problem, quoted
 from .optim import Muon
 
@@ -24,7 +26,14 @@ def save_checkpoint(
     with explained(folder, step):
         part = begin(folder, step)
         listed = {MOMENTA: write_through(part / MOMENTA, save(momenta_of(model, optimizers)))}
-        return finish(part, step, state, save(weights_of(model)), listed)
+        return finish(part, step, state, _weights(model), listed)
+
+
+def _weights(model: nn.Module) -> dict[str, bytes]:
+    """The files of what learns: the whole model, or the adapters beside one that stays as it is."""
+    if isinstance(model, Transformer) and any(isinstance(part, LowRank) for part in model.modules()):
+        return saved(model)
+    return {WEIGHTS: save(weights_of(model))}
 
 
 def load_checkpoint(
@@ -33,7 +42,11 @@ def load_checkpoint(
     """Put a checkpoint's weights (and momenta) back in place, bit for bit; gives its state."""
     if problem := check(place):
         raise problem
-    load_weights(place / WEIGHTS, model)
+    if is_adapter(place):
+        assert isinstance(model, Transformer)
+        attach(model, place)
+    else:
+        load_weights(place / WEIGHTS, model)
     if optimizers is not None:
         if (place / SHARDS).is_dir():  # many processes wrote it, each its slices
             load_shards(place, model, optimizers, together=False)

@@ -14,14 +14,18 @@ from typing import Any
 
 from .. import runfiles, store, text
 from ..model.config import Config
+from ..text import conversations
+from ..text.conversations import Chats
 from ..words import Problem
 from .extension import Reason
 from .settings import Settings
-from .tasks import HiddenWord, NextWord, Task, Translation
+from .tasks import Answers, Classification, HiddenWord, NextWord, Task, Translation
 from .tuning import keep_tokenizer, row_length
 
 Progress = Callable[[int, int], None]
-KINDS = ("dates", "pairs", "text")  # of data, as a run's config.json says it
+LONGEST_CHAT = 512  # tokens
+LONGEST = 128  # tokens of a text with a label: what is longer is cut, unless --context says more
+KINDS = ("chats", "dates", "labels", "pairs", "text")  # of data, as a run's config.json says it
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,12 @@ class Sources:
 
     text: str | None = None
     pairs: str | None = None
+    chat: str | None = None
 
     @property
     def called(self) -> str:
         """A word for the run's folder."""
-        return Path(str(self.pairs or self.text or "text")).stem
+        return Path(str(self.pairs or self.text or self.chat or "text")).stem
 
 
 def gather(
@@ -60,6 +65,13 @@ def gather(
         why.append((reason, {"kind": made.kind, "vocab": made.vocab}))
         return made
 
+    if task == "classify":
+        labelled = text.read_labelled(store.locate(str(sources.pairs)))
+        content = text.as_tsv(labelled)
+        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
+        spoken((), ())
+        known = {"kind": "labels", "labels": list(text.labels_of(labelled, sources.pairs))}
+        return {**known, "source": sources.pairs, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if task == "translate":
         if sources.pairs is None:
             text.date_tokenizer().save(folder)
@@ -76,6 +88,11 @@ def gather(
         content = text.as_tsv(read)
         (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
         return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+    if sources.chat is not None:
+        content = conversations.as_jsonl(conversations.read_chats(store.locate(sources.chat)))
+        (folder / runfiles.CHATS).write_text(content, encoding="utf-8")
+        spoken((), ())
+        return {"kind": "chats", "source": sources.chat, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if sources.text is None:
         raise Problem(
             "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
@@ -88,9 +105,13 @@ def gather(
 
 def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
     """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
-    if kind == "pairs":
+    if kind in ("pairs", "labels"):
         seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
-        return len(seen), len(unseen), None
+        longest = min(LONGEST, config.context) if kind == "labels" else None
+        return len(seen), max(len(unseen), 1), row or longest
+    if kind == "chats":
+        learned, held = _chats(folder)
+        return len(learned), max(len(held), 1), row or min(LONGEST_CHAT, config.context)
     tokens = text.Dataset.open(folder / runfiles.TOKENS)
     row = row or row_length(config, tokens)
     return max(len(tokens.train) // row, 1), max(len(tokens.validation) // row, 1), row
@@ -99,12 +120,40 @@ def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int
 def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
     """The task of a run, made of what lies in its folder."""
     kind = record["data"]["kind"]
+    if record["task"] == "classify":
+        return _classification(record["data"]["labels"], folder, spoken, settings.row or config.context)
     if record["task"] == "translate":
         return _translation(kind, folder, spoken, config)
+    if kind == "chats":
+        learned, held = _chats(folder)
+        row = settings.row or config.context
+        train, test = (Chats(some, spoken, row) for some in (learned, held or learned[-1:]))
+        waiting = [messages[: messages.index(_answer(messages))] for messages in (held or learned)[:3]]
+        return Answers(train, test, spoken, [messages for messages in waiting if messages])
     tokens, row = text.Dataset.open(folder / runfiles.TOKENS), settings.row or config.context
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, row, settings.mask_share, framed=record["base"] is not None)
     return NextWord(tokens, spoken, row)
+
+
+def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row: int) -> Task:
+    seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+    unseen = unseen or seen[-1:]
+    learned, held = (text.LabelledTexts(texts, labels, spoken, row) for texts in (seen, unseen))
+    return Classification(learned, held, spoken, unseen[:6])
+
+
+def _chats(folder: Path) -> tuple[list[Any], list[Any]]:
+    """Those to learn from and those to test with, the same every time."""
+    chats = conversations.read_chats(folder / runfiles.CHATS)
+    keys = [conversations.as_jsonl([messages]) for messages in chats]
+    held = {key for key, _ in text.split_pairs([(key, key) for key in keys])[1]}
+    pairs = list(zip(keys, chats, strict=True))
+    return [each for key, each in pairs if key not in held], [each for key, each in pairs if key in held]
+
+
+def _answer(messages: list[Any]) -> Any:
+    return next(message for message in messages if message["role"] == conversations.ASSISTANT)
 
 
 def _translation(kind: str, folder: Path, spoken: text.Tokenizer, config: Config) -> Task:

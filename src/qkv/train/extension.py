@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import text
 from ..model.config import Config
+from ..text.conversations import as_jsonl, read_chats
 from ..words import Problem
 from .settings import Settings, both_set, known, preset
 
@@ -30,6 +31,7 @@ class Asked:
     out: Path | None = None
     source: str | None = None
     pairs: str | None = None
+    chat: str | None = None
     base: str | None = None
     preset: str | None = None
     tokenizer: str | None = None
@@ -55,11 +57,15 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
         raise fixed("task", record["task"], asked.task)
     if asked.out is not None and asked.out.resolve() != folder.resolve():
         raise fixed("--out", folder, asked.out)
-    for option, source, kind in (("--text", asked.source, "text"), ("--pairs", asked.pairs, "pairs")):
+    for option, source, kinds in (
+        ("--text", asked.source, ("text",)),
+        ("--pairs", asked.pairs, ("pairs", "labels")),
+        ("--chat", asked.chat, ("chats",)),
+    ):
         if source is not None:
-            if record["data"]["kind"] != kind:
+            if record["data"]["kind"] not in kinds:
                 raise fixed(option, None, source)
-            if _sha256(kind, source) != record["data"]["sha256"]:
+            if _sha256(record["data"]["kind"], source) != record["data"]["sha256"]:
                 raise Problem(
                     "{source} is not the text that {folder} was begun with (its content changed): a run goes on with its "
                     "own data; leave {option} out, or begin a new run",
@@ -145,6 +151,8 @@ def _equal(has: Any, wanted: Any) -> bool:
 def _sha256(kind: str, source: str) -> str:
     if kind == "text":
         return text.Corpus.of(source).sha256()
+    if kind == "chats":
+        return hashlib.sha256(as_jsonl(read_chats(source)).encode()).hexdigest()
     return hashlib.sha256(text.as_tsv(text.read_pairs(source)).encode()).hexdigest()
 
 

@@ -23,9 +23,10 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..attention.positions import Relative
+from ..model.adapters import LowRank
 from ..model.layers import Block
 from ..model.transformer import Transformer
-from ..runfiles import CHECKPOINTS, SHARDS, begin, check, explained, fingerprint, finish, newest, read_state
+from ..runfiles import CHECKPOINTS, SHARDS, WEIGHTS, begin, check, explained, fingerprint, finish, newest, read_state
 from ..words import Message, Problem, _, unknown
 from .checkpoint import load_checkpoint, load_shards, save_checkpoint, save_shards
 from .settings import Settings
@@ -182,6 +183,10 @@ class Fsdp(Ddp):
 
     def prepare(self, model: Transformer) -> Transformer:
         """The model as its optimizers see it: every weight a DTensor of which this process holds some rows."""
+        if any(isinstance(part, LowRank) for part in model.modules()):
+            raise Problem(
+                "--lora keeps most weights as they are, which fsdp would cut up: share the work with --parallel ddp"
+            )
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -241,7 +246,7 @@ class Fsdp(Ddp):
             listed: list[Any] = [None] * self.size
             dist.all_gather_object(listed, known)
             files = {name: known for share in listed for name, known in share.items()}
-            self.once(partial(finish, part, step, {**state, **self.remembered}, save(weights), files))
+            self.once(partial(finish, part, step, {**state, **self.remembered}, {WEIGHTS: save(weights)}, files))
 
     def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""

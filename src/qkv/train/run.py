@@ -18,9 +18,10 @@ import torch
 from .. import __version__, runfiles, store, text
 from ..files import WRONG
 from ..memory import need, told
+from ..model.adapters import adapt
 from ..model.config import Config
 from ..model.transformer import Transformer
-from ..model.weights import config_of, empty
+from ..model.weights import base_of, config_of, empty
 from ..runfiles import check
 from ..words import Problem, _, all_of, say
 from .data import KINDS, Progress, Sources, gather, open_task, sizes
@@ -28,19 +29,27 @@ from .extension import Asked, Reason, changed, extend, refuse, settings_of, show
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
-from .settings import TASKS, Settings, chosen
-from .tasks import Task
+from .settings import TUNED, Settings, chosen
+from .tasks import Answers, Classification, Task
 from .threads import threads, threads_for
-from .tuning import gentle, meant, open_base, reason, reopen
+from .tuning import classifier, gentle, meant, open_base, reason
 from .watch import Watch
 
 USELESS = {
     "--text": _("--text is {value}, but {task} learns from sentence pairs: give --pairs TSV, or nothing for dates"),
+    "--text of labels": _(
+        "--text is {value}, but {task} learns from texts with labels: give --pairs TSV, text TAB label"
+    ),
     "--pairs": _("--pairs is {value}, but {task} learns from a text: give --text instead"),
     "--tokenizer": _("--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs"),
     "--from": _(
         "--from is {value}, but dates are learned from nothing in minutes: give --pairs, sentences that the model is to learn"
     ),
+    "--chat": _(
+        "--chat is {value}, but chats are laid out by a model's own template: say which with  qkv train lm --from MODEL"
+    ),
+    "--chat and --text": _("--chat is {value}, and there is a --text too: leave one of them out"),
+    "lora": _("--lora {value} learns beside weights that stay as they are: say which model's with --from"),
     "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
 }
 KEPT = {  # beside --from
@@ -71,12 +80,20 @@ REASONS = {
     "why.yields": _("{name}: {has}; the preset's {was} gives way to what was asked for"),
     "why.steps": _("steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}"),
     "why.base": _("from: {base}, {parameters} weights, all of which learn; its tokenizer is kept, {vocab} tokens"),
+    "why.lora": _(
+        "from: {base}, whose {parameters} weights stay as they are; matrices of rank {rank} beside its projections learn (LoRA); its tokenizer is kept, {vocab} tokens"
+    ),
     "why.gentle": _(
         "real weights and few data, so gently: learning rate {lr}, {passes} passes over {rows} rows are {steps} steps of {batch} (at least {least}); it ends early if {patience} evaluations bring nothing"
     ),
     "why.own": _(
         "learning rate {lr}, {steps} steps of {batch} rows; it ends early if {patience} evaluations bring nothing"
     ),
+    "why.labels": _("{n} labels: {labels}; the head that tells them is new"),
+    "why.chats": _(
+        "{n} rows of chat, of which only the assistant's answers are learned; {cut} are longer than {row} tokens and are cut there"
+    ),
+    "why.cut": _("{n} of {all} texts are longer than {row} tokens and are cut there; --context N takes more"),
     "why.row": _("rows of {row} tokens: the model could read {context}, but few data and short steps go further"),
     "why.now": _("{name}: {now} from here on, {was} before"),
     "why.damaged": _("passed over a damaged checkpoint: {problem}"),
@@ -122,6 +139,7 @@ def start(
     out: Path | None = None,
     source: str | None = None,
     pairs: str | None = None,
+    chat: str | None = None,
     base: str | None = None,
     name: str | None = None,
     changes: dict[str, Any] | None = None,
@@ -134,13 +152,17 @@ def start(
 
     With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
     """
-    if task not in TASKS:
-        raise Problem("there is no task {task!r}: choose from {tasks}", task=task, tasks=all_of(TASKS))
-    asked, sources = dict(changes or {}), Sources(source, pairs)
+    if task not in TUNED:
+        raise Problem("there is no task {task!r}: choose from {tasks}", task=task, tasks=all_of(TUNED))
+    if task == "classify" and (base is None or pairs is None):
+        raise Problem(
+            "classify teaches an encoder labels: say which one and from what, as in  qkv train classify --pairs reviews.tsv "
+            "--from minilm"
+        )
+    asked, sources = dict(changes or {}), Sources(source, pairs, chat)
     _refuse_useless(task, sources, base, name, tokenizer, asked)
     world = world or World()
-    dates = task == "translate" and pairs is None
-    folder = out or Path("runs") / f"{task}-{'dates' if dates else sources.called}"
+    folder = out or Path("runs") / _called(task, sources, base, asked)
     if base is None:
         config, settings, yielded = chosen(name or "tiny", task, asked)
         world.check(settings)
@@ -166,10 +188,16 @@ def start(
             given = open_base(base, task)
             made = given.model.config.replace(**{k: wanted.pop(k) for k in ("dropout",) if k in wanted})
             Settings(**wanted)  # refuses what can't be before the text is read
-            why.append(("why.base", {"base": base, "parameters": f"{given.model.count():,}", "vocab": made.vocab}))
+            told = {"base": base, "parameters": f"{given.model.count():,}", "vocab": made.vocab}
+            why.append(
+                ("why.base", told) if wanted.get("lora") is None else ("why.lora", {**told, "rank": wanted["lora"]})
+            )
             data = gather(task, folder, sources, given.tokenizer, progress, why)
+            if task == "classify":
+                made = classifier(made, data["labels"])
+                why.append(("why.labels", {"n": len(made.labels), "labels": all_of(made.labels[:10]).say("en")}))
             rows, held, row = sizes(data["kind"], folder, made, wanted.get("row"))
-            if row is not None and row < made.context:
+            if data["kind"] == "text" and row is not None and row < made.context:
                 why.append(("why.row", {"row": row, "context": made.context}))
             plan = gentle(task, rows, held, {"row": row, **wanted}, world.size)
             why.append(reason(plan, rows, wanted))
@@ -191,7 +219,11 @@ def start(
         }
         # What can't be trained is refused before there is a run.
         spoken = text.load(folder)
-        open_task(record, folder, spoken, made, plan)
+        opened = open_task(record, folder, spoken, made, plan)
+        if isinstance(opened, Answers):
+            why.append(("why.chats", {"n": len(opened.train), "cut": opened.train.cut, "row": plan.row}))
+        if isinstance(opened, Classification) and opened.train.cut:
+            why.append(("why.cut", {"n": opened.train.cut, "all": len(opened.train), "row": plan.row}))
         _watch(record, folder, spoken, made)
         _affordable(made, plan, world)
         runfiles.write_record(folder, record)
@@ -201,17 +233,27 @@ def start(
         return _open(folder, world)
 
 
+def _called(task: str, sources: Sources, base: str | None, changes: dict[str, Any]) -> str:
+    """A name for a run that tells it from others on the same data."""
+    what = "dates" if task == "translate" and sources.pairs is None else sources.called
+    tuned = [] if base is None or task == "classify" else [Path(base).stem]
+    return "-".join([task, what, *tuned, *(["lora"] if changes.get("lora") else [])])
+
+
 def _refuse_useless(
     task: str, sources: Sources, base: str | None, preset: str | None, tokenizer: str, changes: dict[str, Any]
 ) -> None:
     """Refuse what was said and would be used for nothing."""
     cut = None if tokenizer == "auto" else tokenizer
     for sentence, given, right in (
-        (USELESS["--text"], sources.text, task != "translate"),
-        (USELESS["--pairs"], sources.pairs, task == "translate"),
+        (USELESS["--text" if task == "translate" else "--text of labels"], sources.text, task in ("lm", "mlm")),
+        (USELESS["--pairs"], sources.pairs, task not in ("lm", "mlm")),
         (USELESS["--from"], base, task != "translate" or sources.pairs is not None),
         (USELESS["--tokenizer"], cut, task != "translate" or sources.pairs is not None),
         (USELESS["vocab"], changes.get("vocab"), False),
+        (USELESS["--chat"], sources.chat, task == "lm" and base is not None),
+        (USELESS["--chat and --text"], sources.chat, sources.text is None),
+        (USELESS["lora"], changes.get("lora"), base is not None),
         (KEPT["--preset"], preset, base is None),
         (KEPT["--tokenizer"], cut, base is None),
     ):
@@ -270,7 +312,7 @@ def _sayable(reasons: Any) -> bool:
 
 # What must be right in the config.json of a run that is to go on.
 RECORD: dict[str, Callable[[Any], bool]] = {
-    "task": lambda value: isinstance(value, str) and value in TASKS,
+    "task": lambda value: isinstance(value, str) and value in TUNED,
     "model": lambda value: isinstance(value, dict),
     "train": lambda value: isinstance(value, dict),
     "base": lambda value: (
@@ -293,7 +335,7 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
         raise told(error) or error from None
     moments = 1 if settings.optimizer == "muon" else 2
     need(
-        count * size * (2 + moments),
+        count * size * (2 + moments if settings.lora is None else 1),
         _(
             "a model of {weights} weights takes at least {size} to train and {free} of memory is free: make "
             "width, n_layer or hidden smaller"
@@ -339,17 +381,22 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
 def _open(folder: Path, world: World) -> Run:
     record = runfiles.read_whole_record(folder, RECORD)
     place, damaged = world.once(partial(_newest, folder))
-    config, settings = config_of(folder, record, place), settings_of(record)
+    settings = settings_of(record)
+    config = config_of(folder, record, place if settings.lora is None else None)
+    if settings.lora is not None and record["base"] is None:
+        raise Problem("lora is {rank}, but there is no model whose weights could stay as they are", rank=settings.lora)
     _affordable(config, settings, world)
     _able(settings)
     spoken = text.load(folder)
     task = open_task(record, folder, spoken, config, settings)
     torch.manual_seed(settings.seed)
-    # With a checkpoint the base isn't needed any more.
-    fresh = record["base"] is None or place is not None
-    model = (Transformer(config) if fresh else reopen(record["base"], folder, config)).to(world.device)
+    # With a checkpoint of all weights the base isn't needed any more.
+    whole = record["base"] is None or (place is not None and settings.lora is None)
+    model = (Transformer(config) if whole else base_of(folder, record["base"], config)).to(world.device).train()
     if settings.dtype == "float64":
         model = model.double()
+    if settings.lora is not None:
+        adapt(model, settings.lora, settings.lora_alpha, settings.lora_parts, record["base"]["place"])
     model = world.prepare(model)
     optimizers = make_optimizers(model, settings)
     why: list[Reason] = [*record["why"], *(("why.damaged", {"problem": check(p)}) for p in damaged)]

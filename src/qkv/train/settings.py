@@ -10,7 +10,12 @@ from ..model.presets import PRESETS
 from ..words import Problem, _, all_of, nearest, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
-CHOICES = {"optimizer": ("muon", "adamw"), "dtype": ("float32", "bfloat16", "float64")}
+TUNED = TASKS | {"classify": "encoder"}  # the same of models that go on from learned weights
+CHOICES = {
+    "optimizer": ("muon", "adamw"),
+    "dtype": ("float32", "bfloat16", "float64"),
+    "lora_parts": ("attention", "all"),
+}
 LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
 
 
@@ -41,6 +46,9 @@ class Settings:
     checkpoint_every: int | None = None  # steps; by default about every 30 s
     mask_share: float = 0.15  # of the words a BERT must guess
     row: int | None = None  # tokens of a row, where a model that can read more goes on with shorter ones
+    lora: int | None = None  # rank of adapters that learn beside a model's frozen weights; none: all weights learn
+    lora_alpha: float | None = None  # what they add is multiplied by this / rank; 2 × rank
+    lora_parts: str = "attention"  # the projections of attention, or all: those of feed-forwards too
     patience: int | None = None  # evaluations that bring nothing before training ends early; none: it never does
     compile: bool = False
     dtype: str = "float32"
@@ -64,9 +72,13 @@ class Settings:
             "checkpoint_every",
             every is None or _whole(every, 1),
         )
-        for name in ("row", "patience"):
+        for name in ("row", "patience", "lora"):
             value = getattr(self, name)
             refuse(_("{name} is {value}: give 1 or more, or none"), name, value is None or _whole(value, 1))
+        alpha = self.lora_alpha
+        refuse(
+            _("{name} is {value}: give a number above 0"), "lora_alpha", alpha is None or (_number(alpha) and alpha > 0)
+        )
         refuse(
             _("seed is {value}: give a whole number from 0 to {last}"),
             "seed",

@@ -17,6 +17,7 @@ from torch import Tensor
 from .. import text
 from ..attention import masks
 from ..model.transformer import Transformer
+from ..text.conversations import Chats
 from ..words import Problem
 
 Batch = tuple[Tensor, ...]
@@ -65,6 +66,34 @@ class NextWord:
         start = [int(i) for i in self.tokens.train[:1]]
         ids = generate(model, [start], most=min(120, self.context), temperature=0.8, seed=0)[0]
         return self.tokenizer.decode([*start, *ids])
+
+
+class Answers:
+    """A chat model: say the next token, counted where the assistant speaks."""
+
+    name = "chat"
+
+    def __init__(self, train: Chats, validation: Chats, tokenizer: text.Tokenizer, examples: list[list[Any]]) -> None:
+        """`examples` are messages that wait for an answer."""
+        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch:
+        return _tensors(self.train.batch(seed, step, rows))
+
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
+        return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
+
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        x, y = batch  # what is padded stands behind all that is real, which never sees it
+        return summed_loss(model(x), y)
+
+    def sample(self, model: Transformer) -> str:
+        from ..model.generation import generate
+
+        prompts = [self.tokenizer.chat(messages) for messages in self.examples]
+        answers = generate(model, prompts, most=60, stop=self.tokenizer.ends)
+        asked = (messages[-1]["content"] for messages in self.examples)
+        return "\n".join(f"{given} → {self.tokenizer.decode(said)}" for given, said in zip(asked, answers, strict=True))
 
 
 class HiddenWord:
@@ -139,6 +168,42 @@ class Translation:
 
         answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
+
+
+class Classification:
+    """A classifier: say which label a whole text has."""
+
+    name = "classify"
+
+    def __init__(
+        self,
+        train: text.LabelledTexts,
+        validation: text.LabelledTexts,
+        tokenizer: text.Tokenizer,
+        examples: list[tuple[str, str]],
+    ) -> None:
+        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
+
+    def batch(self, seed: int, step: int, rows: int) -> Batch:
+        return _tensors(self.train.batch(seed, step, rows))
+
+    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
+        return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
+
+    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        ids, lengths, labels = batch
+        logits = model(ids, mask=masks.padding(lengths))  # (B, L)
+        return F.cross_entropy(logits, labels, reduction="sum"), (labels != -100).sum()
+
+    def sample(self, model: Transformer) -> str:
+        from ..model.classification import probabilities
+
+        kept = [self.held.rows[i] for i in range(len(self.examples))]
+        labels, shares = model.config.labels, probabilities(model, kept)
+        told = [f"{labels[int(row.argmax())]} {float(row.max()):.0%}" for row in shares]
+        return "\n".join(
+            f"{given} → {said} ({right})" for (given, right), said in zip(self.examples, told, strict=True)
+        )
 
 
 def _refuse_short(tokens: text.Dataset, context: int) -> None:

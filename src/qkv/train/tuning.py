@@ -12,22 +12,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .. import text
 from ..model.config import Config
 from ..model.export import HABITS
 from ..model.transformer import Transformer
-from ..model.weights import assign, empty, fingerprint, load, weights_of
+from ..model.weights import fingerprint, load
 from ..words import Problem, all_of
 from .extension import Reason, lies, shown
-from .settings import TASKS, Settings, known
+from .settings import TUNED, Settings, known
 
 ROWS = (256, 128, 64, 32)  # tokens that a text is learned in, the longest first
 SHORTEST_RUN = 20  # steps: fewer would hardly move anything
 PASSES, LOOKS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing
-RATES = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5}
-BATCHES = {"lm": 8, "mlm": 16, "translate": 16}
+RATES = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5, "classify": 1e-4}
+LOW_RANK = 10  # times the rate, where thin matrices learn that begin at nothing
+BATCHES = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def open_base(name: str, task: str) -> Base:
     if tokenizer is None:
         text.load(name)  # says what is missing
         raise AssertionError
-    kind, needed = model.config.kind, TASKS[task]
+    kind, needed = model.config.kind, TUNED[task]
     if kind != needed:
         raise Problem(
             "{model} is a model of kind {kind}: {verb} needs one of kind {needed}",
@@ -58,35 +57,14 @@ def open_base(name: str, task: str) -> Base:
             verb=f"qkv train {task}",
             needed=needed,
         )
-    if model.config.head == "none":
+    if task != "classify" and not model.config.says_words:
         raise Problem("{model} has no head that says words, so it can't learn {task}", model=name, task=task)
     return Base(lies(name), model, tokenizer)
 
 
-def reopen(record: dict[str, str], folder: Path, config: Config) -> Transformer:
-    """The model of a run as it was before the first step, if its base is still the one that the run was begun from."""
-    try:
-        model, _ = load(record["place"])
-    except Problem as problem:
-        raise Problem(
-            "{folder} goes on from {base}, which can't be opened: {problem}",
-            folder=folder,
-            base=record["place"],
-            problem=problem,
-        ) from None
-    if fingerprint(model) != record["sha256"]:
-        raise Problem(
-            "{folder} goes on from {base}, whose weights are no longer those it was begun with: put the old ones back, or "
-            "begin a new run",
-            folder=folder,
-            base=record["place"],
-        )
-    made = empty(config)
-    # Copies: weights may be mapped from a file, and these are to be changed.
-    assign(
-        Path(record["place"]), made, {name: tensor.clone() for name, tensor in weights_of(model).items()}, torch.float32
-    )
-    return made.train()
+def classifier(config: Config, labels: list[str]) -> Config:
+    """The config of an encoder that is to tell these labels apart."""
+    return config.replace(head="classes", labels=tuple(labels), pooler=True)
 
 
 def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
@@ -126,6 +104,7 @@ def gentle(task: str, rows: int, held: int, asked: dict[str, Any], processes: in
     """
     wanted = Settings(**{"batch": BATCHES[task], **asked})  # refuses what can't be
     batch = wanted.batch
+    low = LOW_RANK if wanted.lora is not None else 1
     if "batch" not in asked and rows < batch:
         batch = max(rows // processes, 1) * processes
     steps = wanted.steps if "steps" in asked else max(-(-PASSES * rows // batch), SHORTEST_RUN)
@@ -133,7 +112,7 @@ def gentle(task: str, rows: int, held: int, asked: dict[str, Any], processes: in
         steps=steps,
         batch=batch,
         optimizer="adamw",
-        lr=RATES[task],
+        lr=low * RATES[task],
         weight_decay=0.01,
         warmup=max(steps // 10, 1),
         decay=1.0,

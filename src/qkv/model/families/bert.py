@@ -2,7 +2,8 @@
 
 RoBERTa is the same model under other names, with one token type and two lines before the first position that are never
 used; XLM-RoBERTa and CamemBERT are RoBERTas. A file may hold the encoder alone, as sentence encoders are published: then
-the model has head="none", and a pooler where the file has one.
+the model has head="none", and a pooler where the file has one. One that tells texts apart has head="classes": a pooler, which
+RoBERTa keeps within its head, and a matrix with a line for each label.
 """
 
 from collections.abc import Mapping
@@ -27,36 +28,43 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     mixer=("attention",),
     embedding_scale=(1.0,),
     embedding_norm=(True,),
-    head=("mlm", "none"),
+    head=("mlm", "none", "classes"),
 ) | (PLAIN | dict(pooler=(False, True)))
-# Of the head for masked words: our name -> theirs.
+# Of the heads for masked words and for labels: our name -> theirs.
 BERTS_HEAD = {
     "dense": "cls.predictions.transform.dense",
     "norm": "cls.predictions.transform.LayerNorm",
     "bias": "cls.predictions.bias",
     "matrix": "cls.predictions.decoder",
+    "pooler": "bert.pooler.dense",
+    "classes": "classifier",
 }
 ROBERTAS_HEAD = {
     "dense": "lm_head.dense",
     "norm": "lm_head.layer_norm",
     "bias": "lm_head.bias",
     "matrix": "lm_head.decoder",
+    "pooler": "classifier.dense",
+    "classes": "classifier.out_proj",
 }
+CLASSES = {"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification"}  # of transformers
 UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the padding token, 1
 
 
 def obstacles(config: Config) -> list[Message]:
     """A model with a head for words is published without its pooler."""
-    both = config.pooler and config.head != "none"
+    both = config.pooler and config.says_words
     words = Message("pooler=False, or head='none'")
     return plain_heads(config) + [need(words, True, repr(config.head))] * both
 
 
 def write(config: Config) -> dict[str, Any]:
     """config.json."""
-    return dict(
+    labels = {str(i): label for i, label in enumerate(config.labels)}
+    named = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
+    return named | dict(
         model_type="bert",
-        architectures=["BertModel" if config.head == "none" else "BertForMaskedLM"],
+        architectures=[f"Bert{CLASSES[config.head]}"],
         vocab_size=config.vocab,
         max_position_embeddings=config.context,
         type_vocab_size=max(config.token_types, 1),
@@ -77,7 +85,7 @@ def write_roberta(config: Config) -> dict[str, Any]:
     """config.json; RoBERTa finds its first position by the padding token, which is 1."""
     return write(config) | dict(
         model_type="roberta",
-        architectures=["RobertaModel" if config.head == "none" else "RobertaForMaskedLM"],
+        architectures=[f"Roberta{CLASSES[config.head]}"],
         max_position_embeddings=config.context + UNUSED,
         pad_token_id=UNUSED - 1,
     )
@@ -88,6 +96,7 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "c
     insist(theirs, dict(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False))
     insist(theirs, dict(is_causal=False))
     head = "mlm" if any(name.startswith(begins) for name in tensors) else "none"
+    head = "classes" if any(name.startswith("classifier.") for name in tensors) else head
     return Config(
         kind="encoder",
         vocab=theirs["vocab_size"],
@@ -106,9 +115,17 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "c
         embedding_norm=True,
         token_types=theirs.get("type_vocab_size", 2),
         head=head,
-        pooler=head == "none" and any("pooler.dense." in name for name in tensors),
+        labels=labels_of(theirs) if head == "classes" else (),
+        pooler=head == "classes" or (head == "none" and any("pooler.dense." in name for name in tensors)),
         dropout=theirs.get("hidden_dropout_prob", 0.1),
     )
+
+
+def labels_of(theirs: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the classes, in order; what transformers calls two where nothing is said."""
+    insist(theirs, dict(problem_type=theirs.get("problem_type") and "single_label_classification"))
+    named = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(2)}
+    return tuple(named[i] for i in sorted(named, key=int))
 
 
 def read_roberta(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
@@ -137,6 +154,8 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", bias=True)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.output.dense", bias=True)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.output.LayerNorm", bias=True)
+    if config.head == "classes":
+        return table + linear("pooler", head["pooler"], bias=True) + linear("head", head["classes"], bias=True)
     if config.head == "none":
         return table + linear("pooler", f"{base}.pooler.dense", bias=True) * config.pooler
     table += linear("head.dense", head["dense"], bias=True)
@@ -178,7 +197,7 @@ BERT = Family(
     fill,
     IGNORED,
     "bert.",
-    r"^cls\.",
+    r"^(cls|classifier)\.",
     repeats("bert", BERTS_HEAD),
 )
 ROBERTA = Family(
@@ -192,6 +211,6 @@ ROBERTA = Family(
     fill,
     IGNORED,
     "roberta.",
-    r"^lm_head\.",
+    r"^(lm_head|classifier)\.",
     repeats("roberta", ROBERTAS_HEAD),
 )

@@ -185,7 +185,7 @@ def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]
     ours: State = {}
     for row in rows:
         ours |= row.read(tensors[row.theirs])
-    if config.tied and config.head != "none":
+    if config.tied and config.says_words:
         ours["head.weight"] = ours["embedding.weight"]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         table = f"{side}.0.attention.position.table"  # one for all layers of a side

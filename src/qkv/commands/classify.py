@@ -1,0 +1,54 @@
+"""qkv classify: tell the label of a text."""
+
+import argparse
+import json
+
+from .. import grid
+from ..words import Problem, say
+from .opening import model_arguments, open_model
+from .texts import answer_lines, lines, text_arguments
+
+EXAMPLES = [
+    'qkv classify "很好看" --model runs/classify-reviews',
+    'qkv classify "A moving film" "Two hours lost" --model runs/classify-reviews',
+    'qkv classify "A moving film" --model ./my-bert-folder --json',
+    "cat lines.txt | qkv classify - --model runs/classify-reviews > labels.tsv",
+]
+BAR = 30  # columns of a probability of 1
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    text_arguments(parser, say("one or more texts"), nargs="*", lines=True)
+    model_arguments(parser)
+    parser.add_argument("--json", action="store_true", help=say("as JSON"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Each label with its probability; line by line, the likeliest label TAB its probability."""
+    rows = lines(options.text, options.file, EXAMPLES[0])
+    if rows is not None and options.json:
+        raise Problem("{option} goes with one text, not with lines: leave it out", option="--json")
+    model, tokenizer = open_model(options.model, "classify", yes=options.yes)
+    from ..model.classification import classify, probabilities, refuse_others, text_ids
+
+    refuse_others(model)
+    labels = model.config.labels
+    if rows is not None:
+
+        def told(some: list[list[int]]) -> list[str]:
+            return [f"{labels[int(row.argmax())]}\t{float(row.max()):.4f}" for row in probabilities(model, some)]
+
+        return answer_lines(say("reading"), rows, lambda row: text_ids(model, tokenizer, row), len, told)
+    found = classify(model, tokenizer, options.text)
+    if options.json:
+        each = [{"text": text, "labels": shares} for text, shares in zip(options.text, found, strict=True)]
+        print(json.dumps(each, ensure_ascii=False, indent=2))
+        return 0
+    wide = max(grid.width(label) for label in labels)
+    for text, shares in zip(options.text, found, strict=True):
+        if len(options.text) > 1:
+            print(text)
+        for label, share in shares.items():
+            print(f"  {grid.left(label, wide)}  {share:6.1%}  {'█' * round(BAR * share)}")
+    return 0

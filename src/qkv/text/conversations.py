@@ -1,0 +1,167 @@
+"""Chats to learn from: a JSON object on each line with its `messages`, laid out by the model's own template.
+
+Only what the assistant says is learned, with the token that ends its turn: the rest is read. Where an answer begins is not
+guessed from words. The template is asked twice: for the messages before an answer, up to where the model would begin to speak,
+and for those with the answer; what the second has more is the answer.
+
+Legend: B batch, N tokens of the longest chat of a batch.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..words import Message, Problem
+from .pairs import lines, pad
+from .pools import Pools
+from .tokenizer import Tokenizer
+
+Messages = list[dict[str, Any]]
+IGNORED = -100  # the label of a token that isn't learned
+ASSISTANT = "assistant"
+
+
+class Row(NamedTuple):
+    """A chat, or its beginning, as tokens; `answered` are those that the assistant says."""
+
+    ids: list[int]
+    answered: list[bool]
+
+
+def read_chats(path: str | Path) -> list[Messages]:
+    r"""The messages of each line of a JSONL file; a line that holds none is refused with its number.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "chats.jsonl")
+    ...     _ = file.write_text('{"messages": [{"role": "assistant", "content": "Hi"}]}\n', encoding="utf-8")
+    ...     print(read_chats(file))
+    [[{'role': 'assistant', 'content': 'Hi'}]]
+    """
+    path, found = Path(path), []
+    for number, line in lines(path):
+        try:
+            held = json.loads(line)
+        except ValueError as error:
+            raise _wrong(path, number, Message("it is no JSON: {error}", error=str(error))) from None
+        messages = held.get("messages") if isinstance(held, dict) else held
+        found.append(_checked(path, number, messages))
+    if not found:
+        raise Problem(
+            '{path} has no chats: put one on each line, {{"messages": [{{"role": …, "content": …}}, …]}}', path=path
+        )
+    return found
+
+
+def _checked(path: Path, number: int, messages: Any) -> Messages:
+    if not isinstance(messages, list) or not messages:
+        raise _wrong(path, number, Message("it has no list of messages"))
+    for message in messages:
+        if not isinstance(message, dict) or not all(isinstance(message.get(k), str) for k in ("role", "content")):
+            shown = str(message)[:60]
+            raise _wrong(path, number, Message("a message has no role and content: {message}", message=shown))
+    if not any(message["role"] == ASSISTANT and message["content"].strip() for message in messages):
+        raise _wrong(path, number, Message("the assistant says nothing in it, so there is nothing to learn"))
+    return messages
+
+
+def _wrong(path: Path, number: int, why: Message) -> Problem:
+    return Problem(
+        'line {number} of {path} is no chat: {why}; write {{"messages": [{{"role": "user", "content": …}}, {{"role": '
+        '"assistant", "content": …}}]}}',
+        number=number,
+        path=path,
+        why=why,
+    )
+
+
+def as_jsonl(chats: Sequence[Messages]) -> str:
+    """The other way: what `read_chats` reads as these chats.
+
+    >>> print(as_jsonl([[{"role": "user", "content": "你好"}]]), end="")
+    {"messages": [{"role": "user", "content": "你好"}]}
+    """
+    return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
+
+
+def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[Row]:
+    r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
+
+    >>> from . import Bytes
+    >>> tokenizer = Bytes.make(special=["eos"])
+    >>> tokenizer.template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ eos_token }}{% endfor %}" \
+    ...     "{% if add_generation_prompt %}a:{% endif %}"
+    >>> (row,) = laid_out(tokenizer, [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}])
+    >>> tokenizer.decode([i for i, said in zip(*row) if said], special=True)
+    'Yes[EOS]'
+    """
+    answers = [at for at, message in enumerate(messages) if message["role"] == ASSISTANT and message["content"].strip()]
+    rows = [_until(tokenizer, messages, at) for at in answers]
+    longest = rows[-1].ids
+    if any(longest[: len(row.ids)] != row.ids for row in rows):
+        return rows
+    answered = np.zeros(len(longest), dtype=bool)
+    for row in rows:
+        answered[: len(row.ids)] |= row.answered
+    return [Row(longest, answered.tolist())]
+
+
+def _until(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], at: int) -> Row:
+    """A chat up to the end of one answer, which alone counts as said."""
+    before = tokenizer.chat(messages[:at], answer=True) if at else _opened(tokenizer, messages[0])
+    ids = tokenizer.chat(messages[: at + 1], answer=False)
+    if ids[: len(before)] != before:
+        raise Problem(
+            "the model's chat template writes what comes before an answer otherwise once the answer is there, so that "
+            "answers can't be told from the rest"
+        )
+    end = next((i + 1 for i in range(len(before), len(ids)) if ids[i] in tokenizer.ends), len(ids))
+    return Row(ids[:end], [i >= len(before) for i in range(end)])
+
+
+def _opened(tokenizer: Tokenizer, first: Mapping[str, Any]) -> list[int]:
+    """What stands before an answer that opens a chat: the template is not made for no messages at all."""
+    empty = tokenizer.chat([{**first, "content": ""}], answer=False)
+    ids = tokenizer.chat([first], answer=False)
+    return ids[: next((i for i, (a, b) in enumerate(zip(ids, empty, strict=False)) if a != b), len(empty))]
+
+
+class Chats:
+    """Chats in batches of similar length: x (B, N) is read, y (B, N) is what follows each token, or −100 where it isn't learned.
+
+    `cut` counts rows that were longer than `most` tokens, and `lost` those of them in which no answer was left.
+    """
+
+    def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
+        rows = [row for messages in chats for row in laid_out(tokenizer, messages)]
+        self.cut = sum(len(row.ids) > most + 1 for row in rows)
+        short = [Row(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
+        self.rows = [row for row in short if any(row.answered[1:])]
+        self.lost = len(rows) - len(self.rows)
+        if not self.rows:
+            raise Problem("no answer of the chats begins within {most} tokens: give a longer --context", most=most)
+        self.pad = tokenizer.pad or 0
+        self.pools = Pools([len(row.ids) for row in self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Batch number `step`; steps run on from epoch to epoch."""
+        return self._take(self.pools.batch(seed, step, batch))
+
+    def batches(self, batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Every row once, in order of length: for evaluation."""
+        return map(self._take, self.pools.in_order(batch))
+
+    def _take(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = [self.rows[i] for i in chosen]
+        x, _ = pad([row.ids[:-1] for row in rows], self.pad)
+        wanted = [
+            [token if said else IGNORED for token, said in zip(row.ids[1:], row.answered[1:], strict=True)]
+            for row in rows
+        ]
+        return x, pad(wanted, IGNORED)[0]

@@ -1,0 +1,112 @@
+"""Chats to learn from: exactly the answers count, whatever the template, and a bad line is named."""
+
+import json
+
+import pytest
+
+from qkv.text import Bytes
+from qkv.text.conversations import IGNORED, Chats, as_jsonl, laid_out, read_chats
+from qkv.words import Problem
+
+CHATML = (
+    "{% for m in messages %}<{{ m.role }}>\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>\n{% endif %}"
+)
+# Thoughts of earlier turns are left out once another turn follows, as some models' templates do.
+FORGETFUL = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else m.content.split('|')[-1] }}{{ eos_token }}"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "1+1? <assistant>\nno"},
+    {"role": "assistant", "content": "think|two 二"},
+    {"role": "user", "content": "[EOS]"},
+    {"role": "assistant", "content": "bye [EOS]"},
+]
+
+
+def spoken(template=CHATML):
+    tokenizer = Bytes.make(special=["pad", "eos"])
+    tokenizer.template = template
+    return tokenizer
+
+
+def said(tokenizer, row):
+    """What counts, as runs of text."""
+    runs, last = [], -2
+    for at, (token, counts) in enumerate(zip(row.ids, row.answered, strict=True)):
+        if counts:
+            runs = [*runs, []] if at != last + 1 else runs
+            runs[-1].append(token)
+            last = at
+    return [tokenizer.decode(run, special=True) for run in runs]
+
+
+def test_exactly_the_answers_and_their_ends_count():
+    tokenizer = spoken()
+    (row,) = laid_out(tokenizer, CHAT)
+    assert said(tokenizer, row) == ["think|two 二[EOS]", "bye [EOS][EOS]"]
+    whole = tokenizer.chat(CHAT, answer=False)
+    assert row.ids == whole[: len(row.ids)] and whole[len(row.ids) :] == tokenizer.encode("\n")
+    assert row.ids[-1] == tokenizer.eos and row.ids.count(tokenizer.eos) == 5, "[EOS] in a message is only text"
+
+
+def test_a_template_that_rewrites_earlier_turns_gives_a_row_for_each_answer():
+    tokenizer = spoken(FORGETFUL)
+    rows = laid_out(tokenizer, CHAT)
+    assert [said(tokenizer, row) for row in rows] == [["think|two 二[EOS]"], ["bye [EOS][EOS]"]]
+    assert "think" not in tokenizer.decode(rows[1].ids)
+
+
+def test_an_answer_that_opens_a_chat_counts_too():
+    (row,) = laid_out(spoken(), [{"role": "assistant", "content": "Hello"}])
+    assert said(spoken(), row) == ["Hello[EOS]"]
+
+
+def test_labels_are_the_answers_one_token_later():
+    tokenizer = spoken()
+    chats = Chats([CHAT, CHAT[:3]], tokenizer, most=500)
+    for x, y in [chats.batch(0, 3, 2), *chats.batches(2)]:
+        assert x.shape == y.shape
+        for row, labels in zip(x.tolist(), y.tolist(), strict=True):
+            counted = [token for token in labels if token != IGNORED]
+            text = tokenizer.decode(counted, special=True)
+            assert text in ("think|two 二[EOS]", "think|two 二[EOS]bye [EOS][EOS]")
+            for at, label in enumerate(labels[:-1]):
+                follows = row[at + 1] if row[at + 1] != tokenizer.pad else tokenizer.eos  # the last is only said
+                assert label in (IGNORED, follows)
+
+
+def test_long_chats_are_cut_and_those_without_an_answer_left_out():
+    (row,) = laid_out(spoken(), CHAT)
+    first = row.answered.index(True)
+    short = Chats([CHAT, [CHAT[0], {**CHAT[1], "content": "x" * 99}, CHAT[2]]], spoken(), most=first + 2)
+    assert (len(short), short.cut, short.lost) == (1, 2, 1)
+    assert sum(label != IGNORED for label in short.batch(0, 0, 1)[1][0].tolist()) == 3
+    with pytest.raises(Problem, match="no answer of the chats begins within 4 tokens"):
+        Chats([CHAT], spoken(), most=4)
+
+
+WRONG = {
+    "no JSON": ("{", "no JSON"),
+    "no messages": ('{"text": "a"}', "no list of messages"),
+    "no role": ('{"messages": [{"content": "a"}]}', "no role and content"),
+    "content that is no text": ('{"messages": [{"role": "user", "content": 3}]}', "no role and content"),
+    "no answer": ('{"messages": [{"role": "user", "content": "a"}]}', "the assistant says nothing"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_line_that_is_no_chat_is_named(wrong, tmp_path):
+    line, told = WRONG[wrong]
+    (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT]) + "\n" + line + "\n", encoding="utf-8")
+    with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is no chat: .*{told}"):
+        read_chats(tmp_path / "chats.jsonl")
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT, CHAT[:3]]), encoding="utf-8")
+    assert read_chats(tmp_path / "chats.jsonl") == [CHAT, CHAT[:3]]
+    (tmp_path / "bare.jsonl").write_text(json.dumps(CHAT), encoding="utf-8")
+    assert read_chats(tmp_path / "bare.jsonl") == [CHAT]

@@ -1,0 +1,151 @@
+"""qkv train classify, qkv classify, qkv eval on labels: what a person types, right and wrong."""
+
+import json
+import sys
+from io import BytesIO, TextIOWrapper
+
+import pytest
+import torch
+
+from qkv.cli import main
+from qkv.model.weights import load
+from qkv.train import run as runs
+
+GOOD, BAD = "good fine great lovely 好看".split(), "bad awful dull poor 难看".split()
+LINES = [f"{word} film number {i}\t{label}" for i in range(12) for label, words in (("pos", GOOD), ("neg", BAD)) for word in words]  # fmt: skip
+SMALL = dict(n_layer=1, width=32, n_head=2, context=32, batch=4, eval_batches=1, steps=2)
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a small encoder, texts with labels, and a classifier."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "reviews.tsv").write_text("\n".join(LINES), encoding="utf-8")
+    (folder / "book.txt").write_text("\n".join(line.split("\t")[0] for line in LINES), encoding="utf-8")
+    changes = SMALL | dict(position="learned", norm="layer", norm_place="post")
+    runs.start("mlm", out=folder / "base", source=str(folder / "book.txt"), changes=changes).train()
+    begin(folder, folder / "run", lr=3e-3, steps=60).train()
+    return folder
+
+
+def begin(made, out, **changes):
+    return runs.start("classify", out=out, base=str(made / "base"), pairs=str(made / "reviews.tsv"), changes=changes)
+
+
+def test_it_learns_and_every_way_to_ask_agrees(made, capsys, monkeypatch):
+    assert main(["eval", "--model", str(made / "run"), "--pairs", str(made / "reviews.tsv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["accuracy"] > 0.9 and told["labels"] == ["neg", "pos"] and told["lines"] == len(LINES)
+    assert sum(map(sum, told["confusion"])) == len(LINES)
+    first = told["each"][0]
+    assert main(["classify", first["text"], "--model", str(made / "run"), "--json"]) == 0
+    (alone,) = json.loads(capsys.readouterr().out)
+    assert alone["labels"] == pytest.approx(first["probabilities"], abs=1e-6)
+    assert main(["classify", first["text"], "--model", str(made / "run")]) == 0
+    assert "%" in capsys.readouterr().out
+    piped = "good film\n\n" + "x" * 99 + "\nawful film\n"
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(piped.encode())))
+    assert main(["classify", "-", "--model", str(made / "run")]) == 1
+    out, err = capsys.readouterr()
+    rows = out.split("\n")
+    assert [row.split("\t")[0] for row in rows] == ["pos", "", "", "neg", ""]
+    assert "line 3: " in err and "lines left out, as named above: 1" in err
+
+
+def test_a_table_for_people(made, capsys):
+    (made / "test.tsv").write_text("good film\tpos\nawful film\tneg\nwhat\tso-so\nno label\n", encoding="utf-8")
+    assert main(["eval", "--model", str(made / "run"), "--pairs", str(made / "test.tsv"), "--each"]) == 1
+    out, err = capsys.readouterr()
+    assert "accuracy 100.0%" in out and "precision" in out and "confusion" in out
+    assert "line 3: the label 'so-so' was not seen in training: the model knows neg, pos" in err
+    assert "line 4: the number of columns is 1, not 2" in err
+    assert main(["--lang", "zh", "eval", "--model", str(made / "run"), "--pairs", str(made / "test.tsv")]) == 1
+    assert "准确率 100.0%" in capsys.readouterr().out
+
+
+def test_resumed_equals_uninterrupted_bit_for_bit(made, tmp_path):
+    class Power(Exception):
+        """The power goes."""
+
+    def cut(line):
+        if line["step"] == 7:
+            raise Power
+
+    settings = dict(steps=12, checkpoint_every=5, dropout=0.1, patience=None)
+    whole = begin(made, tmp_path / "whole", **settings)
+    whole.train()
+    with pytest.raises(Power):
+        begin(made, tmp_path / "cut", **settings).train(cut)
+    again = runs.resume(tmp_path / "cut")
+    again.train()
+    assert all(torch.equal(p, q) for p, q in zip(whole.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_only_the_head_is_new(made, tmp_path):
+    run = begin(made, tmp_path / "run", steps=1)
+    base, _ = load(made / "base")
+    old, new = dict(base.named_parameters()), dict(run.model.named_parameters())
+    shared = [name for name in new if not name.startswith(("head", "pooler"))]
+    assert len(shared) > 10 and all(torch.equal(old[name], new[name]) for name in shared)
+    again = runs.start("classify", out=tmp_path / "again", base=str(made / "run"), pairs=str(made / "reviews.tsv"))
+    taught, _ = load(made / "run")
+    pairs = zip(again.model.parameters(), taught.parameters(), strict=True)
+    assert all(torch.equal(p, q) for p, q in pairs), "a classifier of the same labels keeps its head"
+
+
+WRONG = {
+    "one class": ("a\tx\nb\tx\n", "have one label, 'x'"),
+    "three columns": ("a\tx\nb\ty\tz\n", "line 2 of wrong.tsv has 3 columns, not 2"),
+    "one column": ("a\tx\nb\n", "line 2 of wrong.tsv has 1 column, not 2"),
+    "an empty label": ("a\tx\nb\t\n", "line 2 of wrong.tsv has an empty text or label"),
+    "the columns changed round": ("".join(f"x\ttext {i}\n" for i in range(30)), "the label is the second column"),
+    "nothing": ("\n", "wrong.tsv has no lines"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_can_not_be_learned_is_told_and_leaves_nothing(wrong, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    content, told = WRONG[wrong]
+    (tmp_path / "wrong.tsv").write_text(content)
+    assert main(["train", "classify", "--from", str(made / "base"), "--pairs", "wrong.tsv"]) == 2
+    assert told in capsys.readouterr().err and [place.name for place in tmp_path.iterdir()] == ["wrong.tsv"]
+
+
+@pytest.mark.parametrize(
+    "options", [["--pairs", "reviews.tsv"], ["--from", "base"], ["--from", "base", "--text", "book.txt"]]
+)
+def test_it_says_what_it_needs(options, made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    assert main(["train", "classify", *options]) == 2
+    assert "--pairs reviews.tsv --from minilm" in capsys.readouterr().err
+
+
+def test_verbs_that_need_another_head_say_so(made, capsys):
+    assert main(["fill", "good [MASK]", "--model", str(made / "run")]) == 2
+    assert main(["classify", "good", "--model", str(made / "base")]) == 2
+    err = capsys.readouterr().err
+    assert "doesn't fill in words" in err and "tells no labels" in err
+
+
+def test_long_texts_are_cut_and_that_is_said(made, tmp_path, capsys):
+    (tmp_path / "long.tsv").write_text("good film " * 9 + "\tpos\nbad\tneg\nawful\tneg\n" + "fine\tpos\n" * 9)
+    options = ["train", "classify", "--from", str(made / "base"), "--pairs", str(tmp_path / "long.tsv"), "--steps", "1"]
+    assert main([*options, "--out", str(tmp_path / "run")]) == 0
+    assert "longer than 32 tokens" in capsys.readouterr().out
+
+
+def test_it_is_exported_as_transformers_has_it(made, tmp_path, capsys):
+    import transformers as hf
+
+    assert main(["export", str(made / "run"), "--out", str(tmp_path / "hf")]) == 0
+    assert "AutoModelForSequenceClassification" in capsys.readouterr().out
+    model = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    ours, tokenizer = load(made / "run")
+    ids = torch.tensor([tokenizer.encode("good film")])
+    assert torch.allclose(model(ids).logits, ours(ids), atol=1e-5) and model.config.id2label == {0: "neg", 1: "pos"}
