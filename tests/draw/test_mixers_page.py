@@ -273,7 +273,7 @@ def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
     n, ids = 1200, [0] * 600 + [1] * 600
     calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(3)]
     found = made(*calls, numbers=(0, 2, 5))
-    limit = 132_000 + len(script("top", *PIECES, "main").encode())  # one layer fits beside the pictures
+    limit = 132_000 + len(script("top", *PIECES, "takeaway", "main").encode())  # one layer fits beside the pictures
     text = html(found, limit=limit, layers=[2], lang="en")
     assert len(text.encode()) <= limit
     blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)

@@ -230,7 +230,13 @@ def test_it_asks_nothing_of_any_network_and_may_not(opened):
 def test_every_page_carries_what_it_says_in_every_language():
     static = Path(carrying.__file__).parent / "static"
     told = set()
-    for modules in (["top", *PIECES, "main"], ["map", "main"], ["machine", "figure"], ["rotary"], ["distribution"]):
+    for modules in (
+        ["top", *PIECES, "takeaway", "main"],
+        ["map", "main"],
+        ["machine", "figure"],
+        ["rotary"],
+        ["distribution"],
+    ):
         page = script(*modules)
         said = {sentence for name in in_order(*modules) for sentence in words.in_javascript(static / f"{name}.js")}
         told |= said
@@ -476,6 +482,14 @@ def test_nothing_sticks_out(opened, size, lang):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
 
+def test_what_scrolls_can_be_scrolled_by_keys(opened):
+    tab = opened(made(n=40, layers=3, heads=16, groups=2), size=(390, 800), lang="en")
+    scrolling = """[...document.querySelectorAll('body *')].filter((one) => ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
+        && (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight))"""
+    assert tab.evaluate(f"{scrolling}.length") == 2  # the text, and the steps
+    until(tab, f"{scrolling}.every((one) => one.tabIndex === 0 || one.querySelector('[tabindex=\"0\"]'))")
+
+
 def test_an_old_browser_is_told(opened):
     tab = opened(made(), script="delete window.DecompressionStream", ready=False)
     tab.wait_for_selector("#qkv-old:visible")
@@ -548,7 +562,7 @@ def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
 
 def test_the_modules_name_nothing_twice_and_all_are_there():
     static = Path(carrying.__file__).parent / "static"
-    every = ["top", *PIECES, "main", "machine", "rotary", "distribution", "figure"]
+    every = ["top", *PIECES, "takeaway", "tiles", "minimap", "main", "machine", "rotary", "distribution", "figure"]
     assert sorted(in_order(*every)) == sorted(file.stem for file in static.glob("*.js"))
     made = script(*every)
     assert not re.search(r"^(import|export) ", made, re.MULTILINE) and "</script" not in made.lower()

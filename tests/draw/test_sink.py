@@ -29,8 +29,10 @@ def test_rows_are_shared_out_anew_and_it_is_said(opened):
     assert_shown(tab.inner_text("output.cell b"), true[6, 2])
     assert "The sink is hidden" in tab.inner_text("qkv-map .note")
     until(tab, "document.querySelector('qkv-lines .help')?.textContent.includes('The sink is hidden')")
-    for text, weight in zip(tab.locator("qkv-lines .far i").all_inner_texts(), true[6], strict=True):
-        assert text == "hidden" if weight == 0 else abs(float(text.lstrip("<")) - weight) < ROUGH
+    told = tab.locator("qkv-lines .far i").all_inner_texts()
+    for text, weight in zip(told, true[6], strict=True):
+        assert text in ("hidden", "taken out") if weight == 0 else abs(float(text.lstrip("<")) - weight) < ROUGH
+    assert [i for i, text in enumerate(told) if text == "taken out"] == [0, 3]
     tab.evaluate("qkv.state.set({ key: 3 })")
     assert tab.inner_text("output.cell b") == "taken out" and "taken out" in tab.inner_text("#qkv-live")
     # The steps are as they are, and the overview is.

@@ -115,6 +115,7 @@ def html(
             spoken or "en",
             *([] if figure else ["top"]),
             *pieces,
+            *([] if figure else ["takeaway"]),
             "main",
             header=header,
             blocks=blocks,

@@ -33,6 +33,15 @@ function wanted(said) {
   return { part: part.name, item, layer, head, query, key, unit, sink: /** @type {Chosen["sink"]} */ (sink), ...lightAndLanguage(said) };
 }
 
+/** Brings the address up to date. */
+let hurry = () => {};
+
+/** The address of what is seen now. */
+export function addressNow() {
+  hurry();
+  return location.href;
+}
+
 /**
  * Open what the address asks for, and from then on let it follow.
  * @param {Pick<Chosen, "lang" | "theme">} own language and light that an address needn't speak of
@@ -45,15 +54,17 @@ export function follow(own) {
     state.set(wanted(said));
   });
   let waiting = 0;
+  hurry = () => {
+    clearTimeout(waiting);
+    try {
+      history.replaceState(history.state, "", `${location.href.split("#")[0]}#${addressOf(own, said)}`);
+    } catch {
+      // A page within a page may have no address of its own.
+    }
+  };
   state.listen(() => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      try {
-        history.replaceState(history.state, "", `${location.href.split("#")[0]}#${addressOf(own, said)}`);
-      } catch {
-        // A page within a page may have no address of its own.
-      }
-    }, REST);
+    waiting = setTimeout(hurry, REST);
   });
 }
 

@@ -78,6 +78,7 @@ function numbers(lang, name, each, shown, chosen, choose) {
  */
 export function reading(own, { signed, tiled, sink }, large, zoom) {
   const { lang, scale, pool } = own.now;
+  const bare = sink && own.now.sink === "hidden";
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -110,9 +111,9 @@ export function reading(own, { signed, tiled, sink }, large, zoom) {
           {
             type: "button",
             class: "toggle",
-            "aria-pressed": own.now.sink === "hidden",
+            "aria-pressed": bare,
             title: say(lang, "The first token and special ones get what heads have left over. Without them the rest can be seen."),
-            onclick: () => own.set({ sink: own.now.sink === "hidden" ? "shown" : "hidden" }),
+            onclick: () => own.set({ sink: bare ? "shown" : "hidden" }),
           },
           say(lang, "Hide the sink"),
         )
@@ -131,7 +132,7 @@ export function reading(own, { signed, tiled, sink }, large, zoom) {
     signed
       ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
       : h("span", { class: "ramp" }, "0", colours("above"), "1"),
-    h("span", { class: "hatched" }, h("i", {}), signed ? say(lang, "can't be read") : say(lang, "hidden by the mask")),
+    h("span", { class: "hatched" }, h("i", {}), signed ? say(lang, "can't be read") : bare ? say(lang, "hidden by the mask, or taken out") : say(lang, "hidden by the mask")),
     h("span", { class: "pooling" }),
   ];
 }

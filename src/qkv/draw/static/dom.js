@@ -119,7 +119,7 @@ export function refill(element, ...children) {
 }
 
 /** How many decimals an error leaves: it is at most half a unit of the last. @param {number} error @param {number} most */
-const decimals = (error, most) =>
+export const decimals = (error, most) =>
   error > 0 ? Math.max(0, Math.min(most, Math.floor(1e-9 - Math.log10(2 * error)))) : most;
 
 /** A number with a true minus sign, which 0 has none of. @param {number} x @param {number} digits */
@@ -157,6 +157,16 @@ export function number(x, error = 0) {
 
 /** A factor between 0 and 1 of which all digits are known. @param {number} x */
 export const factor = (x) => (x > 0 && x < 1e-4 ? powered(x, 2) : x.toFixed(6));
+
+/** What can be scrolled can be scrolled by keys: there, and only there, it takes the focus. @param {HTMLElement} element */
+export function scrolled(element) {
+  new ResizeObserver(() => {
+    const scrolls = element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight;
+    if (scrolls) element.setAttribute("tabindex", "0");
+    else element.removeAttribute("tabindex");
+  }).observe(element);
+  return element;
+}
 
 let given = 0;
 /** An id that no other element has. @param {string} name */

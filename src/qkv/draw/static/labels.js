@@ -3,6 +3,7 @@
 // is written.
 
 /** @import { Unit } from "./view.js" */
+/** What labels are written with: a canvas's context, or what writes an SVG. @typedef {Pick<CanvasRenderingContext2D, "font" | "fillStyle" | "textAlign" | "textBaseline" | "measureText" | "fillText" | "save" | "restore" | "translate" | "rotate">} Pen */
 
 export const STACK = 13; // pixels from one character to the one under it
 export const FONT =
@@ -18,7 +19,7 @@ export function stack(text) {
   return signs && signs.join("") === text ? signs : null;
 }
 
-/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
+/** @param {Pen} context @param {string} text @param {number} room */
 export function cut(context, text, room) {
   if (context.measureText(text).width <= room) return text;
   const signs = [...text];
@@ -28,7 +29,7 @@ export function cut(context, text, room) {
 
 /**
  * A label that stands above a column: turned, or character under character where that is how it is written.
- * @param {CanvasRenderingContext2D} context
+ * @param {Pen} context
  * @param {string} text
  * @param {number} x
  * @param {number} bottom also the room there is
@@ -59,7 +60,7 @@ const measured = new Map();
 
 /**
  * How far the ink of a label reaches along its axis, before and after its middle.
- * @param {CanvasRenderingContext2D} context
+ * @param {Pen} context
  * @param {string} text
  * @param {Way} way
  * @returns {[number, number]}
@@ -86,7 +87,7 @@ export function reach(context, text, way) {
 /** What most labels of a list need along their axis. @type {WeakMap<Unit[], Map<string, number>>} */
 const needed = new WeakMap();
 
-/** … nine of ten of them, from the end of one to the beginning of the next. @param {CanvasRenderingContext2D} context @param {Unit[]} list @param {Way} way */
+/** … nine of ten of them, from the end of one to the beginning of the next. @param {Pen} context @param {Unit[]} list @param {Way} way */
 function room90(context, list, way) {
   const known = needed.get(list) ?? new Map();
   needed.set(list, known);
@@ -103,7 +104,7 @@ function room90(context, list, way) {
 
 /**
  * The labels of an axis that are written: as many as have room, evenly.
- * @param {CanvasRenderingContext2D} context with its font
+ * @param {Pen} context with its font
  * @param {Way} way
  * @param {Unit[]} units the steps of the axis
  * @param {Unit[]} joined the same in whole characters; what it names may be several steps

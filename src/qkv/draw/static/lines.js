@@ -84,9 +84,12 @@ export class Lines extends HTMLElement {
   }
 
   /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {View} seen */
-  draw(near, far, chosen, row, { signed, without }) {
+  draw(near, far, chosen, row, seen) {
     const { lang, way } = state.now;
+    const { signed, without } = seen;
     const from = way === "from";
+    const closed = (/** @type {number} */ j) =>
+      signed ? "–" : seen.takenOut(from ? far[j] : near[chosen]) ? say(lang, "taken out") : say(lang, "hidden");
     const some = far.length > MOST;
     const widest = signed ? row.weights.reduce((most, w) => Math.max(most, Math.abs(w)), 0) || 1 : 1;
     const sizes = row.weights.map((w) => Math.abs(w) / widest);
@@ -131,7 +134,7 @@ export class Lines extends HTMLElement {
     for (const j of places) {
       const button = this.button(far[j], !from, row.seen[j] ? "" : "hidden");
       button.style.setProperty("--share", String(sizes[j]));
-      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], row.error) : signed ? "–" : say(lang, "hidden")));
+      button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], row.error) : closed(j)));
       farSide.append(button);
     }
     const notes = [];

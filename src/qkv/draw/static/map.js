@@ -1,22 +1,20 @@
 // <qkv-map>: one head as a heat map with labels, zoom, pan and a crosshair that tells the exact weight.
 // Rows are computed as they come into view, a slice of time at a time; nothing larger than the picture is kept.
 
+import { addressNow } from "./address.js";
 import { picks, ramp, reading } from "./controls.js";
+import { drawCrosshair } from "./crosshair.js";
 import { announce, exactly, excuse, filled, h, hole, refill, token, unique } from "./dom.js";
 import { heat } from "./heat.js";
-import { Minimap } from "./minimap.js";
-import { cut, FONT, legible, reach, STACK, stack, upright } from "./labels.js";
+import { FONT, STACK, stack } from "./labels.js";
 import { framed } from "./setting.js";
 import { state } from "./state.js";
-import { Tiles } from "./tiles.js";
 import { mark, say } from "./words.js";
 import { figure, partOf, unitAt, view } from "./view.js";
 
-/** @import { Way } from "./labels.js" */
+/** @import { Minimap } from "./minimap.js" */
+/** @import { Tiles } from "./tiles.js" */
 /** @import { Kind, Unit, View } from "./view.js" */
-
-/** @param {Unit} unit */
-const tokensOf = ({ first, end }) => Array.from({ length: end - first }, (_, i) => first + i);
 
 const LARGEST = 42; // pixels of a cell when all is shown
 const DEEPEST = 64; // … and when zoomed in
@@ -36,6 +34,8 @@ export class MapElement extends HTMLElement {
   state = state;
   /** Gives what is looked at, where that isn't what is chosen. @type {(() => Promise<View>) | null} */
   look = null;
+  /** The address of what is seen. */
+  link = addressNow;
   ends = new AbortController();
   /** @type {View | null} */
   seen = null;
@@ -54,7 +54,8 @@ export class MapElement extends HTMLElement {
   wide = 0;
   /** Of a long map. @type {Tiles | null} */
   tiles = null;
-  minimap = new Minimap((x, y) => this.centre(x, y));
+  /** @type {Minimap | null} */
+  minimap = null;
   /** What the next frame of the screen has to do. */
   due = { frame: 0, base: false };
 
@@ -109,13 +110,13 @@ export class MapElement extends HTMLElement {
       },
       this.base,
       this.cross,
-      this.minimap.canvas,
+      this.minimap?.canvas,
       h("p", { class: "computing", role: "status", hidden: true }),
     );
     this.stage.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.replaceChildren(
       h("div", { class: "bar title" }),
-      h("p", { class: "note" }),
+      h("p", { class: "note", role: "status" }),
       h("p", { class: "help axes" }),
       this.stage,
       h("output", { class: "cell" }),
@@ -132,7 +133,7 @@ export class MapElement extends HTMLElement {
     const [name, axes] = TOLD[kind];
     this.stage?.setAttribute("aria-label", say(lang, name));
     this.querySelector(".axes")?.replaceChildren(say(lang, axes));
-    if (title) refill(title, ...(this.look ? [] : picks(this.state)));
+    if (title) refill(title, ...(this.look ? [] : picks(this.state)), customElements.get("qkv-takeaway") ? h("qkv-takeaway") : null);
     const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
     const has = { signed: kind !== "shares", tiled: Boolean(this.seen?.tile), sink: kind === "shares" && !this.look && !figure() };
     if (legend) refill(legend, ...reading(this.state, has, Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
@@ -148,6 +149,7 @@ export class MapElement extends HTMLElement {
     let loaded;
     try {
       loaded = await (this.look ? this.look() : view(this.state.now));
+      if (loaded.tile) await this.lengthen();
     } catch (error) {
       if (asked === this.loading) this.computing(excuse(lang, error));
       return;
@@ -247,7 +249,7 @@ export class MapElement extends HTMLElement {
     const { seen, base, plot, frame } = this;
     if (!seen || !base) return;
     if (seen.tile) return this.soon(true);
-    this.minimap.hide();
+    this.minimap?.hide();
     const dots = window.devicePixelRatio || 1;
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
@@ -293,14 +295,23 @@ export class MapElement extends HTMLElement {
     });
   }
 
+  /** Have what draws long maps. A page in one file, which has no tiles, doesn't carry it. */
+  async lengthen() {
+    if (this.minimap) return;
+    const [{ Tiles }, { Minimap }] = await Promise.all([import("./tiles.js"), import("./minimap.js")]);
+    this.tilesOf = (/** @type {View} */ seen, /** @type {"max" | "mean"} */ pool) => new Tiles(seen, pool, () => this.soon(true));
+    this.minimap ??= new Minimap((x, y) => this.centre(x, y));
+    this.cross?.after(this.minimap.canvas);
+  }
+
   /** A long map from its tiles: what is there of it. */
   paint() {
-    const { seen, base, plot, frame } = this;
+    const { seen, base, plot, frame, minimap } = this;
     const { now } = this.state;
-    if (!seen?.tile || !base) return;
+    if (!seen?.tile || !base || !this.tilesOf || !minimap) return;
     if (this.tiles?.view !== seen || this.tiles.pool !== now.pool) {
       this.tiles?.stop();
-      this.tiles = new Tiles(seen, now.pool, () => this.soon(true));
+      this.tiles = this.tilesOf(seen, now.pool);
     }
     const { tiles } = this;
     const dots = window.devicePixelRatio || 1;
@@ -312,8 +323,8 @@ export class MapElement extends HTMLElement {
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
     tiles.paint(context, level, box, dotted, dots, shades);
-    if (frame.size > plot.fit * 1.001) this.minimap.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
-    else this.minimap.hide();
+    if (frame.size > plot.fit * 1.001) minimap.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
+    else minimap.hide();
     const of = { size: 2 ** level };
     const told = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
     const pooled = level === 0 ? "" : say(now.lang, seen.signed && now.pool === "max" ? mark("each cell is the weight of {size} × {size} tokens that is largest by size") : told[now.pool], of);
@@ -334,53 +345,6 @@ export class MapElement extends HTMLElement {
     void this.draw();
   }
 
-  /** The labels beside and above the picture; those of a cell stand out, and no other touches them. @param {CanvasRenderingContext2D} context @param {{ u: number, c: number }} named */
-  labels(context, named) {
-    const { seen, plot, frame } = this;
-    if (!seen) return;
-    const style = getComputedStyle(this);
-    const [ink, faint, accent] = ["--ink", "--faint", "--accent"].map((name) => style.getPropertyValue(name));
-    const whole = seen.characters;
-    const axis = (
-      /** @type {Way} */ way,
-      /** @type {Unit[]} */ units,
-      /** @type {Unit[]} */ characters,
-      /** @type {number} */ from,
-      /** @type {number} */ room,
-      /** @type {number} */ chosen,
-      /** @type {(text: string, at: number) => void} */ put,
-    ) => {
-      const { label } = units[chosen];
-      const at = (chosen + 0.5 - from) * frame.size;
-      /** @type {[number, number] | null} */
-      let taken = null;
-      context.font = "600 " + FONT;
-      if (at >= 0 && at <= room) {
-        const [before, after] = reach(context, label, way);
-        taken = [at - before, at + after];
-        context.fillStyle = accent;
-        put(label, at);
-      }
-      context.font = FONT;
-      const place = { size: frame.size, from, room };
-      const { put: shown, all } = legible(context, way, units, characters, place, taken);
-      for (const one of shown) {
-        context.fillStyle = one.unit.special || !all ? faint : ink;
-        put(one.unit.label, one.at);
-      }
-    };
-    context.textBaseline = "middle";
-    axis("row", seen.queries, whole[0], frame.y, plot.height, named.u, (text, at) => {
-      context.textAlign = "right";
-      context.fillText(cut(context, text, plot.left - 10), plot.left - 7, plot.top + at);
-    });
-    axis(plot.flat ? "flat" : "up", seen.keys, whole[1], frame.x, plot.width, named.c, (text, at) => {
-      if (!plot.flat) return upright(context, text, plot.left + at, plot.top);
-      context.textAlign = "center";
-      context.fillText(text, plot.left + at, plot.top - 10);
-    });
-  }
-
   /** The chosen cell, in units. */
   chosen() {
     const { seen } = this;
@@ -393,37 +357,11 @@ export class MapElement extends HTMLElement {
   }
 
   cursor() {
-    const { cross, seen, plot, frame } = this;
-    if (!cross || !seen) return;
+    const { cross } = this;
+    if (!cross || !this.seen) return;
     const context = this.pen(cross);
     context.clearRect(0, 0, cross.width, cross.height);
-    const accent = getComputedStyle(this).getPropertyValue("--accent");
-    const inside = (/** @type {() => void} */ paint) => {
-      context.save();
-      context.beginPath();
-      context.rect(plot.left - 1, plot.top - 1, plot.width + 2, plot.height + 2);
-      context.clip();
-      paint();
-      context.restore();
-    };
-    const outline = (/** @type {{ u: number, c: number }} */ { u, c }, /** @type {boolean} */ strong) =>
-      inside(() => {
-        const size = Math.max(frame.size, 4);
-        const x = plot.left + (c + 0.5 - frame.x) * frame.size,
-          y = plot.top + (u + 0.5 - frame.y) * frame.size;
-        context.strokeStyle = accent;
-        context.globalAlpha = strong ? 0.35 : 0.25;
-        context.lineWidth = 1;
-        context.strokeRect(plot.left - 2, Math.round(y - size / 2) + 0.5, plot.width + 4, Math.round(size) - 1);
-        context.strokeRect(Math.round(x - size / 2) + 0.5, plot.top - 2, Math.round(size) - 1, plot.height + 4);
-        context.globalAlpha = 1;
-        context.lineWidth = strong ? 2 : 1.5;
-        context.strokeRect(x - size / 2, y - size / 2, size - 1, size - 1);
-      });
-    const chosen = this.chosen();
-    outline(chosen, true);
-    if (this.hover) outline(this.hover, false);
-    this.labels(context, this.hover ?? chosen);
+    drawCrosshair(context, this);
   }
 
   /** What the cell under the pointer, or the chosen one, says; the chosen one is also said aloud. */
@@ -438,7 +376,7 @@ export class MapElement extends HTMLElement {
       share = row ? row.weights[c] : 0,
       open = !row || row.seen[c];
     const shown = row ? exactly(share, row.error) : "…"; // until the head has come
-    const out = seen.without && tokensOf(key).every((j) => seen.without?.[j]);
+    const out = seen.takenOut(key);
     const places = (/** @type {Unit} */ unit) =>
       unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`;
     const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {

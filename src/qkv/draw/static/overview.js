@@ -93,7 +93,7 @@ export class Overview extends HTMLElement {
     const numbers = h(
       "div",
       { class: "numbers", role: "row" },
-      h("span", { role: "columnheader", "aria-label": say(lang, "Layer") }),
+      h("span", { role: "columnheader" }, h("span", { class: "unseen" }, say(lang, "Layer"))),
     );
     for (let i = 0; i < heads; i++) numbers.append(h("span", { role: "columnheader" }, i));
     grid.append(numbers);

@@ -1,7 +1,7 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
 import { derivation } from "./derivation.js";
-import { exactly, excuse, filled, h, hole, number, refill, token } from "./dom.js";
+import { exactly, excuse, filled, h, hole, number, refill, scrolled, token } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { axes, label, partOf, view } from "./view.js";
@@ -155,7 +155,8 @@ export class StepsPanel extends HTMLElement {
         ? line(say(lang, "sum (any number: these are no shares)"), number(total, off), "sum")
         : line(say(lang, "sum"), total.toFixed(3), "sum"),
     );
-    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": say(lang, "How these weights come about") }, h("table", {}, h("thead", {}, heading), body, foot));
+    const named = { class: "scroll", role: "region", "aria-label": say(lang, "How these weights come about") };
+    return scrolled(h("div", named, h("table", {}, h("thead", {}, heading), body, foot)));
   }
 
   /** @param {Head} one @param {Derivation} told */

@@ -190,6 +190,35 @@ export class Tiles {
     });
   }
 
+  /**
+   * The cells of a rectangle as they are in view: at a level that is there.
+   * @param {[number, number]} rows @param {[number, number]} cols @param {number} size dots per token @param {Shades} shades
+   */
+  cellsIn(rows, cols, size, shades) {
+    const finest = this.levelAt(size),
+      step = 2 ** finest,
+      side = SIDE * step;
+    const whole = (/** @type {[number, number]} */ [from, end]) => /** @type {[number, number]} */ ([Math.floor(from / step) * step, end]);
+    [rows, cols] = [whole(rows), whole(cols)];
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.ceil((cols[1] - cols[0]) / step);
+    canvas.height = Math.ceil((rows[1] - rows[0]) / step);
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const tile = (/** @type {number} */ r, /** @type {number} */ c) => tiles.get(this.name({ level: finest, row: Math.floor(r / side), col: Math.floor(c / side) }));
+    for (let r = Math.floor(rows[0] / side) * side; r < rows[1]; r += side)
+      for (let c = Math.floor(cols[0] / side) * side; c < cols[1]; c += side) {
+        const found = tile(r, c);
+        if (found) context.drawImage(this.canvas(found, shades), (c - cols[0]) / step, (r - rows[0]) / step);
+      }
+    const weight = (/** @type {number} */ r, /** @type {number} */ c) => {
+      const found = tile(r, c);
+      if (!found) return null;
+      const number = found.numbers[((r - found.first[0]) / step) * found.cols + (c - found.first[1]) / step];
+      return (this.view.signed ? Number.isNaN(number) : number < 0) ? null : { weight: number, error: this.view.error };
+    };
+    return { rows, cols, step, weight, canvas };
+  }
+
   /** The whole of it in one tile, or the small picture; null while there is neither. @param {Shades} shades */
   whole(shades) {
     const found = tiles.get(this.name({ level: this.coarsest, row: 0, col: 0 })) ?? this.small;

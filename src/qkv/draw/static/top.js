@@ -1,6 +1,6 @@
 // <qkv-top>: the model, the text, how many tokens, how exact; and the switches of language and light.
 
-import { choice, filled, h, hole, refill } from "./dom.js";
+import { choice, filled, h, hole, refill, scrolled } from "./dom.js";
 import { state } from "./state.js";
 import { LANGUAGES, mark, say } from "./words.js";
 import { header, isWhole, partOf } from "./view.js";
@@ -67,7 +67,7 @@ export class Top extends HTMLElement {
           ),
         ),
       ),
-      h("blockquote", { dir: "auto", tabindex: header.text.length > 300 ? 0 : null }, header.text),
+      scrolled(h("blockquote", { dir: "auto" }, header.text)),
       h("p", { class: "facts" }, facts.join(" · ")),
     );
     const whole = part.layers.flatMap((layer, i) => (isWhole(part, i) ? [layer.number] : []));

@@ -182,6 +182,11 @@ export class View {
     this.found = null;
   }
 
+  /** Is all of a unit of the keys taken out? @param {Unit} key */
+  takenOut({ first, end }) {
+    return this.without?.subarray(first, end).every(Boolean) ?? false;
+  }
+
   /** Its head has come. @param {Head} head */
   open(head) {
     this.head = head;

@@ -15,6 +15,7 @@ import "./masthead.js";
 import "./notice.js";
 import "./seeroom.js";
 import "./stepsroom.js";
+import "./takeaway.js";
 import "./tour.js";
 
 /** @import { Told } from "./events.js" */
