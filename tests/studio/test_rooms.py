@@ -280,14 +280,30 @@ def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
         assert not tab.evaluate(done)
         act()
         until(tab, done)
-        if i < 7:
-            tab.click("qkv-tour [data-key=next]")
-    tab.click("qkv-tour [data-key=next]")
+        tab.keyboard.press("Control+Enter")  # from wherever the focus is
     assert tab.locator("qkv-tour").count() == 0
+    tab.keyboard.press("Escape")
     tab.click("[data-key=tour]")
     tab.keyboard.press("Escape")
     assert tab.locator("qkv-tour").count() == 0
     assert tab.evaluate("document.activeElement.dataset.key") == "tour"
+
+
+def test_all_can_be_taken_away(opened, tmp_path, trace):
+    tab = opened(head=1, query=4, key=2)
+    tab.click("qkv-exportmenu .opener")
+    for take, name in (("png", "png"), ("svg", "svg"), ("csv", "csv"), ("page", "html")):
+        with tab.expect_download() as coming:
+            tab.click(f"qkv-exportmenu [data-key={take}]")
+        coming.value.save_as(tmp_path / name)
+        assert coming.value.suggested_filename.endswith(f".{name}")
+    rows = [line.split(",") for line in (tmp_path / "csv").read_text(encoding="utf-8-sig").splitlines()[1:]]
+    for row in rows:
+        assert_shown(row[-1], trace.map(0, 1)[int(row[0]), int(row[2])]) if row[-1] not in ("", "0") else None
+    assert "<!doctype html>" in (tmp_path / "html").read_text(encoding="utf-8")[:20]
+    tab.click("qkv-exportmenu [data-key=python]")
+    until(tab, "document.querySelector('qkv-exportmenu pre') !== null")
+    assert "trace.row(0, 1, 4" in tab.inner_text("qkv-exportmenu pre")
 
 
 def test_a_translator_is_drawn_with_its_alignment(opened):

@@ -38,6 +38,7 @@ export class ExportMenu extends Piece {
       h(
         "ul",
         {},
+        ...this.pictures().map((button) => item(button.dataset.take ?? "", button.textContent ?? "", say(lang, "of the map, as it is in view"), () => button.click())),
         item("page", say(lang, "The page, one file"), say(lang, "all heads, offline, to send to somebody"), () => this.page()),
         item("python", say(lang, "Lines of Python"), say(lang, "that make what is seen here"), () => this.lines()),
         item("link", say(lang, "Link"), say(lang, "brings back this view in a studio on this machine"), () => this.link()),
@@ -45,6 +46,13 @@ export class ExportMenu extends Piece {
       this.python ? h("pre", { tabindex: 0 }, this.python) : null,
       h("p", { class: "help", role: "status" }, this.done),
     ];
+  }
+
+  /** What the map that is shown has to give itself. */
+  pictures() {
+    const map = document.querySelector("qkv-map:not([data-side]), qkv-map[data-side=difference]");
+    const buttons = /** @type {HTMLElement[]} */ ([...(map?.querySelectorAll("[data-take]") ?? [])]);
+    return buttons.filter(({ dataset }) => dataset.take !== "link");
   }
 
   /** @param {string} text */

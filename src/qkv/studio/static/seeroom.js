@@ -1,6 +1,7 @@
 // <qkv-seeroom>: a text in a model: its tokens, all heads, one head as map, lines and steps, and beside them what the mode is for.
 
 import { choice, h } from "./dom.js";
+import { linkNow } from "./link.js";
 import { Piece } from "./piece.js";
 import { studio } from "./store.js";
 import { mark, say } from "./words.js";
@@ -80,6 +81,8 @@ export class SeeRoom extends Piece {
   /** @param {string} name */
   piece(name) {
     const found = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
+    // A link of the studio's says more than where one looks.
+    if (name === "map") Object.assign(found, { link: () => `${location.origin}/#${linkNow()}` });
     this.pieces.set(name, found);
     return found;
   }

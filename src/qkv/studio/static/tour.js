@@ -15,6 +15,7 @@ import { mark, say } from "./words.js";
  * @property {string} at what is lit up meanwhile
  * @property {(Partial<Everything>)} [go] where it happens
  * @property {string} [event] that it waits for
+ * @property {string} [within] in which element
  * @property {(now: Everything, before: Everything) => boolean} [done]
  */
 
@@ -42,7 +43,8 @@ const STOPS_OF_TOUR = [
     seen: mark("The map shows where this head looks: the stronger the colour, the more."),
     at: "qkv-overview",
     go: { room: "see", mode: "look" },
-    done: (now, before) => now.layer !== before.layer || now.head !== before.head,
+    event: "click",
+    within: "qkv-overview [data-head]",
   },
   {
     title: mark("Switch it off"),
@@ -82,6 +84,7 @@ const STOPS_OF_TOUR = [
     seen: mark("Pictures, numbers, a page, lines of Python, or a link: all of what you see."),
     at: "qkv-exportmenu",
     event: "opening",
+    within: "qkv-exportmenu",
   },
 ];
 
@@ -100,19 +103,32 @@ export class Tour extends Piece {
       const { done } = STOPS_OF_TOUR[this.at];
       if (!this.done && done?.(studio.now, this.start)) this.finish();
     }, this.ending.signal);
-    for (const name of ["word", "linked", "opening"]) {
+    for (const name of ["word", "linked", "opening", "click"]) {
       document.addEventListener(
         name,
         (event) => {
           const stop = STOPS_OF_TOUR[this.at];
-          const there = name !== "opening" || /** @type {Element} */ (event.target).closest("qkv-exportmenu");
+          const there = !stop.within || /** @type {Element} */ (event.target).closest(stop.within);
           if (!this.done && stop.event === name && there) this.finish();
         },
         { signal: this.ending.signal },
       );
     }
-    addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && !(/** @type {Element} */ (event.target).closest?.("qkv-menu")) && this.leave(), { signal: this.ending.signal });
+    addEventListener("keydown", (event) => this.key(event), { signal: this.ending.signal });
     this.go(0);
+  }
+
+  /** From anywhere: Escape leaves, Ctrl + Enter goes on. @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key === "Escape") return this.leave();
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    this.next();
+  }
+
+  next() {
+    if (this.at === STOPS_OF_TOUR.length - 1) this.leave();
+    else this.go(this.at + 1);
   }
 
   /** @param {number} at */
@@ -163,8 +179,9 @@ export class Tour extends Piece {
       h(
         "div",
         { class: "buttons" },
-        h("button", { type: "button", class: this.done ? "main" : "ask", "data-key": "next", onclick: () => (last ? this.leave() : this.go(this.at + 1)) }, this.done || last ? next : say(lang, "Skip")),
+        h("button", { type: "button", class: this.done ? "main" : "ask", "data-key": "next", onclick: () => this.next() }, this.done || last ? next : say(lang, "Skip")),
         this.at ? h("button", { type: "button", class: "ask", "data-key": "back", onclick: () => this.go(this.at - 1) }, say(lang, "Back")) : null,
+        h("small", {}, say(lang, "Ctrl + Enter goes on, Esc leaves")),
         last && this.done ? null : h("button", { type: "button", class: "ask", "data-key": "leave", onclick: () => this.leave() }, say(lang, "Leave the tour")),
       ),
     );
