@@ -94,7 +94,7 @@ def elements(browser):
         tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
         tab.goto("http://elements.test/")
         tab.evaluate(
-            """async () => { for (const name of ["state", "view", "source", "sources", "dom", "map", "overview", "lines", "steps", "takeaway"])
+            """async () => { for (const name of ["state", "view", "source", "sources", "dom", "map", "overview", "lines", "steps", "takeaway", "long"])
                 Object.assign(window, await import(`./${name}.js`)) }"""
         )
         tab.evaluate(script)

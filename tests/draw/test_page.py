@@ -562,7 +562,7 @@ def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
 
 def test_the_modules_name_nothing_twice_and_all_are_there():
     static = Path(carrying.__file__).parent / "static"
-    every = ["top", *PIECES, "takeaway", "tiles", "minimap", "main", "machine", "rotary", "distribution", "figure"]
+    every = ["top", *PIECES, "takeaway", "long", "main", "machine", "rotary", "distribution", "figure"]
     assert sorted(in_order(*every)) == sorted(file.stem for file in static.glob("*.js"))
     made = script(*every)
     assert not re.search(r"^(import|export) ", made, re.MULTILINE) and "</script" not in made.lower()

@@ -30,6 +30,11 @@ const TOLD = {
 };
 
 export class MapElement extends HTMLElement {
+  /**
+   * How long maps are drawn, where that is known (long.js).
+   * @type {{ tiles: (view: View, pool: "max" | "mean", arrived: () => void) => Tiles, minimap: (move: (x: number, y: number) => void) => Minimap } | null}
+   */
+  static long = null;
   /** What is chosen here; a map beside others may have its own. */
   state = state;
   /** Gives what is looked at, where that isn't what is chosen. @type {(() => Promise<View>) | null} */
@@ -54,8 +59,7 @@ export class MapElement extends HTMLElement {
   wide = 0;
   /** Of a long map. @type {Tiles | null} */
   tiles = null;
-  /** @type {Minimap | null} */
-  minimap = null;
+  minimap = MapElement.long?.minimap((x, y) => this.centre(x, y)) ?? null;
   /** What the next frame of the screen has to do. */
   due = { frame: 0, base: false };
 
@@ -135,7 +139,7 @@ export class MapElement extends HTMLElement {
     this.querySelector(".axes")?.replaceChildren(say(lang, axes));
     if (title) refill(title, ...(this.look ? [] : picks(this.state)), customElements.get("qkv-takeaway") ? h("qkv-takeaway") : null);
     const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
-    const has = { signed: kind !== "shares", tiled: Boolean(this.seen?.tile), sink: kind === "shares" && !this.look && !figure() };
+    const has = { signed: kind !== "shares", tiled: this.tiled, sink: kind === "shares" && !this.look && !figure() };
     if (legend) refill(legend, ...reading(this.state, has, Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
   }
 
@@ -149,7 +153,7 @@ export class MapElement extends HTMLElement {
     let loaded;
     try {
       loaded = await (this.look ? this.look() : view(this.state.now));
-      if (loaded.tile) await this.lengthen();
+      if (!MapElement.long) await loaded.ready;
     } catch (error) {
       if (asked === this.loading) this.computing(excuse(lang, error));
       return;
@@ -248,7 +252,7 @@ export class MapElement extends HTMLElement {
     const mine = ++this.drawing;
     const { seen, base, plot, frame } = this;
     if (!seen || !base) return;
-    if (seen.tile) return this.soon(true);
+    if (this.tiled) return this.soon(true);
     this.minimap?.hide();
     const dots = window.devicePixelRatio || 1;
     const context = this.pen(base);
@@ -295,23 +299,14 @@ export class MapElement extends HTMLElement {
     });
   }
 
-  /** Have what draws long maps. A page in one file, which has no tiles, doesn't carry it. */
-  async lengthen() {
-    if (this.minimap) return;
-    const [{ Tiles }, { Minimap }] = await Promise.all([import("./tiles.js"), import("./minimap.js")]);
-    this.tilesOf = (/** @type {View} */ seen, /** @type {"max" | "mean"} */ pool) => new Tiles(seen, pool, () => this.soon(true));
-    this.minimap ??= new Minimap((x, y) => this.centre(x, y));
-    this.cross?.after(this.minimap.canvas);
-  }
-
   /** A long map from its tiles: what is there of it. */
   paint() {
     const { seen, base, plot, frame, minimap } = this;
     const { now } = this.state;
-    if (!seen?.tile || !base || !this.tilesOf || !minimap) return;
+    if (!seen?.tile || !base || !MapElement.long) return;
     if (this.tiles?.view !== seen || this.tiles.pool !== now.pool) {
       this.tiles?.stop();
-      this.tiles = this.tilesOf(seen, now.pool);
+      this.tiles = MapElement.long.tiles(seen, now.pool, () => this.soon(true));
     }
     const { tiles } = this;
     const dots = window.devicePixelRatio || 1;
@@ -323,8 +318,8 @@ export class MapElement extends HTMLElement {
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
     tiles.paint(context, level, box, dotted, dots, shades);
-    if (frame.size > plot.fit * 1.001) minimap.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
-    else minimap.hide();
+    if (frame.size > plot.fit * 1.001) minimap?.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
+    else minimap?.hide();
     const of = { size: 2 ** level };
     const told = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
     const pooled = level === 0 ? "" : say(now.lang, seen.signed && now.pool === "max" ? mark("each cell is the weight of {size} × {size} tokens that is largest by size") : told[now.pool], of);
@@ -345,6 +340,11 @@ export class MapElement extends HTMLElement {
     void this.draw();
   }
 
+  /** Is it drawn from tiles? */
+  get tiled() {
+    return Boolean(this.seen?.tile && MapElement.long);
+  }
+
   /** The chosen cell, in units. */
   chosen() {
     const { seen } = this;
@@ -352,7 +352,7 @@ export class MapElement extends HTMLElement {
   }
 
   crosshair() {
-    if (this.seen?.tile) this.soon(false);
+    if (this.tiled) this.soon(false);
     else this.cursor();
   }
 
@@ -424,7 +424,7 @@ export class MapElement extends HTMLElement {
     if (!seen || event.ctrlKey || event.metaKey || event.altKey) return;
     const { u, c } = this.chosen();
     const far = event.shiftKey ? 10 : 1,
-      page = seen.tile ? Math.max(10, Math.floor(this.plot.height / this.frame.size / 2)) : 10; // of a long map, half of what is in view
+      page = this.tiled ? Math.max(10, Math.floor(this.plot.height / this.frame.size / 2)) : 10; // of a long map, half of what is in view
     /** @type {Record<string, [number, number]>} */
     const moves = {
       ArrowRight: [0, far],

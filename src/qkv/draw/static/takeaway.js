@@ -147,7 +147,7 @@ async function cellsOf(map) {
     /** @type {[number, number]} */ ([Math.floor(from + 1e-6), Math.min(all, Math.ceil(from + room / frame.size - 1e-6))]);
   const rows = span(frame.y, plot.height, seen.queries.length),
     cols = span(frame.x, plot.width, seen.keys.length);
-  if (seen.tile && tiles) return tiles.cellsIn(rows, cols, frame.size * (window.devicePixelRatio || 1), { theme, scale, top: seen.top });
+  if (map.tiled && tiles) return tiles.cellsIn(rows, cols, frame.size * (window.devicePixelRatio || 1), { theme, scale, top: seen.top });
   if ((rows[1] - rows[0]) * (cols[1] - cols[0]) > MOST_CELLS) return null;
   const top = (await seen.deepest(() => true)) ?? seen.top;
   const { full, dim, zero } = palette(theme, seen.signed);

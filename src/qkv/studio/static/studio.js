@@ -15,6 +15,7 @@ import "./masthead.js";
 import "./notice.js";
 import "./seeroom.js";
 import "./stepsroom.js";
+import "./long.js";
 import "./takeaway.js";
 import "./tour.js";
 
