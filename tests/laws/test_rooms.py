@@ -27,7 +27,7 @@ def defined(tree: ast.Module) -> set[str]:
     """Private names that a file makes: functions, classes, variables, fields, attributes of self."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             found.add(node.id if isinstance(node, ast.Name) else node.attr)

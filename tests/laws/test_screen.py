@@ -60,6 +60,7 @@ CASES = {
         ["a", "--model", "{}/bad"],
         [EVIL, "--model", EVIL],
     ],
+    "studio": [["--no-browser", EVIL], ["--host", EVIL]],
     "importance": [[f"the cat {EVIL}", *LM], ["a", "--model", EVIL]],
     "masks": [[EVIL], [f"window:{EVIL}"]],
     "check": [["{}/attention.py"], ["{}/attention.py", "--json"], ["{}/attention.py", "--markdown"], [f"{EVIL}.py:x"]],

@@ -153,8 +153,9 @@ def _pairs(options: argparse.Namespace) -> int:
 
     pairs, problems = sift_pairs(store.locate(options.pairs))
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
-    config = getattr(model, "config", None)
-    if getattr(config, "head", None) == "classes":
+    from ..model.classification import tells_apart
+
+    if tells_apart(model):
         return _labels(options, model, tokenizer, pairs, problems)
     from ..model.evaluation import score_pairs, without_metrics
 

@@ -54,9 +54,14 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
+def tells_apart(model: Any) -> bool:
+    """Is this a model of ours that gives labels to texts?"""
+    return isinstance(model, Transformer) and model.config.head == "classes"
+
+
 def refuse_others(model: Any) -> None:
     """Refuse a model that knows no labels."""
-    if not isinstance(model, Transformer) or model.config.head != "classes":
+    if not tells_apart(model):
         raise Problem(
             "this model tells no labels: teach an encoder some, as in  qkv train classify --pairs reviews.tsv --from minilm"
         )

@@ -54,8 +54,8 @@ export class Strip extends Piece {
     const two = part.queries[item] !== part.keys[item];
     redraw(
       this.sides,
-      two ? this.side("key", say(lang, "Keys")) : null,
-      this.side("query", two ? say(lang, "Queries") : say(lang, "Tokens")),
+      two ? this.side("key", say(lang, "Source")) : null,
+      this.side("query", two ? say(lang, "Translation") : say(lang, "Tokens")),
     );
   }
 
