@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..words import Problem, _, all_of, say
+from ..words import Listed, Problem, _, all_of, language, say
 from .progress import bar
 
 EXAMPLES = [
@@ -11,6 +11,7 @@ EXAMPLES = [
     "qkv models get minimind",
     "qkv models show smollm2",
     "qkv models show ./my-hf-folder",
+    "qkv models why ./my-hf-folder",
     "qkv models verify",
     "qkv models remove opus-zh-en",
 ]
@@ -39,28 +40,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         default="list",
-        choices=["list", "get", "show", "verify", "remove"],
-        help=say("list (default), get, show, verify, remove"),
+        choices=["list", "get", "show", "why", "verify", "remove"],
+        help=say("list (default), get, show, why (what stands in the way of loading), verify, remove"),
     )
     parser.add_argument(
         "names",
         nargs="*",
-        help=say("names, or hf:owner/name; show also takes folders and files"),
+        help=say("names, or hf:owner/name; show and why also take folders and files"),
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    """One of the five."""
+def run(options: argparse.Namespace) -> int:
+    """One of the six; 1 where `why` found something."""
     if options.what == "list":
         _list()
-        return
+        return 0
     if options.what == "verify":
         _verify(options.names)
-        return
+        return 0
     if not options.names:
         raise Problem("qkv models {what} needs a name; see  qkv models", what=options.what)
+    if options.what == "why":
+        return 0 if all([_why(name) for name in options.names]) else 1
     for name in options.names:
         {"get": _get, "show": _show, "remove": _remove}[options.what](name)
+    return 0
 
 
 def _get(name: str) -> None:
@@ -77,6 +81,25 @@ def _show(name: str) -> None:
     model, tokenizer = open_model(name, "show")
     print(model.describe())
     print(say("Tokenizer: {tokenizer!r}", tokenizer=tokenizer))
+
+
+def _why(name: str) -> bool:
+    """Say what is known of a model and what stands in the way; does it load?"""
+    from ..model.describe import headline
+    from ..model.why import why
+
+    finding = why(name)
+    print(say("{place}: {what}", place=finding.place, what=finding.what))
+    if finding.config is not None:
+        print("  " + headline(finding.config))
+        print("  " + say("understood: {settings}", settings=Listed(finding.settings(), " · ")))
+    if finding.loads:
+        print(say("Nothing stands in the way: it loads.  qkv models show {name}", name=name))
+        return True
+    print(say("What stands in the way:"))
+    for obstacle in finding.obstacles:
+        print(f"  - {obstacle.say(language())}")
+    return False
 
 
 def _verify(names: list[str]) -> None:

@@ -168,19 +168,8 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
                 _short(row.flops).strip(),
             ]
         )
-    heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
-    if set(config.mixers) <= set(STATES):  # nothing attends: theirs are the heads there are
-        heads = "/".join(dict.fromkeys(str(config.state_sizes(word).heads) for word in config.mixers))
-    encoder, decoder = config.layers
-    layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
-    shape = dict(kind=say(NAMES[config.kind], lang), layers=layers, width=config.width, heads=heads)
     lines = [
-        say(
-            "{kind}, {layers} layers, width {width}, {heads} heads, vocabulary {vocab}",
-            lang,
-            **shape,
-            vocab=f"{config.vocab:,}",
-        ),
+        headline(config, lang),
         "",
         *_columns(table),
         "",
@@ -254,6 +243,26 @@ def _experts(model: Transformer, lang: str | None) -> str:
         shared = say("One more, {hidden} wide, is taken by all.", lang, hidden=f"{how.shared:,}")
         said = say("{sentence} {next}", lang, sentence=said, next=shared)
     return said
+
+
+def headline(config: Config, lang: str | None = None) -> str:
+    """A model in one line.
+
+    >>> headline(Config(vocab=1000, width=64, n_layer=2, n_head=4), "en")
+    'decoder, 2 layers, width 64, 4 heads, vocabulary 1,000'
+    """
+    heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
+    if set(config.mixers) <= set(STATES):  # nothing attends: theirs are the heads there are
+        heads = "/".join(dict.fromkeys(str(config.state_sizes(word).heads) for word in config.mixers))
+    encoder, decoder = config.layers
+    layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
+    shape = dict(kind=say(NAMES[config.kind], lang), layers=layers, width=config.width, heads=heads)
+    return say(
+        "{kind}, {layers} layers, width {width}, {heads} heads, vocabulary {vocab}",
+        lang,
+        **shape,
+        vocab=f"{config.vocab:,}",
+    )
 
 
 def _model(subject: Transformer | Config) -> Transformer:

@@ -138,7 +138,7 @@ def find(name: str | Path) -> Path:
 
 def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
     """The Transformer of a config and tensors in Hugging Face's words; `tensors` also tells `.shapes`."""
-    _refuse_absurd(source, theirs, tensors.shapes)
+    refuse_absurd(source, theirs, tensors.shapes)
     try:
         with Undrawn():
             config, state = to_ours(theirs, Finite(source, tensors))
@@ -442,7 +442,7 @@ def read_json(file: Path) -> dict[str, Any]:
     return files.read_table(file, _("{file} can't be read: {error}"))
 
 
-def _refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+def refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
     if told := theirs.get("quantization_config"):
         method = told.get("quant_method", "") if isinstance(told, dict) else told

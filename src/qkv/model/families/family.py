@@ -26,6 +26,19 @@ class Foreign(Problem):
     """A layout, or a setting of one, that qkv doesn't know: transformers may."""
 
 
+class Unread(Foreign):
+    """A setting of a config.json that qkv reads with another value only."""
+
+    cure: Callable[[dict[str, Any]], dict[str, Any]]  # gives the same config.json with a value that it reads
+
+
+def unread(sentence: str, name: str, value: Any, instead: Any, **values: Any) -> Unread:
+    """A setting with a value that isn't read, told by a sentence; `instead` is one that is, None that it isn't there."""
+    problem = Unread(sentence, name=name, value=repr(value), **values)
+    problem.cure = lambda theirs: {key: kept for key, kept in (theirs | {name: instead}).items() if kept is not None}
+    return problem
+
+
 UNFIT = {
     "extra": _("these weights are no {family} that qkv knows: there is also {names}"),
     "missing": _("these weights are no whole {family}: missing {names}"),
@@ -270,25 +283,16 @@ def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
     for name, value in wanted.items():
         if theirs.get(name, value) != value:
-            raise Foreign(
-                "{name} is {value} in this config.json: qkv reads it with {wanted} only",
-                name=name,
-                value=repr(theirs[name]),
-                wanted=repr(value),
-            )
+            sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
+            raise unread(sentence, name, theirs[name], value, wanted=repr(value))
 
 
 def insist_on_sides(theirs: dict[str, Any]) -> None:
     """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
     insist(theirs, dict(is_encoder_decoder=True))
     if "is_causal" in theirs:
-        nothing = Message("nothing said of it")
-        raise Foreign(
-            "{name} is {value} in this config.json: qkv reads it with {wanted} only",
-            name="is_causal",
-            value=repr(theirs["is_causal"]),
-            wanted=nothing,
-        )
+        sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
+        raise unread(sentence, "is_causal", theirs["is_causal"], None, wanted=Message("nothing said of it"))
 
 
 def one_number(theirs: dict[str, Any], first: str, second: str, usual: int) -> int:
@@ -310,9 +314,12 @@ def word_of(theirs: str, words: dict[str, str]) -> str:
     for ours, word in words.items():
         if word == SAME.get(theirs, theirs):
             return ours
-    raise Foreign(
+    problem = Unread(
         "the activation {word!r} has no word in qkv: it knows {known}", word=theirs, known=all_of(words.values())
     )
+    known = next(iter(words.values()))
+    problem.cure = lambda told: {name: known if value == theirs else value for name, value in told.items()}
+    raise problem
 
 
 def _account(what: str, family: Family, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...words import Message, all_of
 from ..config import Config
 from ..pattern import layer_pattern
-from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
+from .family import PLAIN, Family, Foreign, Row, Unread, insist, linear, need, word_of
 
 Rows = Callable[[Config, str, str], list[Row]]  # of one part of a block: our name of it, and theirs
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
@@ -249,7 +249,11 @@ def read_rotary(theirs: dict[str, Any], fraction: float = 1.0) -> tuple[float, d
     if kind == "default":
         return base, None
     if kind not in SCALING:
-        raise Foreign("rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING))
+        problem = Unread(
+            "rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING)
+        )
+        problem.cure = lambda told: told | {"rope_scaling": None, "rope_parameters": None}
+        raise problem
     if "original" in SCALING[kind]:
         name, longest = "original_max_position_embeddings", theirs["max_position_embeddings"]
         told[name] = theirs.get(name) or told.get(name) or longest

@@ -1,0 +1,99 @@
+"""`qkv models why`: everything that stands in a folder's way is said at once, and what is known of it; 0 if it loads."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from qkv import Config, Transformer
+from qkv.cli import main
+from qkv.model.export import export
+from qkv.model.why import why
+
+CONFIG = Config(vocab=37, width=24, n_layer=2, n_head=4, n_kv_head=2, hidden=20, context=29)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    export(Transformer(CONFIG), None, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(folder, **settings):
+    file = folder / "config.json"
+    told = json.loads(file.read_text()) | settings
+    file.write_text(json.dumps({name: value for name, value in told.items() if value != "gone"}))
+
+
+def said(folder, capsys, lang="en"):
+    capsys.readouterr()
+    code = main(["models", "why", str(folder), "--lang", lang])
+    return code, capsys.readouterr().out
+
+
+def test_a_folder_that_loads_says_so_and_what_is_understood(folder, capsys):
+    finding = why(folder)
+    assert finding.loads and finding.config == CONFIG.replace(init="normal")
+    assert "n_kv_head=2" in finding.settings() and not any("dropout" in setting for setting in finding.settings())
+    code, out = said(folder, capsys)
+    assert code == 0 and "'llama', a layout of the family LLaMA" in out and "Nothing stands in the way" in out
+    assert "decoder, 2 layers, width 24, 4:2 heads, vocabulary 37" in out and "n_kv_head=2" in out
+    code, out = said(folder, capsys, "zh")
+    assert code == 0 and "属于 LLaMA 家族" in out and "没有障碍" in out
+
+
+def test_everything_in_the_way_is_said_at_once(folder, capsys):
+    """Settings by name, with their values and what is read instead."""
+    change(folder, hidden_act="mish", is_causal=False, rope_parameters=dict(rope_type="odd"), rope_scaling=None)
+    change(folder, quantization_config={"quant_method": "fp8"})
+    code, out = said(folder, capsys)
+    assert code == 1
+    for sentence in (
+        "the activation 'mish' has no word in qkv: it knows silu, gelu",
+        "is_causal is False in this config.json: qkv reads it with True only",
+        "rotary scaling 'odd' has no word in qkv: it knows linear",
+        "is quantised (fp8)",
+    ):
+        assert sentence in out
+    assert out.count("\n  - ") == 4 and "width 24" in out  # and the rest is known all the same
+    code, out = said(folder, capsys, "zh")
+    assert code == 1 and "障碍在于" in out and "is_causal" in out
+
+
+def test_a_family_that_is_not_known_names_those_that_are(folder, capsys):
+    change(folder, model_type="falcon")
+    code, out = said(folder, capsys)
+    assert code == 1 and "model_type 'falcon' is not one of llama, mistral" in out and "deepseek_v3" in out
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder, held: held.pop("model.norm.weight"), "missing model.norm.weight"),
+        (lambda folder, held: held.update({"strange.weight": torch.zeros(2)}), "there is also strange.weight"),
+        (
+            lambda folder, held: held.update({"model.norm.weight": torch.ones(25)}),
+            r"1 tensors have other shapes than its config promises: decoder_norm.weight: (25,) ≠ (24,)",
+        ),
+        (lambda folder, held: change(folder, hidden_size="gone"), "hidden_size"),
+        (lambda folder, held: change(folder, hidden_size=10**9), "hidden_size is 1000000000, but its weights allow"),
+    ],
+)
+def test_weights_that_do_not_fit_are_said(folder, capsys, spoil, sentence):
+    held = load_file(folder / "model.safetensors")
+    spoil(folder, held)
+    save_file(held, folder / "model.safetensors", {"format": "pt"})
+    code, out = said(folder, capsys)
+    assert code == 1 and sentence in out
+
+
+def test_pickled_weights_and_no_model_at_all(folder, capsys, tmp_path):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    code, out = said(folder, capsys)
+    assert code == 1 and "a pickled file" in out and "width 24" in out
+    (tmp_path / "empty").mkdir()
+    code, out = said(tmp_path / "empty", capsys)
+    assert code == 1 and "a folder" in out
+    assert main(["models", "why", str(tmp_path / "nowhere")]) == 2
+    assert main(["models", "why"]) == 2
