@@ -437,6 +437,20 @@ CASES = {
         dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, n_inner=31, layer_norm_epsilon=1e-3),
         positions=0,
     ),
+    "gpt2, scaled by depth": Case(
+        hf.GPT2LMHeadModel,
+        hf.GPT2Config,
+        dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, scale_attn_by_inverse_layer_idx=True),
+        positions=0,
+        more=dict(depth_scale=True, attention_scale=None),
+    ),
+    "gpt2, not scaled": Case(
+        hf.GPT2LMHeadModel,
+        hf.GPT2Config,
+        dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, scale_attn_weights=False),
+        positions=0,
+        more=dict(depth_scale=False, attention_scale=1.0),
+    ),
     "bert": Case(hf.BertForMaskedLM, hf.BertConfig, BERT, positions=0, more=dict(head="mlm", pooler=False)),
     "bert as it was pretrained": Case(
         hf.BertForPreTraining, hf.BertConfig, BERT | dict(hidden_act="gelu_new"), positions=0
@@ -469,6 +483,32 @@ CASES = {
     "mt5": Case(
         hf.MT5ForConditionalGeneration, hf.MT5Config, T5, change=untie, more=dict(tied=False, output_scale=1.0)
     ),
+    "encoder of t5": Case(
+        hf.T5EncoderModel,
+        hf.T5Config,
+        T5 | dict(feed_forward_proj="gated-gelu"),
+        more=dict(kind="encoder", head="none"),
+    ),
+    "bart, untied": Case(
+        hf.BartForConditionalGeneration,
+        hf.BartConfig,
+        BART | dict(tie_word_embeddings=False),
+        more=dict(tied=False, source_vocab=39, vocab=39),
+    ),
+    "marian of two vocabularies": Case(
+        hf.MarianMTModel,
+        hf.MarianConfig,
+        BART | dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=45, decoder_start_token_id=PAD),
+        more=dict(tied=True, source_vocab=39, vocab=45),
+    ),
+    "marian of two vocabularies, untied": Case(
+        hf.MarianMTModel,
+        hf.MarianConfig,
+        BART
+        | dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=45, decoder_start_token_id=PAD)
+        | dict(tie_word_embeddings=False),
+        more=dict(tied=False, source_vocab=39, vocab=45),
+    ),
     "bart": Case(hf.BartForConditionalGeneration, hf.BartConfig, BART, more=dict(sides="own", head_bias=True)),
     "bart, scaled": Case(
         hf.BartForConditionalGeneration, hf.BartConfig, BART | dict(scale_embedding=True, encoder_layers=2)
@@ -483,7 +523,7 @@ CASES = {
 }
 BARE = [name for name in CASES if name.endswith("alone")]
 TRANSLATORS = [name for name in CASES if name.startswith(("t5", "mt5", "bart", "mbart", "marian"))]
-ENCODERS = [name for name in CASES if "bert" in name]
+ENCODERS = [name for name in CASES if "bert" in name or name.startswith("encoder of")]
 STATEFUL = [name for name in CASES if name.startswith(("mamba2", "bamba", "qwen3-next"))]
 # Where there is padding, their convolution reads the bias of what goes in; ours reads nothing.
 BIASED = [name for name in CASES if name.endswith("with biases")]
@@ -975,8 +1015,11 @@ UNREADABLE = {
     "padding that is not 1": ("roberta", dict(pad_token_id=0), "pad_token_id is 0 in this config.json"),
     "a RoBERTa with another activation": ("roberta", dict(hidden_act="relu"), "hidden_act is 'relu'"),
     "sides of different width": ("bart", dict(decoder_ffn_dim=24), "encoder_ffn_dim and decoder_ffn_dim differ"),
-    "two vocabularies": ("marian", dict(share_encoder_decoder_embeddings=False), "share_encoder_decoder_embeddings"),
-    "a head of BART's own": ("bart", dict(tie_word_embeddings=False), "tie_word_embeddings is False"),
+    "two vocabularies in one": (
+        "marian",
+        dict(share_encoder_decoder_embeddings=False),
+        r"no whole BART: missing model\.decoder\.embed_tokens",
+    ),
     "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' has no word in qkv"),
     "a convolution without its bias": ("mamba2", dict(use_conv_bias=False), "use_conv_bias is False"),
     "steps that are kept within limits": ("bamba", dict(time_step_limit=[0.0, 0.1]), "time_step_limit is .*0.1"),

@@ -53,6 +53,7 @@ class Config:
 
     kind: str = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
     vocab: int = 256
+    source_vocab: int | None = None  # of an encoder with word vectors of its own; None: both sides share them
     width: int = 128
     n_layer: int = 4  # of each side, for an encoder-decoder
     n_decoder_layer: int | None = None  # of its decoder, where that has another number than the encoder
@@ -60,6 +61,7 @@ class Config:
     n_kv_head: int | None = None  # fewer than n_head is GQA, 1 is MQA
     head_width: int | None = None  # width / n_head
     attention_scale: float | None = None  # what q·k is multiplied by: 1 / √head_width
+    depth_scale: bool = False  # layer i, from 1, divides it by i, as some GPT-2 do
     hidden: int | None = None  # of the feed-forward: 4 × width, or 8/3 × width where it is gated
     context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
     position: str = "rotary"
@@ -129,6 +131,12 @@ class Config:
             raise Problem(
                 "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
                 setting=f"sides={self.sides!r}",
+                kind=self.kind,
+            )
+        if self.source_vocab is not None and self.kind != "encoder-decoder":
+            raise Problem(
+                "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
+                setting=f"source_vocab={self.source_vocab}",
                 kind=self.kind,
             )
         if self.token_types and self.kind != "encoder":
@@ -238,7 +246,7 @@ class Config:
         if self.window is None and (self.window_layers != "window" or self.window_base is not None):
             raise Problem("window_layers and window_base speak of layers with a window: give window, or leave them out")
         _each = self.windows  # refuses a pattern that can't be read
-        for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap"):
+        for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap", "depth_scale"):
             if name == "attention_scale" and "latent" in words:
                 continue
             # 0 is a window too
@@ -299,6 +307,7 @@ class Config:
                     most=MOST_LAYERS,
                 )
         sizes = (
+            "source_vocab",
             "n_decoder_layer",
             "n_kv_head",
             "embedding_width",
@@ -328,7 +337,7 @@ class Config:
             raise Problem(
                 "rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(self.rotary_fraction)
             )
-        for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate", "parallel"):
+        for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate", "parallel", "depth_scale"):
             if not isinstance(value := getattr(self, name), bool):
                 raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
         scaling: Any = self.rotary_scaling
@@ -337,6 +346,15 @@ class Config:
                 'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
                 value=repr(scaling),
             )
+
+    @property
+    def read_vocab(self) -> int:
+        """How many tokens the first side knows.
+
+        >>> Config(vocab=9).read_vocab, Config(kind="encoder-decoder", vocab=9, source_vocab=7).read_vocab
+        (9, 7)
+        """
+        return self.vocab if self.source_vocab is None else self.source_vocab
 
     @property
     def layers(self) -> tuple[int, int]:

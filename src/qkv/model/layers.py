@@ -46,6 +46,12 @@ class Block(nn.Module):
         if isinstance(bias, str):
             bias = {"qkv": "qkv", "out": "out", "qkv out": True}.get(bias.replace("forward", "").strip(), False)
 
+        number = int(name.split(".")[1])
+        scale = config.attention_scale
+        if config.depth_scale:
+            width = config.head_width or config.width // config.n_head
+            scale = (width**-0.5 if scale is None else scale) / (number + 1)
+
         def attention(part: str, position: nn.Module | None, window: Any = None) -> nn.Module:
             made = MultiHeadAttention(
                 config.width,
@@ -58,7 +64,7 @@ class Block(nn.Module):
                 gate=config.attention_gate,
                 window=window,
                 dropout=config.dropout,
-                scale=config.attention_scale,
+                scale=scale,
                 softcap=config.softcap,
                 name=part,
             )
@@ -68,7 +74,6 @@ class Block(nn.Module):
             return made
 
         self.pre, self.parallel = config.norm_place != "post", config.parallel
-        number = int(name.split(".")[1])
         left, mixer = config.windows[number], config.mixers[number]
         window = None if left is None else (left, 0 if causal else left)
         both = config.norm_place == "both"

@@ -82,7 +82,7 @@ class Reading:
     def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
         if source is None:
             raise Problem("this model is an encoder-decoder: give source=, the tokens it should read first")
-        sources = as_rows("source", source, self.model.config.vocab)
+        sources = as_rows("source", source, self.model.config.read_vocab)
         if lengths is not None:
             sources = [row[: int(n)] for row, n in zip(sources, lengths, strict=True)]
         if len(sources) != rows:
@@ -211,7 +211,7 @@ def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
 
 def source_rows(model: Transformer, source: Prompts, lengths: Any = None) -> list[list[int]]:
     """The tokens that the encoder reads, without what they are filled up with."""
-    rows = as_rows("source", source, model.config.vocab)
+    rows = as_rows("source", source, model.config.read_vocab)
     return rows if lengths is None else [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
 
 

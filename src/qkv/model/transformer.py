@@ -63,6 +63,8 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocab, config.embedding_width or config.width)
         narrow = config.embedding_width
         self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
+        own_words = config.source_vocab  # the encoder's
+        self.source_embedding = None if own_words is None else nn.Embedding(own_words, config.width)
         self.position = self._added()
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.embedding_norm = self._norm() if config.embedding_norm else None
@@ -228,7 +230,7 @@ class Transformer(nn.Module):
         return self.dropout(x if norm is None else norm(x))
 
     def _embed(self, ids: Tensor, at: Positions, types: Tensor | None = None) -> Tensor:
-        x = self._words(ids)
+        x = self._words(ids, self.source_embedding)
         if self.position is not None:
             x = self.position(x, at)
         if self.types is not None:
@@ -237,20 +239,21 @@ class Transformer(nn.Module):
             raise Problem("types are given but this model has token_types=0: leave them out, or set token_types")
         return self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
 
-    def _words(self, ids: Tensor) -> Tensor:
+    def _words(self, ids: Tensor, own: nn.Embedding | None = None) -> Tensor:
+        embedding = self.embedding if own is None else own
         if ids.ndim != 2:
             raise Problem("ids are {shape}: give (batch, tokens)", shape=tuple(ids.shape))
         if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
             low, high = (int(end) for end in torch.aminmax(ids))
-            if low < 0 or high >= self.config.vocab:
+            if low < 0 or high >= embedding.num_embeddings:
                 raise Problem(
                     "ids go from {low} to {high}, but this model knows the tokens 0 to {last}: was the text cut by its own "
                     "tokenizer?",
                     low=low,
                     high=high,
-                    last=self.config.vocab - 1,
+                    last=embedding.num_embeddings - 1,
                 )
-        x = self.embedding(ids)  # (B, N, C), or narrower
+        x = embedding(ids)  # (B, N, C), or narrower
         x = x if self.widen is None else self.widen(x)
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
 

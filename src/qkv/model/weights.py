@@ -30,7 +30,7 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 # What config.json says of sizes: none can be larger than the largest side of a tensor, nor a model have more layers
 # than tensors. A wrong one would have us build a model that no memory holds before any weight is looked at.
 SIZES = (
-    *("vocab_size", "type_vocab_size", "relative_attention_num_buckets"),
+    *("vocab_size", "decoder_vocab_size", "type_vocab_size", "relative_attention_num_buckets"),
     *("hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
     *("num_attention_heads", "num_key_value_heads", "n_head", "num_heads", "head_dim", "d_kv"),
     *("encoder_attention_heads", "decoder_attention_heads"),
@@ -52,6 +52,7 @@ OUR_SIZES = (
         "value_width",
         "q_rank",
         "embedding_width",
+        "source_vocab",
     ),
     *("relative_buckets", "token_types", "state_width", "n_state_head", "state_head_width", "n_state_group", "taps"),
 )
@@ -427,7 +428,7 @@ def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenize
 
 def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
     """The tokenizer, if the model has a vector for each of its tokens."""
-    if tokenizer.vocab > model.config.vocab:
+    if tokenizer.vocab > max(model.config.vocab, model.config.read_vocab):
         raise Problem(
             "{file}: the tokenizer has {tokens} tokens and the model {vocab}: it is another model's",
             file=source,

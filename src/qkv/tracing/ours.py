@@ -70,7 +70,7 @@ class Ours:
         rows = self._rows(given, tokenizer)
         if follower is not None and self.kind != "encoder-decoder":  # there they come after what is said
             rows = [[*row, *follower.more] for row in rows]
-        rows = as_rows("source", rows, self.config.vocab)
+        rows = as_rows("source", rows, self.config.read_vocab)
         longest = max(map(len, rows))
         if self.config.position == "learned" and longest > self.config.context:
             raise too_long(longest, self.config.context)

@@ -21,7 +21,6 @@ from .family import (
     Foreign,
     Row,
     State,
-    insist,
     insist_on_sides,
     linear,
     need,
@@ -46,8 +45,8 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     window=(None,),
     mixer=("attention",),
     head=("linear",),
-    tied=(True,),
 ) | (PLAIN | dict(head_bias=(True, False)))
+del HOLDS["source_vocab"]
 UNUSED = 2  # lines before the first position
 PLACES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
@@ -68,6 +67,10 @@ def obstacles(config: Config) -> list[Message]:
         found.append(need("norm_place='post'", repr(config.norm_place)))
     if config.embedding_scale not in (1.0, math.sqrt(config.width)):
         found.append(need("embedding_scale = 1 | √width", config.embedding_scale))
+    if config.source_vocab is None and not config.tied:
+        found.append(need("tied=True, or source_vocab", config.tied))
+    if config.source_vocab is not None and not marian and (config.tied or config.source_vocab != config.vocab):
+        found.append(need("source_vocab=None", config.source_vocab))
     return found
 
 
@@ -78,7 +81,7 @@ def write(config: Config) -> dict[str, Any]:
         model_type=kind,
         architectures=[CLASSES[kind]],
         is_encoder_decoder=True,
-        vocab_size=config.vocab,
+        vocab_size=config.read_vocab,
         d_model=config.width,
         encoder_layers=encoder,
         decoder_layers=decoder,
@@ -92,17 +95,20 @@ def write(config: Config) -> dict[str, Any]:
         scale_embedding=config.embedding_scale != 1.0,
         dropout=config.dropout,
         attention_dropout=config.dropout,
-        tie_word_embeddings=True,
+        tie_word_embeddings=config.tied,
         forced_eos_token_id=None,
-        **(dict(decoder_vocab_size=config.vocab, share_encoder_decoder_embeddings=True) if kind == "marian" else {}),
+        **(dict(decoder_vocab_size=config.vocab) if kind == "marian" else {}),
+        **(dict(share_encoder_decoder_embeddings=config.source_vocab is None) if kind == "marian" else {}),
     )
 
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
-    insist(theirs, dict(tie_word_embeddings=True, share_encoder_decoder_embeddings=True))
     insist_on_sides(theirs)
+    tied = theirs.get("tie_word_embeddings", True)
+    shared = kind != "marian" or theirs.get("share_encoder_decoder_embeddings", True)
+    vocab = theirs["vocab_size"]
     for what in ("attention_heads", "ffn_dim"):
         a, b = theirs[f"encoder_{what}"], theirs[f"decoder_{what}"]
         if a != b:
@@ -124,7 +130,9 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         )
     return Config(
         kind="encoder-decoder",
-        vocab=theirs["vocab_size"],
+        vocab=vocab if shared else theirs.get("decoder_vocab_size") or vocab,
+        source_vocab=None if tied and shared else vocab,  # untied, transformers 5 keeps all three apart
+        tied=tied,
         width=theirs["d_model"],
         n_layer=encoder,
         n_decoder_layer=None if encoder == decoder else decoder,
@@ -156,7 +164,12 @@ def _are_sines(table: Tensor) -> bool:
 
 def rows(config: Config) -> list[Row]:
     """Where each tensor lies."""
-    table = [Row("embedding.weight", "model.shared.weight")]
+    table = [Row("embedding.weight", "model.shared.weight")] * (
+        config.source_vocab is None or member(config) != "marian"
+    )
+    if config.source_vocab is not None:  # of `shared` nothing is used
+        table += [Row("source_embedding.weight", "model.encoder.embed_tokens.weight")]
+        table += [Row("embedding.weight", "model.decoder.embed_tokens.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         before = "decoder_" if side == "decoder" else ""
         if config.position == "learned":
@@ -190,7 +203,9 @@ def fill(config: Config, state: State) -> State:
 
 # The embedding may stand there once for each side and once more as the head; so may Marian's sines.
 REPEATS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-IGNORED = r"^model\.(encoder|decoder)\.(embed_tokens|embed_positions)\.weight$|^lm_head\.weight$"
+IGNORED = (
+    r"^model\.shared\.weight$|^model\.(encoder|decoder)\.(embed_tokens|embed_positions)\.weight$|^lm_head\.weight$"
+)
 HEAD = r"^lm_head\.|^final_logits_bias$"
 BART = Family(
     "BART",

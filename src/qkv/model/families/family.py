@@ -118,6 +118,8 @@ PLAIN: dict[str, tuple[Any, ...]] = dict(
     softcap=(None,),
     output_softcap=(None,),
     embedding_width=(None,),
+    source_vocab=(None,),
+    depth_scale=(False,),
     window_base=(None,),
     attention_scale=(None,),
     attention_gate=(False,),
@@ -238,6 +240,13 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
     So does transformers. A copy also stands in for what it copies, where a file kept only that.
     """
     names, repeats = {name: name for name in tensors}, family.repeats
+    if (
+        config.source_vocab is not None
+    ):  # nothing is repeated; but files of transformers 4 keep both sides' words as one
+        for copy, source in repeats.items():
+            if source in names and copy.endswith(".embed_tokens.weight"):
+                names.setdefault(copy, source)
+        return config, Respelled(tensors, names)
     sides = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # what each side reads
     for copy, source in repeats.items():
         if copy in names:

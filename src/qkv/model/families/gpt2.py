@@ -21,7 +21,7 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     embedding_scale=(1.0,),
     embedding_norm=(False,),
     head=("linear",),
-    **PLAIN,
+    **PLAIN | dict(attention_scale=(None, 1.0), depth_scale=(False, True)),
 )
 
 
@@ -42,15 +42,14 @@ def write(config: Config) -> dict[str, Any]:
         attn_pdrop=config.dropout,
         resid_pdrop=config.dropout,
         tie_word_embeddings=config.tied,
+        scale_attn_weights=config.attention_scale is None,
+        scale_attn_by_inverse_layer_idx=config.depth_scale,
     )
 
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(
-        theirs,
-        dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False, is_causal=True),
-    )
+    insist(theirs, dict(add_cross_attention=False, is_causal=True))
     return Config(
         kind="decoder",
         vocab=theirs["vocab_size"],
@@ -59,6 +58,8 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
         n_head=theirs["n_head"],
         hidden=theirs.get("n_inner") or 4 * theirs["n_embd"],
         context=theirs["n_positions"],
+        attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
+        depth_scale=theirs.get("scale_attn_by_inverse_layer_idx", False),
         position="learned",
         norm="layer",
         norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
