@@ -51,7 +51,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest():
         (dict(mixer="latent", position="alibi"), "'alibi' can't be added"),
         (dict(mixer="latent", window=4), "'latent' has no window"),
         (dict(mixer="latent", n_kv_head=2), "'latent' has no n_kv_head"),
-        (dict(mixer="latent", attention_scale=1.0), "'latent' has no attention_scale"),
+        (dict(mixer="latent", softcap=1.0), "'latent' has no softcap"),
         (dict(n_kv_head=0), "n_kv_head is 0"),
         (
             dict(n_decoder_layer=2),

@@ -495,7 +495,7 @@ REFUSED = {
     ),
     "a bias on the output alone": (LLAMA.replace(bias="out"), r"LLaMA.*bias=False | True .* \(here 'out'\)"),
     "gpt2 with a window": (GPT2.replace(window=3), r"GPT-2.*window=None \(here 3\)"),
-    "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' or head='none' \(here 'linear'\)"),
+    "bert without its head": (BERT.replace(head="linear"), r"BERT.*head='mlm' or head='none'.* \(here 'linear'\)"),
     "bert without its norm": (BERT.replace(embedding_norm=False), r"BERT.*embedding_norm=True \(here False\)"),
     "the classic encoder": (PRESETS["classic"], r"BERT.*position='learned'.*embedding_norm=True.*head='mlm'.*train it"),
 }
