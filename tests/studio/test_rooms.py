@@ -96,6 +96,12 @@ def shares(model, ids):
         return model(torch.tensor([ids]))[0, -1].softmax(-1)
 
 
+def loss(model, ids):
+    ids = torch.tensor([list(ids)])
+    with torch.no_grad():
+        return float(torch.nn.functional.cross_entropy(model(ids)[0, :-1], ids[0, 1:]))
+
+
 def test_no_two_modules_declare_the_same_name():
     """They are joined into one script, where the second would be a mistake that stops all of it."""
     declared = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE)
@@ -132,6 +138,12 @@ def test_a_head_off_and_on_again_was_never_touched(opened, model, trace):
     with qkv.edit(model[0], "0.0"):
         after = shares(model[0], list(trace.tokens().ids))
     first = shares(model[0], list(trace.tokens().ids))
+    known = [now(tab, "before.loss"), now(tab, "outcome.loss")]
+    shown = [float(x) for x in re.findall(r"\d\.\d+", tab.inner_text("qkv-nextwords .loss"))[:2]]
+    assert np.abs(np.subtract(known, shown)).max() < 6e-4
+    with qkv.edit(model[0], "0.0"):
+        switched = loss(model[0], trace.tokens().ids)
+    assert np.abs(np.subtract(known, [loss(model[0], trace.tokens().ids), switched])).max() < 1e-5
     moved = "[...document.querySelectorAll('qkv-nextwords li')].map((li) => [Number(li.dataset.id), li.querySelector('.moved').textContent])"
     for token, p in bars(tab).items():
         assert abs(p - float(after[token])) < 6e-4
