@@ -29,6 +29,11 @@ def shelf(tmp_path_factory):
         assert main(["train", task, given, str(folder / file), "--out", str(folder / task), *SMALL]) == 0
     translate = ["train", "translate", "--pairs", str(folder / "pairs.tsv"), "--out", str(folder / "translate")]
     assert main([*translate, *SMALL]) == 0
+    (folder / "labels.tsv").write_text(
+        f"cat{EVIL[:-1]}\tgood{EVIL[:-1]}\nmat\tbad\n" * 20, encoding="utf-8", newline=""
+    )
+    classify = ["train", "classify", "--pairs", str(folder / "labels.tsv"), "--from", str(folder / "mlm")]
+    assert main([*classify, "--out", str(folder / "classify"), "--steps", "2", "--batch", "4"]) == 0
     told = json.loads((folder / "lm" / "tokenizer_config.json").read_text(encoding="utf-8"))
     told["chat_template"] = EVIL + "{{ messages[0].content }}"
     (folder / "lm" / "tokenizer_config.json").write_text(json.dumps(told), encoding="utf-8")
@@ -70,7 +75,13 @@ CASES = {
     "chat": [["the cat", *LM, "--most", "20"], ["the cat", "--model", "{}/odd"]],
     "fill": [["the [MASK]", "--model", "{}/mlm", "--top", "20"], [EVIL, "--model", "{}/mlm"]],
     "translate": [[f"cat{EVIL}", "--model", "{}/translate", "--most", "16"], [EVIL, "--demo"]],
+    "classify": [
+        ["the cat", f"cat{EVIL}", "--model", "{}/classify"],
+        ["the cat", "--model", "{}/classify", "--json"],
+        ["--file", "{}/labels.tsv", "--model", "{}/classify"],
+    ],
     "eval": [
+        ["--model", "{}/classify", "--pairs", "{}/labels.tsv", "--each"],
         [f"the cat {EVIL}", *LM, "--tokens"],
         [*LM, "--text", "{}/book.txt", "--json"],
         ["--model", "{}/translate", "--pairs", "{}/pairs.tsv", "--each", "--most", "4"],

@@ -113,7 +113,13 @@ class LabelledTexts:
         return self._take(self.pools.batch(seed, step, batch))
 
     def batches(self, batch: int) -> Iterator[LabelledBatch]:
-        """Every text once, in order of length: for evaluation."""
+        """Every text once, in order of length: for evaluation.
+
+        >>> from .tokenizer import Characters
+        >>> texts = LabelledTexts([("abc", "x"), ("b", "y"), ("ab", "x")], ("x", "y"), Characters.make("abc"), most=9)
+        >>> [batch.lengths.tolist() for batch in texts.batches(2)]
+        [[1, 2], [3]]
+        """
         return map(self._take, self.pools.in_order(batch))
 
     def _take(self, chosen: np.ndarray) -> LabelledBatch:

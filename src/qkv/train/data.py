@@ -128,7 +128,7 @@ def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, conf
         learned, held = _chats(folder)
         row = settings.row or config.context
         train, test = (Chats(some, spoken, row) for some in (learned, held or learned[-1:]))
-        waiting = [messages[: messages.index(_answer(messages))] for messages in (held or learned)[:3]]
+        waiting = [messages[: messages.index(_first_answer(messages))] for messages in (held or learned)[:3]]
         return Answers(train, test, spoken, [messages for messages in waiting if messages])
     tokens, row = text.Dataset.open(folder / runfiles.TOKENS), settings.row or config.context
     if record["task"] == "mlm":
@@ -152,7 +152,7 @@ def _chats(folder: Path) -> tuple[list[Any], list[Any]]:
     return [each for key, each in pairs if key not in held], [each for key, each in pairs if key in held]
 
 
-def _answer(messages: list[Any]) -> Any:
+def _first_answer(messages: list[Any]) -> Any:
     return next(message for message in messages if message["role"] == conversations.ASSISTANT)
 
 

@@ -1,0 +1,181 @@
+"""What tuning costs: SmolLM2 against a plain loop over transformers' model, the memory of learning beside a model, and
+translating a file of lines, in the same run.
+
+    python -m benchmarks.finetune            all of it, into RESULTS.md
+    python -m benchmarks.finetune look       a step or two and 20 lines, printed alone: a look, nothing is published
+
+Both loops take the same batches with the same optimizer, and their losses must agree. Needs `qkv models get smollm2`,
+`qkv models get opus-zh-en`, `qkv data get shakespeare` and `qkv data get hsk`.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import qkv
+from qkv import store, text
+from qkv.model.adapters import adapt
+from qkv.model.batches import ROWS, in_batches
+from qkv.model.export import export
+from qkv.model.generation import source_ids, translate_ids
+from qkv.train.loop import one_step
+from qkv.train.optim import make_optimizers
+from qkv.train.parallelize import World
+from qkv.train.settings import Settings
+from qkv.train.tasks import NextWord
+
+from ._measure import Row, publish
+
+BATCH, ROW, LINES, MOST = 4, 256, 200, 128
+SETTINGS = Settings(
+    batch=BATCH, row=ROW, optimizer="adamw", lr=5e-5, weight_decay=0.01, warmup=0, decay=0.0, steps=10**6
+)
+
+
+def task() -> NextWord:
+    """Rows of Shakespeare."""
+    _, tokenizer = qkv.load("smollm2")
+    assert tokenizer is not None
+    ids = tokenizer.encode(Path(needed("shakespeare")).read_text(encoding="utf-8")[:200_000])
+    return NextWord(text.Dataset.of(ids[:-1000], ids[-1000:]), tokenizer, ROW)
+
+
+def needed(name: str) -> Path:
+    place = store.path(name)
+    if place is None:
+        sys.exit(f"get what is measured first:  qkv models get {name}, or  qkv data get {name}")
+    return place
+
+
+def ours(lora: int | None = None) -> Callable[[int], float]:
+    """One step of `qkv train lm --from smollm2`, which gives the loss."""
+    model, learned = qkv.load("smollm2")[0].train(), task()
+    model = adapt(model, lora) if lora else model
+    optimizers = make_optimizers(model, SETTINGS)
+    return lambda step: one_step(model, model, learned, SETTINGS, optimizers, step, World())[0]
+
+
+def theirs() -> Callable[[int], float]:
+    """The loop that people write: transformers' own loss, AdamW over all weights."""
+    from transformers import AutoModelForCausalLM
+
+    file, learned = needed("smollm2"), task()
+    model = AutoModelForCausalLM.from_pretrained(
+        Path(file).parent, gguf_file=Path(file).name, dtype=torch.float32
+    ).train()
+    weights = [[p for p in model.parameters() if (p.ndim >= 2) == wide] for wide in (True, False)]
+    groups = [dict(params=weights[0], weight_decay=0.01), dict(params=weights[1], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=5e-5, betas=(0.9, 0.95), eps=1e-10, fused=True)
+
+    def step(number: int) -> float:
+        x, y = learned.batch(SETTINGS.seed, number, BATCH)
+        logits = model(input_ids=x, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), SETTINGS.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    return step
+
+
+def speed(rounds: int) -> Row:
+    """Tokens per second; each round gives both a step on the same batch."""
+    rivals = ours(), theirs()
+    best, worked = [float("inf")] * 2, [float("inf")] * 2
+    for step in range(rounds + 1):
+        losses = []
+        for i, rival in enumerate(rivals):
+            clock, work = time.perf_counter(), time.process_time()
+            losses.append(rival(step))
+            if step:  # the first one makes momenta
+                best[i] = min(best[i], time.perf_counter() - clock)
+                worked[i] = min(worked[i], time.process_time() - work)
+        assert abs(losses[0] - losses[1]) < 1e-3, losses
+    note = f"batch {BATCH} × {ROW}, losses agree; processor time of a step {worked[0]:.3g} s and {worked[1]:.3g} s"
+    what = "tuning SmolLM2, all weights, tokens per second against a plain transformers loop"
+    return Row(what, *(BATCH * ROW / each for each in best), "≥ 1.1", "tokens/s", note)
+
+
+def peak(kind: str, steps: int) -> float:
+    """MB that a process takes at most for some steps; it looks at itself, since getrusage counts its parent too."""
+    command = [sys.executable, "-m", "benchmarks.finetune", "peak", kind, str(steps)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(said.split()[-1])
+
+
+def show_peak(kind: str, steps: int) -> None:
+    """Run in a process of its own."""
+    step = ours(16 if kind == "lora" else None)
+    for number in range(steps):
+        step(number)
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    print(int(found[1]) / 1000 if found else float("nan"))
+
+
+def translation(lines: int) -> Row:
+    """A file of Chinese sentences, one word after the other (beam 1)."""
+    from transformers import MarianMTModel
+
+    pairs = text.read_pairs(needed("hsk"))
+    model, tokenizer = qkv.load("opus-zh-en")
+    assert tokenizer is not None
+    sources = [source_ids(tokenizer, chinese) for _, chinese in pairs[:: max(len(pairs) // lines, 1)][:lines]]
+    ends, padding = tokenizer.ends, tokenizer.pad or 0
+    with tempfile.TemporaryDirectory() as folder:
+        export(model, tokenizer, Path(folder, "hf"))
+        hf: Any = MarianMTModel.from_pretrained(Path(folder, "hf")).eval()
+
+        def here() -> list[list[int]]:
+            return list(
+                in_batches(sources, len, lambda some: translate_ids(model, tokenizer, some, width=1, most=MOST))
+            )
+
+        @torch.inference_mode()
+        def there() -> list[list[int]]:
+            made = []
+            for first in range(0, len(sources), ROWS):
+                rows = sources[first : first + ROWS]
+                longest = max(map(len, rows))
+                ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows])
+                real = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
+                bad = [[padding]]
+                told = dict(num_beams=1, do_sample=False, max_new_tokens=MOST, bad_words_ids=bad, eos_token_id=ends)
+                made += hf.generate(input_ids=ids, attention_mask=real.long(), pad_token_id=padding, **told).tolist()
+            stops = {*ends, padding}
+            return [row[1 : next((i for i in range(1, len(row)) if row[i] in stops), len(row))] for row in made]
+
+        times, work, said = [], [], []
+        for rival in (here, there):
+            clock, done = time.perf_counter(), time.process_time()
+            said.append(rival())
+            times.append(time.perf_counter() - clock)
+            work.append(time.process_time() - done)
+    same = sum(a == b for a, b in zip(*said, strict=True))
+    note = f"{same} of {len(sources)} word for word the same; processor time {work[0]:.3g} s and {work[1]:.3g} s"
+    what = f"translating {len(sources)} lines, beam 1, lines per second against transformers in batches of {ROWS}"
+    return Row(what, *(len(sources) / each for each in times), "≥ 1.3", "lines/s", note)
+
+
+def main(rounds: int = 5, lines: int = LINES) -> list[Row]:
+    whole, beside = peak("whole", 2), peak("lora", 2)
+    what = f"peak memory of learning beside SmolLM2 (LoRA 16), batch {BATCH} × {ROW}, against learning all of it"
+    memory = Row(what, beside, whole, "≤ 0.6", "MB", "the whole process, Python and PyTorch with it")
+    return [speed(rounds), memory, translation(lines)]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["peak"]:
+        show_peak(sys.argv[2], int(sys.argv[3]))
+    elif len(sys.argv) > 1:
+        print(*main(1, 20), sep="\n")
+    else:
+        publish("finetune", "Tuning real models (SmolLM2, opus-zh-en)", main())
