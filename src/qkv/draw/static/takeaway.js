@@ -70,7 +70,7 @@ function menuOf(map) {
         if (event.relatedTarget instanceof Node && !menu.contains(event.relatedTarget)) menu.removeAttribute("open");
       },
     },
-    h("summary", {}, say(lang, "Take away")),
+    h("summary", {}, say(lang, "Save")),
     h(
       "div",
       {},
