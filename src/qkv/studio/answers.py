@@ -115,7 +115,8 @@ def open_model(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, 
     from ..tracing.models import model_of
 
     known = model_of(model)
-    mask = None if tokenizer is None else reader_of(tokenizer).mask
+    guesses = tokenizer is not None and getattr(getattr(model, "config", None), "head", "none") != "none"
+    mask = reader_of(tokenizer).mask if guesses else None  # an encoder of sentences has one too, and fills nothing in
     send(
         {
             "kind": "opened",
