@@ -272,6 +272,7 @@ def test_two_words_are_linked_by_the_keyboard_alone(opened, trace):
     assert_shown(tab.inner_text("qkv-ranking li:first-child .number"), trace.map(0, best)[query, key])
 
 
+@pytest.mark.slow
 def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
     tab = opened()
     tab.click("[data-key=tour]")
@@ -301,6 +302,7 @@ def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
     assert tab.evaluate("document.activeElement.dataset.key") == "tour"
 
 
+@pytest.mark.slow
 def test_all_can_be_taken_away(opened, tmp_path, trace):
     tab = opened(head=1, query=4, key=2)
     tab.click("qkv-exportmenu .opener")
@@ -349,6 +351,7 @@ def test_a_problem_is_a_sentence_and_the_page_stays(opened):
     until(tab, "document.querySelector('qkv-overview canvas') !== null")  # the trace that comes with qkv
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_a_sentence_and_a_restart(opened, studio):
     tab = opened()
     for pid in studio.workers():
