@@ -30,7 +30,11 @@ export class NextWords extends Piece {
     const { lang, outcome, model, query, opened } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, say(lang, "Next words"));
-    if (isTrace(model)) return redraw(this, heading, h("p", { class: "help" }, say(lang, "A kept trace has no model behind it: open one to see its next words.")));
+    if (isTrace(model)) {
+      const { words } = outcome;
+      const note = words ? say(lang, "What the model said when the trace was made.") : say(lang, "A kept trace has no model behind it: open one to see its next words.");
+      return redraw(this, heading, words && this.bars(words, null), h("p", { class: "help" }, note));
+    }
     if (!outcome.words && this.where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
     const part = partOf(studio.now.part);
     const places = /** @type {[string, string][]} */ ([
