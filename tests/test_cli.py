@@ -416,7 +416,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["masks", "--nn", "3"], "did you mean --n?"),
         (
             ["models", "gett", "x"],
-            "qkv models 'gett' is not one of list, get, show, verify, remove; did you mean 'get'?",
+            "qkv models 'gett' is not one of list, get, show, why, verify, remove; did you mean 'get'?",
         ),
         (["learn", "wacth"], "did you mean 'watch'?"),
         (["learn", "softmx"], "did you mean softmax?"),
@@ -469,7 +469,7 @@ def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
         (["steps", "a\udcff"], "不是 UTF-8"),
         (["steps", "a", "--json=3"], "参数 --json：不带值，去掉 '3'"),
         (["steps", "a", "--fast"], "qkv steps 没有 --fast 这个选项；请看"),
-        (["models", "gett"], "qkv models 不能是 'gett'：可选 list、get、show、verify、remove。是不是想写 get？"),
+        (["models", "gett"], "qkv models 不能是 'gett'：可选 list、get、show、why、verify、remove。是不是想写 get？"),
         (["steps", "a", "--dim"], "参数 --dim：后面要有一个值"),
         (["steps", "a", "--dim", "x"], "不是有效的数（int）：'x'"),
         (["masks", "casual"], "是不是想写 causal？"),

@@ -39,6 +39,16 @@ MODELS: dict[str, Any] = {
     "llama": lambda **more: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA | more)),
     "qwen2": lambda **more: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA | more)),
     "qwen3": lambda **more: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**LLAMA | dict(head_dim=32) | more)),
+    "mixtral": lambda **more: transformers.MixtralForCausalLM(
+        transformers.MixtralConfig(**LLAMA | dict(num_local_experts=5, num_experts_per_tok=3) | more)
+    ),
+    "qwen3_moe": lambda **more: transformers.Qwen3MoeForCausalLM(
+        transformers.Qwen3MoeConfig(
+            **LLAMA
+            | dict(head_dim=32, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True)
+            | more
+        )
+    ),
     "gpt2": lambda **more: transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
             **dict(vocab_size=71, n_positions=41, n_embd=96, n_layer=2, n_head=3, n_inner=64, eos_token_id=0) | more
@@ -118,7 +128,7 @@ def _as_kept(model: Any, name: str, tensor: torch.Tensor) -> np.ndarray:
 
 
 def _quantised(array: np.ndarray, name: str, kind: str) -> tuple[np.ndarray, Any, tuple[int, ...]]:
-    word = KINDS[kind] if array.ndim == 2 and "position" not in name and "wpe" not in name else Type.F32
+    word = KINDS[kind] if array.ndim > 1 and "position" not in name and "wpe" not in name else Type.F32
     return quantize(array, word), word, array.shape
 
 
@@ -138,7 +148,9 @@ def write_gguf(
     config = model.config
     arch = arch or config.model_type
     layers = config.num_hidden_layers
-    names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[config.model_type], layers)
+    arch = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(arch, arch)
+    known = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(config.model_type, config.model_type)
+    names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[known], layers)
     writer = gguf.GGUFWriter(file, arch)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -155,6 +167,11 @@ def write_gguf(
         if width * config.num_attention_heads != config.hidden_size:
             writer.add_key_length(width)
             writer.add_value_length(width)
+    if hasattr(config, "num_experts_per_tok"):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        if known == "qwen3moe":
+            writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     writer.add_tokenizer_model("bert" if config.model_type == "bert" else "gpt2")
     writer.add_token_list(tokens or ["t", "1", *(f"t{i - 1}" for i in range(2, config.vocab_size))])
     writer.add_token_types([1] * config.vocab_size)
@@ -165,11 +182,20 @@ def write_gguf(
         extra(writer)
     for name, parameter in model.named_parameters():
         array = _as_kept(model, name, parameter)
-        if config.model_type == "llama" and ".q_proj" in name:
+        if ".experts." in name:
+            halves = ("gate", "up") if "gate_up" in name else ("down",)
+            for half, part in zip(halves, np.split(array, len(halves), axis=1), strict=True):
+                raw = quantize(np.ascontiguousarray(part), KINDS[kind])
+                writer.add_tensor(f"blk.{name.split('.')[2]}.ffn_{half}_exps.weight", raw, raw_dtype=KINDS[kind])
+            continue
+        if known == "llama" and ".q_proj" in name:
             array = permute(array, config.num_attention_heads)
-        if config.model_type == "llama" and ".k_proj" in name:
+        if known == "llama" and ".k_proj" in name:
             array = permute(array, config.num_key_value_heads)
         raw, word, _ = _quantised(array, name, kind)
+        if name.endswith("mlp.gate.weight"):
+            writer.add_tensor(f"blk.{name.split('.')[2]}.ffn_gate_inp.weight", raw, raw_dtype=word)
+            continue
         writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), raw, raw_dtype=word)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

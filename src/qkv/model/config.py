@@ -180,7 +180,7 @@ class Config:
         if self.parallel and (self.norm_place, self.kind == "encoder-decoder") != ("pre", False):
             raise Problem(
                 "parallel blocks have their norms before and no memory to look at: norm_place is {place!r} and kind {kind}; "
-                "leave parallel out",
+                "leave it out",
                 place=self.norm_place,
                 kind=self.kind,
             )

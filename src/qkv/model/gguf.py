@@ -98,8 +98,11 @@ def read(file: str | Path) -> Gguf:
     theirs = _config(settings, layout, pieces)
     _refuse_rest(settings, theirs)
     heads = {"attn_q": theirs.get("num_attention_heads", 0), "attn_k": theirs.get("num_key_value_heads", 0)}
-    table = {}
+    table: dict[str, tuple[Piece, int, bool]] = {}
     for name, piece in pieces.items():
+        if stacked := _stacked(name, layout):
+            table |= {hf: (one, 0, False) for hf, one in _apart(file, name, piece, stacked).items()}
+            continue
         hf, part = _rename(name, layout)
         if hf is None:
             continue
@@ -316,12 +319,7 @@ def _config(settings: Settings, layout: Layout, pieces: dict[str, Piece]) -> dic
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
         theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
-    if settings.get("expert_count"):
-        raise Problem(
-            "{file} is a mixture of {count} experts, which qkv has no layers for",
-            file=file,
-            count=settings.get("expert_count"),
-        )
+    theirs |= _experts(settings, layout)
     if layout.model_type == "bert":
         types = pieces.get("token_types.weight")
         return theirs | {"type_vocab_size": types.shape[0] if types else 0}
@@ -354,11 +352,31 @@ def _config(settings: Settings, layout: Layout, pieces: dict[str, Piece]) -> dic
                 value=settings.get(word),
             )
     theirs |= _rotary(settings, pieces, theirs["head_dim"])
+    if theirs["model_type"] == "mixtral":
+        window = settings.get("attention.sliding_window")
+        return theirs | ({"sliding_window": window} if window else {})
     if layout.model_type == "llama":
         theirs |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
         if window := settings.get("attention.sliding_window"):
             theirs |= {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": window}
     return theirs
+
+
+def _experts(settings: Settings, layout: Layout) -> dict[str, Any]:
+    """What config.json would say of a mixture of experts, where there is one."""
+    if not (count := settings.get("expert_count")):
+        return {}
+    if not layout.mixed:
+        raise Problem(
+            "{file} is a mixture of {count} experts, which qkv has no layers for", file=settings.file, count=count
+        )
+    architecture = "MixtralForCausalLM" if layout.mixed == "mixtral" else "Qwen3MoeForCausalLM"
+    return {
+        "model_type": layout.mixed,
+        "architectures": [architecture],
+        "num_local_experts": count,
+        "num_experts_per_tok": settings.must("expert_used_count"),
+    }
 
 
 def _rotary(settings: Settings, pieces: dict[str, Piece], width: int) -> dict[str, Any]:
@@ -445,6 +463,25 @@ def _rename(name: str, layout: Layout) -> tuple[str | None, str]:
     if (found := re.fullmatch(r"blk\.(\d{1,6})\.(\w+)", part)) and found[2] in layout.inside:
         return f"{layout.inside[found[2]].format(i=found[1])}.{kind}", found[2]
     return name, part
+
+
+def _stacked(name: str, layout: Layout) -> str | None:
+    """Hugging Face's name of each tensor that one of GGUF stacks, with {e} for the expert's number."""
+    found = re.fullmatch(r"blk\.(\d{1,6})\.(\w+)\.weight", name)
+    if found is None or found[2] not in layout.experts:
+        return None
+    return layout.experts[found[2]].replace("{i}", found[1]) + ".weight"
+
+
+def _apart(file: Path, name: str, piece: Piece, theirs: str) -> dict[str, Piece]:
+    """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
+    if len(piece.shape) != 3:
+        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(piece.shape)))
+    count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
+    places = [piece.begin + i * size for i in range(count)]
+    return {
+        theirs.replace("{e}", str(i)): Piece(piece.shape[1:], piece.type, at, at + size) for i, at in enumerate(places)
+    }
 
 
 def _turn(shape: tuple[int, ...], turned: bool) -> tuple[int, ...]:

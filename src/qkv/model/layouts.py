@@ -1,6 +1,6 @@
 """How GGUF writes each architecture: its words for settings and tensors, and Hugging Face's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # Settings that change no number: the vocabulary is counted, and the epsilon of norms that a model doesn't have is idle.
@@ -21,6 +21,8 @@ class Layout:
     inside: dict[str, str]  # and in layer {i}
     turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
     permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
+    experts: dict[str, str] = field(default_factory=dict)  # tensors that stack the experts of layer {i}: expert {e}
+    mixed: str = ""  # Hugging Face's word for it, if there are experts
 
 
 _LLAMA_SETTINGS = {
@@ -47,15 +49,32 @@ _LLAMA_INSIDE = {
 }
 
 
+_MIXTRAL = {"ffn_gate_exps": "w1", "ffn_up_exps": "w3", "ffn_down_exps": "w2"}
+_QWEN_MOE = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
+
+
 def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
     fixed = dict(architectures=[architecture], hidden_act="silu")
-    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, _LLAMA_INSIDE, permuted=permuted)
+    inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.block_sparse_moe.gate"}
+    experts = {name: f"model.layers.{{i}}.block_sparse_moe.experts.{{e}}.{word}" for name, word in _MIXTRAL.items()}
+    mixed = "mixtral" if model_type == "llama" else ""
+    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, "$^", permuted, experts, mixed)
+
+
+def _qwen_moe() -> Layout:
+    """Its router's shares sum to 1 in llama.cpp, whatever a file says."""
+    fixed: dict[str, Any] = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
+    settings = _LLAMA_SETTINGS | {"expert_feed_forward_length": "moe_intermediate_size"}
+    inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.mlp.gate"}
+    experts = {name: f"model.layers.{{i}}.mlp.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
+    return Layout("qwen3_moe", fixed, settings, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
 
 
 LAYOUTS = {
     "llama": _like_llama("llama", "LlamaForCausalLM", "attn_q", "attn_k"),
     "qwen2": _like_llama("qwen2", "Qwen2ForCausalLM"),
     "qwen3": _like_llama("qwen3", "Qwen3ForCausalLM"),
+    "qwen3moe": _qwen_moe(),
     "gpt2": Layout(
         "gpt2",
         dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),
