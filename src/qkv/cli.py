@@ -70,6 +70,10 @@ VERBS: dict[str, tuple[str, str]] = {
         'qkv classify "很好看" --model runs/classify-reviews',
         _("tell the label of a text, with how sure that is"),
     ),
+    "caption": (
+        "qkv caption digit.png --demo",
+        _("tell a picture in words, and show where each word looked"),
+    ),
     "eval": (
         "qkv eval --model smollm2 --text mybook.txt",
         _(

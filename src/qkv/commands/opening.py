@@ -15,6 +15,7 @@ KINDS = {
     "fill": "encoder",
     "classify": "encoder",
     "translate": "encoder-decoder",
+    "caption": "encoder-decoder",
 }
 
 

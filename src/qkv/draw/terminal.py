@@ -70,10 +70,10 @@ def heatmap(
     colour = colours() if colour is None else colour
     names = _names(queries)
     wide = max(map(grid.width, names), default=0)
-    room = _room(columns) - wide - 3
+    free = room(columns) - wide - 3
     signed = bool((table < 0).any())
     top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
-    cell = 4 + signed if table.shape[1] * (4 + signed) <= room else 2
+    cell = 4 + signed if table.shape[1] * (4 + signed) <= free else 2
     labels = list(keys)
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     join = together(table.shape[1], queries, columns)
@@ -97,14 +97,15 @@ def together(keys: int, queries: Sequence[str], columns: int | None = None) -> i
     (1, 2, 4)
     """
     wide = max(map(grid.width, _names(queries)), default=0)
-    return -(-keys // max((_room(columns) - wide - 3) // 2, 1))
+    return -(-keys // max((room(columns) - wide - 3) // 2, 1))
 
 
 def _names(queries: Sequence[str]) -> list[str]:
     return [grid.clip(label, 16) for label in queries]
 
 
-def _room(columns: int | None) -> int:
+def room(columns: int | None) -> int:
+    """How many columns a terminal has, or is said to have."""
     return columns or shutil.get_terminal_size((100, 24)).columns
 
 
@@ -151,6 +152,15 @@ def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: 
         return f"\x1b[48;2;{r};{g};{b};38;2;{front}m{inside}\x1b[0m"
     code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
     return f"\x1b[48;5;{code};38;5;{231 if size > 0.35 else 236}m{inside}\x1b[0m"
+
+
+def paper_of(size: float, text: str, colour: str) -> str:
+    """A text in black on paper of the colour of a weight, for terminals of colour "true" or "256"."""
+    r, g, b = _ink(size)
+    if colour == "true":
+        return f"\x1b[48;2;{r};{g};{b};38;2;20;20;20m{text}\x1b[0m"
+    code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
+    return f"\x1b[48;5;{code};38;5;232m{text}\x1b[0m"
 
 
 def _signed(value: float) -> str:

@@ -1,0 +1,74 @@
+"""qkv caption: a picture told in words, and where each word looked."""
+
+import argparse
+import json
+from pathlib import Path
+
+from ..words import language, say
+from .opening import model_arguments, open_model
+from .places import FIGURES, check_place
+
+EXAMPLES = [
+    "qkv caption digit.png --demo",
+    "qkv caption digit.png --demo --png looked.png -o looked.html",
+    "qkv caption digit.png --demo --layer 1 --head 2",
+]
+DEMO = Path(__file__).parent.parent / "demo" / "pictures"
+MADE_BY = "python tools/make_captioner.py"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("picture", type=Path, help=say("a picture: PNG, JPEG or what else matplotlib reads"))
+    model_arguments(parser)
+    parser.add_argument(
+        "--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes")
+    )
+    parser.add_argument("--layer", type=int, metavar="L", help=say("cross-attention of this layer (the last)"))
+    parser.add_argument("--head", type=int, metavar="H", help=say("of this head alone (the mean of all)"))
+    parser.add_argument("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page"))
+    parser.add_argument("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
+    parser.add_argument("--json", action="store_true", help=say("as JSON"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """What is to be seen, in both languages, the reader's first."""
+    for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm"))):
+        if file is not None:
+            check_place(file, endings)
+    from ..text import pictures
+
+    pixels = pictures.small(pictures.cut(pictures.read(options.picture)))
+    model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "caption", yes=options.yes)
+    from ..tracing.captions import caption
+
+    spoken = sorted(pictures.TOLD_IN, key=lambda lang: lang != language())
+    told = [caption(model, tokenizer, pixels, lang, layer=options.layer, head=options.head) for lang in spoken]
+    from ..draw import pictures as drawing
+
+    if options.json:
+        looked = {
+            each.lang: {
+                "text": each.text,
+                "words": [{"word": word.word, "patches": word.patches.round(6).tolist()} for word in each.words],
+            }
+            for each in told
+        }
+        print(json.dumps({"picture": pixels.astype(int).tolist(), **looked}, ensure_ascii=False))
+    else:
+        if options.demo:
+            print(
+                say(
+                    "a small model that ships with qkv, it knows digits and four shapes; made by: {command}",
+                    command=MADE_BY,
+                )
+            )
+        for each in told:
+            print(f"\n{each.text}\n{drawing.terminal(pixels, each)}")
+    if options.png is not None:
+        drawing.figure(pixels, told, path=options.png)
+    if options.out is not None:
+        drawing.page(pixels, told, options.out, title=options.picture.name)
+    for file in (options.png, options.out):
+        if file is not None and not options.json:
+            print(say("wrote {path}", path=file))

@@ -1,0 +1,104 @@
+"""A small black-and-white picture as a text, so that a translator can read it.
+
+16 × 16 pixels are 8 × 8 patches of 2 × 2, and there is a sign for each of the 16 patches that can be: ▘ ▞ ▟ █ …, with · for
+the empty one. A picture is these 64 signs, row by row, after a letter that says in which language it should be told.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..words import Problem, quoted
+
+GRID = 8  # patches along a side
+SIDE = 2 * GRID  # pixels
+SIGNS = "·▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"  # by bits: 1 top left, 2 top right, 4 bottom left, 8 bottom right
+TOLD_IN = {"en": "E", "zh": "中"}
+LARGEST = 50_000_000  # bytes of a file
+FAINT = 0.15  # of the way from black to white: what differs less from the paper is no ink
+
+
+def read(file: str | Path) -> np.ndarray:
+    """The picture of a file in shades of grey, 0 black to 1 white; what is transparent is white."""
+    from matplotlib import image
+
+    place = Path(file)
+    if not place.is_file():
+        raise Problem("there is no picture {file}", file=place)
+    if place.stat().st_size > LARGEST:
+        raise Problem("{file} is no picture that can be read: {why}", file=place, why=f"> {LARGEST / 1e6:.0f} MB")
+    try:
+        pixels = np.asarray(image.imread(place))
+    except Exception as error:  # whatever a file that is none brings up in any of the decoders
+        raise Problem("{file} is no picture that can be read: {why}", file=place, why=quoted(error)) from None
+    return grey(pixels)
+
+
+def grey(pixels: Any) -> np.ndarray:
+    """Shades of grey of a picture as decoders give it: (height, width) or (height, width, channels), bytes or 0 to 1.
+
+    >>> grey([[[255, 0, 0, 255], [0, 0, 0, 0]]]).round(2).tolist()
+    [[0.3, 1.0]]
+    """
+    table = np.asarray(pixels)
+    table = table.astype(np.float64) / (255.0 if table.dtype.kind in "iu" else 1.0)
+    if table.ndim == 2:
+        return table
+    shades = table[..., :3] @ [0.299, 0.587, 0.114] if table.shape[-1] > 2 else table[..., 0]
+    opaque = table[..., -1] if table.shape[-1] in (2, 4) else 1.0
+    return shades * opaque + 1.0 - opaque
+
+
+def cut(shades: np.ndarray) -> np.ndarray:
+    """What is drawn, in ink: 0 is the paper, 1 what differs most from it. Paper is what the edges have.
+
+    Never taller than wide: paper is put beside what is. Things beside each other are wider, and `small` stretches them.
+    """
+    edges = np.concatenate([shades[0], shades[-1], shades[:, 0], shades[:, -1]])
+    ink = np.abs(shades - np.median(edges))
+    most = float(ink.max())
+    if not most > FAINT:
+        raise Problem("nothing is drawn on this picture: it is of one colour")
+    ink = ink / most
+    rows, columns = (np.flatnonzero((ink > 0.5).any(axis)) for axis in (1, 0))
+    inside = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    tall, wide = inside.shape[0], max(inside.shape)
+    tall, wide = tall + -(-tall // 8), wide + -(-wide // 8)  # a pixel of the small picture stays free around
+    sheet = np.zeros((tall, wide))
+    top, left = (tall - inside.shape[0]) // 2, (wide - inside.shape[1]) // 2
+    sheet[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
+    return sheet
+
+
+def small(sheet: np.ndarray) -> np.ndarray:
+    """16 × 16 pixels, True where there is ink: each is what lies under it, and dark if that is dark enough."""
+    tall, wide = sheet.shape
+    shares = _shares(tall) @ sheet @ _shares(wide).T
+    return shares > 0.45 * shares.max()
+
+
+def _shares(n: int) -> np.ndarray:
+    """(16, n): how much of each of n pixels lies under each of 16."""
+    ends = np.arange(SIDE + 1) * n / SIDE
+    begins = np.arange(n)
+    under = np.minimum(ends[1:, None], begins + 1) - np.maximum(ends[:-1, None], begins)
+    return under.clip(0) * SIDE / n
+
+
+def signs(pixels: np.ndarray) -> str:
+    """16 × 16 pixels as 64 signs.
+
+    >>> corner = np.zeros((16, 16), bool)
+    >>> corner[:3, :3] = True
+    >>> signs(corner)[:2], signs(corner)[8:10], len(signs(corner))
+    ('█▌', '▀▘', 64)
+    """
+    table = pixels.astype(int)
+    bits = table[::2, ::2] + 2 * table[::2, 1::2] + 4 * table[1::2, ::2] + 8 * table[1::2, 1::2]
+    return "".join(SIGNS[i] for i in bits.ravel())
+
+
+def source(pixels: np.ndarray, lang: str) -> str:
+    """What the captioner reads: the language to tell it in, and the picture."""
+    return TOLD_IN[lang] + signs(pixels)

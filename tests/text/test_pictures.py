@@ -1,0 +1,62 @@
+"""A picture becomes 64 signs whatever its size, colours and place, and what is none is told."""
+
+import numpy as np
+import pytest
+
+from qkv.text import pictures
+from qkv.words import Problem
+
+
+def drawn(side=40):
+    """A ring in shades of grey, black on white."""
+    y, x = np.mgrid[:side, :side] - side / 2 + 0.5
+    far = np.hypot(x, y) / side
+    return np.where((far > 0.25) & (far < 0.4), 0.0, 1.0)
+
+
+def pixels(shades):
+    return pictures.small(pictures.cut(shades))
+
+
+def test_every_sign_is_its_patch():
+    for number, sign in enumerate(pictures.SIGNS):
+        patch = np.array([[number & 1, number & 2], [number & 4, number & 8]], bool)
+        assert pictures.signs(np.tile(patch, (8, 8))) == sign * 64
+    assert len(set(pictures.SIGNS)) == 16
+
+
+def test_size_place_and_colours_make_no_difference():
+    ring = pixels(drawn())
+    assert ring.shape == (16, 16) and ring.any() and not ring[7:9, 7:9].any() and not ring[0].any()
+    others = {
+        "large": np.kron(drawn(), np.ones((5, 5))),
+        "chalk": 1 - drawn(),
+        "pale": 0.6 + 0.3 * drawn(),
+        "aside": np.pad(drawn(), ((3, 30), (50, 1)), constant_values=1.0),
+    }
+    for name, shades in others.items():
+        assert (pixels(shades) != ring).sum() <= 2, name
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"),
+    [
+        ([[0.0, 1.0]], [[0.0, 1.0]]),
+        (np.array([[0, 255]], np.uint8), [[0.0, 1.0]]),
+        ([[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]], [[1.0, 0.0]]),
+        ([[[0.0, 1.0], [0.0, 0.0]]], [[0.0, 1.0]]),  # grey with transparency
+    ],
+)
+def test_greys(table, wanted):
+    np.testing.assert_allclose(pictures.grey(table), wanted)
+
+
+def test_what_is_no_picture(tmp_path):
+    for name, content in (("text.png", b"no picture"), ("empty.png", b""), ("cut.png", b"\x89PNG\r\n\x1a\n\0\0")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(Problem, match=f"{name} is no picture that can be read"):
+            pictures.read(tmp_path / name)
+    with pytest.raises(Problem, match="there is no picture"):
+        pictures.read(tmp_path / "none.png")
+    with pytest.raises(Problem, match="nothing is drawn"):
+        pixels(np.ones((9, 9)))
