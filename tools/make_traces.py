@@ -2,8 +2,8 @@
 
     qkv models get smollm2 minilm opus-zh-en minimind && python tools/make_traces.py
 
-Float16 and without the output projections, so that each stays below 0.7 MB. Those of a model that writes hold the next
-words that it would say. `python tools/make_traces.py --first` makes only what `qkv studio` opens with, from the shipped trace.
+Float16 and without the output projections, so that each stays below 0.7 MB. Those that the studio opens well with hold
+where, and the next words. `python tools/make_traces.py --first` makes only what `qkv studio` opens with, from the shipped trace.
 """
 
 import json
@@ -34,7 +34,6 @@ TRACES = {
 }
 OPENINGS = {
     "cat-smollm2": ("it", "cat"),
-    "animal-smollm2": ("it", "animal"),
     "fun-minimind": ("它", "人工智能"),
 }
 FOLDER = Path(__file__).parent.parent / "src" / "qkv" / "demo" / "traces"
@@ -46,7 +45,7 @@ def main() -> None:
     for name, (model, text) in TRACES.items() if "--first" not in sys.argv else ():
         if model not in loaded:
             loaded[model] = qkv.load(model)
-        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=model in ("smollm2", "minimind"))
+        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=name in OPENINGS)
         if "logits" in found.more:
             found = replace(found, more=found.more | {"words": words(found, *loaded[model])})
             del found.more["logits"]
