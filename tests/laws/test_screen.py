@@ -80,6 +80,7 @@ CASES = {
         ["the cat", "--model", "{}/classify", "--json"],
         ["--file", "{}/labels.tsv", "--model", "{}/classify"],
     ],
+    "caption": [[EVIL, "--demo"], ["{}/book.txt", "--demo"], ["{}/book.txt", "--model", EVIL]],
     "eval": [
         ["--model", "{}/classify", "--pairs", "{}/labels.tsv", "--each"],
         [f"the cat {EVIL}", *LM, "--tokens"],

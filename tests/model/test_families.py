@@ -1015,11 +1015,6 @@ UNREADABLE = {
     "padding that is not 1": ("roberta", dict(pad_token_id=0), "pad_token_id is 0 in this config.json"),
     "a RoBERTa with another activation": ("roberta", dict(hidden_act="relu"), "hidden_act is 'relu'"),
     "sides of different width": ("bart", dict(decoder_ffn_dim=24), "encoder_ffn_dim and decoder_ffn_dim differ"),
-    "two vocabularies in one": (
-        "marian",
-        dict(share_encoder_decoder_embeddings=False),
-        r"no whole BART: missing model\.decoder\.embed_tokens",
-    ),
     "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' has no word in qkv"),
     "a convolution without its bias": ("mamba2", dict(use_conv_bias=False), "use_conv_bias is False"),
     "steps that are kept within limits": ("bamba", dict(time_step_limit=[0.0, 0.1]), "time_step_limit is .*0.1"),

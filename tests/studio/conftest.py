@@ -88,6 +88,12 @@ def until(true, seconds=60.0):
     return found
 
 
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    """`--lang` stays for the rest of a process: what a test says in it is taken back."""
+    monkeypatch.setenv("QKV_LANG", "en")
+
+
 @pytest.fixture(scope="module")
 def studio(shelf):
     """One for all tests of a file, with the runs of the shelf in it."""

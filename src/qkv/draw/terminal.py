@@ -105,7 +105,11 @@ def _names(queries: Sequence[str]) -> list[str]:
 
 
 def room(columns: int | None) -> int:
-    """How many columns a terminal has, or is said to have."""
+    """How many columns a terminal has, or is said to have.
+
+    >>> room(72)
+    72
+    """
     return columns or shutil.get_terminal_size((100, 24)).columns
 
 
@@ -155,7 +159,11 @@ def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: 
 
 
 def paper_of(size: float, text: str, colour: str) -> str:
-    """A text in black on paper of the colour of a weight, for terminals of colour "true" or "256"."""
+    """A text in black on paper of the colour of a weight, for terminals of colour "true" or "256".
+
+    >>> paper_of(1.0, "cat", "256").endswith("mcat\\x1b[0m")
+    True
+    """
     r, g, b = _ink(size)
     if colour == "true":
         return f"\x1b[48;2;{r};{g};{b};38;2;20;20;20m{text}\x1b[0m"

@@ -25,6 +25,7 @@ Progress = Callable[[int, int], Any]
 def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> list[dict[str, float]]:
     """The probability of each label for each text, the likeliest first.
 
+    >>> import torch
     >>> from ..text import Bytes
     >>> from . import Config
     >>> _ = torch.manual_seed(0)

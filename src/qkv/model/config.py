@@ -177,12 +177,12 @@ class Config:
                 raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=self.hidden)
             if self.head == "mlm":
                 raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
-        if self.parallel and (self.norm_place, self.kind == "encoder-decoder") != ("pre", False):
+        if self.parallel and self.kind == "encoder-decoder":
+            raise Problem("parallel blocks have no memory to look at, and kind is {kind}: leave it out", kind=self.kind)
+        if self.parallel and self.norm_place != "pre":
             raise Problem(
-                "parallel blocks have their norms before and no memory to look at: norm_place is {place!r} and kind {kind}; "
-                "leave it out",
+                "parallel blocks have their norms before, and norm_place is {place!r}: leave it out",
                 place=self.norm_place,
-                kind=self.kind,
             )
         if self.parallel and self.feed_forward == "none":
             raise Problem(
@@ -221,10 +221,14 @@ class Config:
             if self.labels:
                 raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=self.head)
             return
+        if not self.labels:
+            raise Problem(
+                "head 'classes' tells whole texts apart by labels, and there are none: leave it out, or let  qkv train "
+                "classify  set it"
+            )
         if len(set(self.labels)) < max(len(self.labels), 2):
             raise Problem(
-                "head 'classes' has the labels {labels}: give two or more, each once",
-                labels=all_of(self.labels) or "[]",
+                "head 'classes' has the labels {labels}: give two or more, each once", labels=all_of(self.labels)
             )
         if not self.pooler and self.kind == "encoder":
             raise Problem("head 'classes' reads what the pooler makes of a text: set pooler=true")

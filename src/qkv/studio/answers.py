@@ -100,7 +100,7 @@ class Bench:
         return view
 
 
-def nothing(*told: Any) -> None:
+def nothing(*told: Any, **how: Any) -> None:
     """For who wants the view alone."""
 
 
