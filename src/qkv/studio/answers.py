@@ -29,6 +29,7 @@ from .views import Send, View, Wanted, head_arrays, stored_words
 
 MODELS, UNUSED = 2, 900.0  # models held at once, and seconds after which one that nobody uses is let go
 VIEWS = 800_000_000  # bytes of q, k and v that are held
+LENGTHY = 5000  # characters of a text beside whose view no other is held
 SOON = 256  # tokens of a text whose loss is told at once
 LONG = 4096  # tokens of a text that patterns and comparisons look through
 
@@ -89,6 +90,8 @@ class Bench:
         view = View(spec) if traced else View(spec, *self.model(spec["model"]))
         if not traced and not spec["text"] and not spec["more"]:
             raise Problem("there is no text: type one")
+        if len(spec["text"]) > LENGTHY:  # two long ones at once would be too many
+            self.views.clear()
         self.views[key] = view
         try:
             view.make(send, wanted)

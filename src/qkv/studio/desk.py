@@ -71,15 +71,17 @@ class Desk:
             self.process.kill()
             self.process.wait()
 
+    def known(self, told: dict[str, Any]) -> bytes | None:
+        """The whole answer, where it was given before."""
+        key = key_of(told)
+        if told["do"] not in KEPT or key not in self.kept:
+            return None
+        self.kept.move_to_end(key)
+        return b"".join(self.kept[key])
+
     async def ask(self, told: dict[str, Any], tab: str) -> AsyncGenerator[bytes, None]:
         """The frames of an answer as they come. Who stops reading calls it off."""
-        do = str(told["do"])
-        key = key_of(told)
-        if do in KEPT and (known := self.kept.get(key)):
-            self.kept.move_to_end(key)
-            for content in known:
-                yield content
-            return
+        do, key = str(told["do"]), key_of(told)
         number = next(self.numbers)
         inbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self.waiting[number] = inbox

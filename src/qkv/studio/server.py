@@ -34,6 +34,7 @@ from .frames import frame
 
 BODY = 2_000_000  # bytes of an ask: a text of a hundred thousand words
 PATIENCE = 15.0  # seconds for an ask to come in
+HEADSTART = 1.5  # seconds after which the worker starts, if nobody needs it before
 PULSE = 15.0  # seconds after which a silent stream says that it lives
 POLICY = (
     "default-src 'none'; script-src 'self'; worker-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -89,7 +90,8 @@ class Studio:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self.desk.start()
+                # The first page comes with the package: the worker, which takes both cores, lets it go first.
+                asyncio.get_running_loop().call_later(HEADSTART, self.desk.start)
                 await send({"type": "lifespan.startup.complete"})
             else:
                 self.desk.close()
@@ -175,6 +177,8 @@ class Studio:
                 spec["model"] = places.find(spec["model"], self.folders)
         except Problem as wrong:
             return _framed(problem(wrong))
+        if (known := self.desk.known(asked)) is not None:
+            return Response(known, media_type="application/octet-stream")
         tab = str(told.get("tab", ""))[:64]
         return StreamingResponse(self._asked(asked, tab), media_type="application/octet-stream")
 
