@@ -6,6 +6,7 @@ machine and one with --furnished on another run every test once.
 """
 
 import gc
+import os
 import shutil
 import subprocess
 import sys
@@ -41,12 +42,24 @@ for kind in (torch.cuda, torch.xpu, torch.mtia):
         kind.manual_seed_all = lambda seed: None
 
 
+SPOKEN = os.environ.get("QKV_LANG")
+
+
+def speak_as_begun():
+    """`--lang` holds for the process that was told it: a test that calls `main` with it would tell all that follow."""
+    os.environ.pop("QKV_LANG", None)
+    if SPOKEN is not None:
+        os.environ["QKV_LANG"] = SPOKEN
+
+
 @pytest.fixture(autouse=True)
 def repeatable():
+    speak_as_begun()
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)  # which also fills torch.empty with NaN
     yield
     torch.use_deterministic_algorithms(False)
+    speak_as_begun()
 
 
 @pytest.fixture
