@@ -1,7 +1,8 @@
 """How numbers travel, from the worker through the web process to the browser: a sequence of frames.
 
 A frame is a length, so much JSON, then arrays one after another; the JSON's `buffers` tells their types and shapes. The web
-process hands frames on as they are: between it and the worker each stands in an envelope that says whose answer it is.
+process hands frames on as they are, without NumPy, which it would wait for when it starts: between it and the worker each
+stands in an envelope that says whose answer it is.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 LENGTH = struct.Struct("<I")
 ENVELOPE = struct.Struct("<QBI")  # which ask, is it the last frame, bytes of the frame
@@ -22,12 +24,13 @@ TYPES = {"float32": "f4", "uint8": "u1", "int32": "i4"}
 def frame(told: dict[str, Any], *arrays: np.ndarray) -> bytes:
     """One frame.
 
+    >>> import numpy as np
     >>> unpack(frame({"kind": "tile"}, np.float32([[0.5, 1.0]])))
     [({'kind': 'tile'}, [array([[0.5, 1. ]], dtype=float32)])]
     """
     buffers = [{"dtype": TYPES[array.dtype.name], "shape": list(array.shape)} for array in arrays]
     text = json.dumps(told | {"buffers": buffers}, ensure_ascii=False, separators=(",", ":")).encode()
-    little = (np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False) for array in arrays)
+    little = (array.astype(array.dtype.newbyteorder("<"), copy=False) for array in arrays)
     return b"".join([LENGTH.pack(len(text)), text, *(array.tobytes() for array in little)])
 
 
@@ -37,6 +40,8 @@ def unpack(answer: bytes) -> list[tuple[dict[str, Any], list[np.ndarray]]]:
 
 
 def _frames(left: memoryview) -> Iterator[tuple[dict[str, Any], list[np.ndarray]]]:
+    import numpy as np
+
     while left:
         (size,) = LENGTH.unpack_from(left)
         told = json.loads(bytes(left[LENGTH.size : LENGTH.size + size]))

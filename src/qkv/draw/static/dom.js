@@ -182,5 +182,5 @@ export function announce(sentence) {
 /** Why something isn't shown, as a sentence. @param {string} lang @param {any} error one that a source refuses with says it in every language */
 export const excuse = (lang, error) => error?.say?.[lang] ?? say(lang, "This could not be computed: its numbers did not come.");
 
-/** Let the browser draw and answer. */
-export const breathe = () => new Promise((resolve) => setTimeout(resolve, 0));
+/** Let the browser draw and answer. @param {number} [time] in milliseconds, at least */
+export const breathe = (time = 0) => new Promise((resolve) => setTimeout(resolve, time));

@@ -4,11 +4,12 @@ import { level, palette } from "./colour.js";
 import { breathe, choice, excuse, filled, h, hole, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { errorOf, header, isWhole, label, linkOf, openHeadAt, partOf, source, thumb, topOf } from "./view.js";
+import { errorOf, header, isWhole, label, linkOf, openHeadAt, partOf, source, thumb, topOf, view } from "./view.js";
 
 /** @type {Record<string, string>} */
 const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
 
+const MOMENT = 50; // milliseconds that pictures wait for the map
 const MOST_LINKS = 10; // heads that are named when it is asked which link two tokens
 
 export class Overview extends HTMLElement {
@@ -275,6 +276,9 @@ export class Overview extends HTMLElement {
     const mine = ++this.drawing;
     const { item } = state.now;
     const part = partOf(state.now.part);
+    await Promise.race([view().catch(() => {}), breathe(MOMENT)]); // the map that is looked at goes first
+    await breathe();
+    if (mine !== this.drawing) return;
     let until = performance.now() + 12;
     const layers = part.layers.map(async (_, layer) => {
       const { bytes } = await source.pictures(part, layer, item);

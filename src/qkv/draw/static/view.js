@@ -42,6 +42,7 @@ export function show(next, chosen = {}) {
     units.set(list, { tokens, characters, words: groupUnits(list, list.words) });
   }
   const now = { ...state.now, ...chosen };
+  view(now).catch(() => {}); // asked for before anything is built, so that it is here when the map is; who draws it is told
   state.set({ ...chosen, ...fitting(now), shown: state.now.shown + 1 });
 }
 

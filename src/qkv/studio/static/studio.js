@@ -1,7 +1,7 @@
 // The studio: what the address asks for, or the trace that comes with qkv, is shown at once; the model takes over when it is
 // there. Offers what is shown as `window.qkv`, for scripts and tests.
 
-import { announce, h } from "./dom.js";
+import { announce, breathe, h } from "./dom.js";
 import { hear } from "./events.js";
 import { askedFor, lookedAt, mirror } from "./link.js";
 import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live.js";
@@ -10,7 +10,7 @@ import { Picker } from "./picker.js";
 import { address, settle } from "./setting.js";
 import { isTrace, studio } from "./store.js";
 import { say } from "./words.js";
-import { header, partOf } from "./view.js";
+import { header, partOf, view } from "./view.js";
 import "./masthead.js";
 import "./notice.js";
 import "./seeroom.js";
@@ -55,8 +55,10 @@ function heard(told) {
 
 /** When the model of the shipped trace is on this machine, it takes over with the same text. @param {string} live its name */
 async function goLive(live) {
-  await listModels();
   await settled();
+  await view().catch(() => {}); // a model that is being loaded takes all there is of the machine: first the map
+  await breathe();
+  await listModels();
   const { models, model } = studio.now;
   if (isTrace(model) && header?.text && models?.here.some(({ name }) => name === live)) await openModel(live, { text: header.text });
 }
