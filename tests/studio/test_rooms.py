@@ -177,6 +177,33 @@ def test_a_difference_is_pythons(opened, trace):
     assert len(set(places)) == 1 and "3" in places[0]
 
 
+def without_sink(trace, head):
+    """A map whose rows are shared out anew among all but the first token and special ones."""
+    keys = trace.tokens(keys=True)
+    kept = trace.map(0, head) * [not (j == 0 or special) for j, special in enumerate(keys.special)]
+    left = kept.sum(-1, keepdims=True)
+    return np.divide(kept, left, out=np.zeros_like(kept), where=left > 0)
+
+
+def test_without_the_sink_a_difference_is_pythons_too(opened, trace):
+    tab = opened(mode="compare", by="heads", withHead="0.1", head=0, query=4, key=2)
+    until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
+    assert "hidden by the mask" in tab.inner_text("[data-side=difference] .legend")
+    tab.click("[data-side=difference] .toggle")
+    assert now(tab, "sink") == "hidden"
+    until(tab, "document.querySelector('[data-side=difference]').seen.without !== null")
+    settled(tab)
+    one, two = without_sink(trace, 0), without_sink(trace, 1)
+    for side, true in (("a", one), ("b", two), ("difference", two - one)):
+        rows = "(map) => map.seen.queries.map((_, i) => [...map.seen.row(i).weights])"
+        seen = tab.eval_on_selector(f"[data-side={side}]", rows)
+        assert np.abs(np.array(seen) - true).max() < 1e-5
+        assert_shown(tab.inner_text(f"[data-side={side}] output.cell b"), true[4, 2])
+    assert "taken out" in tab.inner_text("qkv-comparison .sink")
+    tab.evaluate("qkv.studio.set({ key: 0 })")
+    assert tab.inner_text("[data-side=difference] output.cell b") == "taken out"
+
+
 def test_two_texts_are_laid_beside_each_other(opened, model):
     tab = opened(mode="compare", by="texts", withText=TEXT + " at", head=0)
     until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
@@ -184,6 +211,7 @@ def test_two_texts_are_laid_beside_each_other(opened, model):
     n = tab.evaluate("document.querySelector('[data-side=difference]').seen.queries.length")
     longer = qkv.trace(model[0], TEXT + " at", model[1])
     assert n >= len(longer.tokens().ids)
+    assert "in one text only" in tab.inner_text("[data-side=difference] .legend")
     assert tab.locator("qkv-comparison .ranking li").count() == 2
 
 

@@ -72,13 +72,16 @@ function numbers(lang, name, each, shown, chosen, choose) {
 /**
  * Below the map: zoom, and how to read its colours.
  * @param {State} own
- * @param {{ signed: boolean, tiled: boolean, sink: boolean }} has are cells pooled, can the sink be hidden?
+ * @param {{ signed: boolean, tiled: boolean, shares: boolean, lone: boolean }} has are cells pooled, are they shares, do some belong to one text only?
  * @param {number} large cells of its longer side
  * @param {(by: number) => void} zoom 0 shows all
  */
-export function reading(own, { signed, tiled, sink }, large, zoom) {
+export function reading(own, { signed, tiled, shares, lone }, large, zoom) {
   const { lang, scale, pool } = own.now;
+  const sink = shares && !figure();
   const bare = sink && own.now.sink === "hidden";
+  const masked = bare ? mark("hidden by the mask, or taken out") : mark("hidden by the mask");
+  const apart = bare ? mark("hidden by the mask, taken out, or in one text only") : mark("hidden by the mask, or in one text only");
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -132,7 +135,7 @@ export function reading(own, { signed, tiled, sink }, large, zoom) {
     signed
       ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
       : h("span", { class: "ramp" }, "0", colours("above"), "1"),
-    h("span", { class: "hatched" }, h("i", {}), signed ? say(lang, "can't be read") : bare ? say(lang, "hidden by the mask, or taken out") : say(lang, "hidden by the mask")),
+    h("span", { class: "hatched" }, h("i", {}), say(lang, !shares ? mark("can't be read") : lone ? apart : masked)),
     h("span", { class: "pooling" }),
   ];
 }

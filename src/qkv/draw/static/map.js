@@ -10,7 +10,7 @@ import { FONT, STACK, stack } from "./labels.js";
 import { framed } from "./setting.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { figure, partOf, unitAt, view } from "./view.js";
+import { partOf, unitAt, view } from "./view.js";
 
 /** @import { Minimap } from "./minimap.js" */
 /** @import { Tiles } from "./tiles.js" */
@@ -139,7 +139,8 @@ export class MapElement extends HTMLElement {
     this.querySelector(".axes")?.replaceChildren(say(lang, axes));
     if (title) refill(title, ...(this.look ? [] : picks(this.state)), customElements.get("qkv-takeaway") ? h("qkv-takeaway") : null);
     const { n, m } = this.look ? { n: this.seen?.queries.length ?? 0, m: this.seen?.keys.length ?? 0 } : partOf(part);
-    const has = { signed: kind !== "shares", tiled: this.tiled, sink: kind === "shares" && !this.look && !figure() };
+    const lone = [...(this.seen?.queries ?? []), ...(this.seen?.keys ?? [])].some((unit) => unit.lone);
+    const has = { signed: kind !== "shares", tiled: this.tiled, shares: this.look ? this.seen?.shares ?? true : kind === "shares", lone };
     if (legend) refill(legend, ...reading(this.state, has, Math.max(n, m), (by) => (by ? this.zoom(by) : this.whole())));
   }
 
@@ -376,7 +377,8 @@ export class MapElement extends HTMLElement {
       share = row ? row.weights[c] : 0,
       open = !row || row.seen[c];
     const shown = row ? exactly(share, row.error) : "…"; // until the head has come
-    const out = seen.takenOut(key);
+    const out = seen.takenOut(key),
+      lone = query.lone || key.lone;
     const places = (/** @type {Unit} */ unit) =>
       unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`;
     const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {
@@ -385,12 +387,12 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? shown : seen.signed ? say(lang, "can't be read") : out ? say(lang, "taken out") : say(lang, "hidden")),
+      h("b", {}, open ? shown : say(lang, !seen.shares ? mark("can't be read") : lone ? mark("in one text only") : out ? mark("taken out") : mark("hidden"))),
       h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
     if (this.hover || !row) return;
-    const masked = seen.signed ? mark("query {from} → key {to}: can't be read") : mark("query {from} → key {to}: hidden by the mask");
-    const closed = out ? mark("query {from} → key {to}: taken out with the sink") : masked;
+    const masked = seen.shares ? mark("query {from} → key {to}: hidden by the mask") : mark("query {from} → key {to}: can't be read");
+    const closed = lone ? mark("query {from} → key {to}: in one text only") : out ? mark("query {from} → key {to}: taken out with the sink") : masked;
     const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,

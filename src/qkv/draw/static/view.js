@@ -8,7 +8,7 @@ import { state } from "./state.js";
 /** @import { Header, Link, Part, Rectangle, Source, Tokens } from "./source.js" */
 /** @import { Chosen } from "./state.js" */
 
-/** One step of an axis: the tokens from first up to end. @typedef {{ label: string, first: number, end: number, special: boolean }} Unit */
+/** One step of an axis: the tokens from first up to end; lone where only one of two texts has it. @typedef {{ label: string, first: number, end: number, special: boolean, lone?: boolean }} Unit */
 /** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
 /** Weights, which of them there are, and how far off they may be. @typedef {{ weights: Float32Array, seen: Uint8Array, error: number }} Row */
 
@@ -140,12 +140,13 @@ export const errorOf = (part, layer, item, head) =>
  * @property {Unit[]} queries
  * @property {Unit[]} keys
  * @property {[Unit[], Unit[]]} [characters] both axes in whole characters, where a step is a token
- * @property {(i: number, weights: Float32Array, seen: Uint8Array) => unknown} [compute] a row of tokens, or of cells; else it comes with the head
+ * @property {boolean} [shares] are its rows shares of attention, or differences of such?
+ * @property {(i: number, weights: Float32Array, seen: Uint8Array) => unknown} [compute] a row of tokens, or of cells, which may give how far off it is; else it comes with the head
  * @property {number} [width] of such a row
  * @property {number} [top] the largest weight, by size
  * @property {number} [error] how far off weights may be
  * @property {Head | null} [head]
- * @property {Uint8Array | null} [without] keys that are taken out: of what is left every row is shared out anew
+ * @property {Uint8Array | null} [without] keys that are taken out: of what is left every row is shared out anew (of a difference, the rows that it is of)
  * @property {{ tall: number, wide: number, layer: number } | null} [pooled] tokens of a cell, where only an overview is here
  * @property {((cells: Rectangle, pool: "max" | "mean", signal: AbortSignal) => Promise<Float32Array>) | null} [tile] as a source has it
  * @property {Promise<{ shares: Float32Array, rows: number, cols: number, tall: number, wide: number }> | null} [picture] the small one, to begin with
@@ -156,10 +157,11 @@ let views = 0;
 
 export class View {
   /** @param {Looked} looked */
-  constructor({ kind, queries, keys, characters, compute, width = 0, top = 1, error = 0, head = null, without = null, pooled = null, tile = null, picture = null, coming = null }) {
+  constructor({ kind, shares = kind === "shares", queries, keys, characters, compute, width = 0, top = 1, error = 0, head = null, without = null, pooled = null, tile = null, picture = null, coming = null }) {
     this.id = ++views;
     this.kind = kind;
     this.signed = kind !== "shares";
+    this.shares = shares;
     this.top = top;
     this.queries = queries;
     this.keys = keys;
@@ -228,9 +230,9 @@ export class View {
   fill(i) {
     const { one, without } = this;
     if (!this.compute) throw new Error("the head hasn't come yet");
-    this.compute(i, one.weights, one.seen);
-    one.error = this.error;
-    if (!without) return;
+    const off = this.compute(i, one.weights, one.seen);
+    one.error = typeof off === "number" ? off : this.error;
+    if (!without || this.signed) return;
     let left = 0;
     for (let j = 0; j < without.length; j++) {
       if (without[j]) one.weights[j] = one.seen[j] = 0;

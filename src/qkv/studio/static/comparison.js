@@ -19,7 +19,7 @@ import { MapElement } from "./map.js";
 /** @import { Unit } from "./view.js" */
 
 /** Which token of the one stands beside which of the other. @typedef {[number | null, number | null][]} Slots */
-/** One side: a head, and what it is of. @typedef {{ name: string, head: Head, part: Part, queries: string[], keys: string[], special: [Set<number>, Set<number>] }} Side */
+/** One side: a head, and what it is of. @typedef {{ name: string, head: Head, part: Part, queries: string[], keys: string[], special: [Set<number>, Set<number>], sinks: boolean[] }} Side */
 
 const FULLY = 700; // tokens up to which the largest difference is looked for
 const CHANGED = 12; // heads that are listed
@@ -32,7 +32,7 @@ const WHAT = [
 ];
 
 export class Comparison extends Piece {
-  fields = ["shown", "part", "item", "layer", "head", "against", "models", "opened"];
+  fields = ["shown", "part", "item", "layer", "head", "sink", "against", "models", "opened"];
   /** The crosshair that the three maps share. */
   cross = new State({ ...studio.now });
   /** @type {MapElement[]} */
@@ -58,9 +58,15 @@ export class Comparison extends Piece {
     });
     this.ranked = h("div", { class: "changes" });
     this.replaceChildren(this.controls, h("div", { class: "three" }, ...this.maps.map((map, i) => h("section", {}, this.names?.[i], map))), this.ranked);
-    studio.listen((changed) => {
-      const { lang, theme, scale } = studio.now;
-      if (["lang", "theme", "scale"].some((name) => changed.has(name))) this.cross.set({ lang, theme, scale });
+    const share = () => {
+      const { lang, theme, scale, sink } = studio.now;
+      this.cross.set({ lang, theme, scale, sink });
+    };
+    share(); // it may have stood aside for a while
+    studio.listen(share, this.ending.signal);
+    this.cross.listen((changed) => {
+      const { scale, sink } = this.cross.now;
+      if (changed.has("scale") || changed.has("sink")) studio.set({ scale, sink });
     }, this.ending.signal);
     studio.listen((changed) => (changed.has("query") || changed.has("key")) && this.follow(), this.ending.signal);
     this.cross.listen((changed) => (changed.has("query") || changed.has("key")) && this.lead(), this.ending.signal);
@@ -104,8 +110,14 @@ export class Comparison extends Piece {
         ),
       ),
       this[against.by](),
+      this.bare ? h("p", { class: "help sink", role: "status" }, say(lang, "The sink is hidden in all three: the first token and special ones are taken out, every row is shared out anew among the rest, and the difference is of these.")) : null,
     );
     void this.load();
+  }
+
+  /** Is the sink hidden? A mixer's rows are no shares. */
+  get bare() {
+    return studio.now.sink === "hidden" && !partOf(studio.now.part).signed;
   }
 
   /** @param {Partial<Against>} to */
@@ -228,7 +240,7 @@ export class Comparison extends Piece {
       const named = (/** @type {string} */ side, /** @type {number} */ l, /** @type {number} */ n) => `${side} · ${headName(name, l, n)}`;
       const titles = against.by === "heads" ? [named("A", layer, head), named("B", at.layer, at.head)] : against.by === "texts" ? ["A", "B"] : [`A · ${titleOf(a.spec.model)}`, `B · ${titleOf(spec.model)}`];
       [...titles, say(lang, "B − A: blue is more in B, red is less")].forEach((text, i) => this.names?.[i].replaceChildren(text));
-      const views = threeOf(sideA, sideB, queries, keys);
+      const views = threeOf(sideA, sideB, queries, keys, this.bare);
       this.maps.forEach((map, i) => {
         map.look = async () => views[i];
         void map.load();
@@ -258,6 +270,7 @@ export class Comparison extends Piece {
       this.ranked,
       h("h3", {}, say(lang, "Heads that changed most")),
       h("p", { class: "help" }, say(lang, "How much of a row's attention went elsewhere, on average over the rows that both have.")),
+      this.bare ? h("p", { class: "help" }, say(lang, "Here the sink counts as well.")) : null,
       h(
         "ol",
         { class: "ranking" },
@@ -283,17 +296,19 @@ export class Comparison extends Piece {
 function sideOf(source, part, head, item) {
   const queries = source.tokens[part.queries[item]],
     keys = source.tokens[part.keys[item]];
-  return { name: part.name, head, part, queries: queries.labels, keys: keys.labels, special: [new Set(queries.special), new Set(keys.special)] };
+  const special = new Set(keys.special);
+  const sinks = keys.labels.map((_, j) => special.has(j) || (j === 0 && part.name !== "cross"));
+  return { name: part.name, head, part, queries: queries.labels, keys: keys.labels, special: [new Set(queries.special), special], sinks };
 }
 
-/** The views of both, and of what the second has more than the first. @param {Side} a @param {Side} b @param {Slots} queries @param {Slots} keys */
-export function threeOf(a, b, queries, keys) {
+/** The views of both, and of what the second has more than the first. @param {Side} a @param {Side} b @param {Slots} queries @param {Slots} keys @param {boolean} bare without the sink */
+export function threeOf(a, b, queries, keys, bare) {
   const steps = (/** @type {Slots} */ slots, /** @type {string[]} */ one, /** @type {string[]} */ two, /** @type {0 | 1} */ axis) =>
     slots.map(([i, j], at) => {
       const first = i === null ? null : one[i],
         second = j === null ? null : two[j];
       const text = first === null ? `+${second}` : second === null ? `−${first}` : first === second ? first : `${first} | ${second}`;
-      return /** @type {Unit} */ ({ label: text, first: at, end: at + 1, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
+      return /** @type {Unit} */ ({ label: text, first: at, end: at + 1, lone: i === null || j === null, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
     });
   const down = steps(queries, a.queries, b.queries, 0),
     across = steps(keys, a.keys, b.keys, 1);
@@ -311,22 +326,23 @@ export function threeOf(a, b, queries, keys) {
     });
   };
   const width = across.length;
-  const kind = a.part.signed ? "mixer" : "shares";
+  const kind = a.part.signed ? "mixer" : "shares",
+    shares = !a.part.signed;
+  const taken = (/** @type {Side} */ side, /** @type {0 | 1} */ which) => (bare ? Uint8Array.from(keys, (slot) => Number(side.sinks[slot[which] ?? -1] ?? false)) : null);
   const single = (/** @type {Side} */ side, /** @type {0 | 1} */ which) =>
-    new View({ kind, queries: down, keys: across, width, top: side.head.top, error: side.head.error, compute: (at, weights, seen) => row(side, which, at, weights, seen) });
-  const less = { weights: new Float32Array(width), seen: new Uint8Array(width) };
+    new View({ kind, queries: down, keys: across, width, top: side.head.top, error: side.head.error, without: taken(side, which), compute: (at, weights, seen) => row(side, which, at, weights, seen) });
+  const [first, second] = [single(a, 0), single(b, 1)];
+  // What only one of the two has, or keeps, can't be compared.
+  const without = bare ? Uint8Array.from(keys, (_, c) => Number(first.without?.[c] || second.without?.[c])) : null;
   const compute = (/** @type {number} */ at, /** @type {Float32Array} */ weights, /** @type {Uint8Array} */ seen) => {
-    row(b, 1, at, weights, seen);
-    row(a, 0, at, less.weights, less.seen);
-    const [i, j] = queries[at];
-    keys.forEach(([k, l], c) => {
-      // What only one of the two has can't be compared.
-      if (i === null || j === null || k === null || l === null) weights[c] = seen[c] = 0;
-      else {
-        weights[c] -= less.weights[c];
-        seen[c] |= less.seen[c];
-      }
+    const less = first.row(at),
+      more = second.row(at);
+    across.forEach(({ lone }, c) => {
+      const both = !down[at].lone && !lone && !without?.[c];
+      weights[c] = both ? more.weights[c] - less.weights[c] : 0;
+      seen[c] = both ? more.seen[c] | less.seen[c] : 0;
     });
+    return less.error + more.error;
   };
   let top = 1;
   if (Math.max(queries.length, width) <= FULLY) {
@@ -337,7 +353,7 @@ export function threeOf(a, b, queries, keys) {
       for (const w of one.weights) top = Math.max(top, Math.abs(w));
     }
   }
-  const difference = new View({ kind: "difference", queries: down, keys: across, width, top: top || 1, error: a.head.error + b.head.error, compute });
-  return [single(a, 0), single(b, 1), difference];
+  const difference = new View({ kind: "difference", queries: down, keys: across, width, top: top || 1, shares, without, compute });
+  return [first, second, difference];
 }
 customElements.define("qkv-comparison", Comparison);
