@@ -234,17 +234,79 @@ def test_typing_is_followed_and_composing_is_not(opened):
     settled(tab)
 
 
+PASSING = "shown models opened outcome before busy problem lost".split()  # what is answered, not chosen
+
+
+def chosen(tab):
+    """All that a person can choose."""
+    return {name: value for name, value in now(tab, "valueOf()").items() if name not in PASSING}
+
+
 def test_a_link_brings_the_view_back(opened):
     tab = opened(mode="heads", head=1, query=5, key=3, edits="0.0:zero", pins="0.1", unit="words", scale="linear")
-    tab.evaluate("qkv.studio.set({ lang: 'zh', theme: 'dark', way: 'to' })")
+    plain = tab.evaluate("location.hash.slice(1)")
+    tab.evaluate(
+        """qkv.studio.set({ lang: 'zh', theme: 'dark', way: 'to', sink: 'hidden', pool: 'mean', after: 'chosen',
+        ranked: { by: 'wide', pattern: '', limit: 0.5 }, sampling: { temperature: 0.5, topK: 3, topP: 0.9 } })"""
+    )
     tab.wait_for_timeout(500)
     link = tab.evaluate("location.hash.slice(1)")
-    names = "room mode model text target more edits pins part layer head query key unit scale way lang theme".split()
-    before = [now(tab, name) for name in names]
+    before = chosen(tab)
     again = opened(link=link)
-    assert [now(again, name) for name in names] == before
+    assert chosen(again) == before
     assert again.inner_text("qkv-map output.cell b") == tab.inner_text("qkv-map output.cell b")
     assert again.evaluate("document.documentElement.lang") == "zh-CN"
+    again.evaluate(f"location.hash = {json.dumps(plain)}")  # what it doesn't speak of isn't left as it was
+    until(again, "qkv.studio.now.sink === 'shown' && qkv.studio.now.after === 'end'")
+    settled(again)
+    assert chosen(again) == before | chosen(opened(link=plain)) | {"lang": "zh", "theme": "dark"}
+
+
+@pytest.mark.parametrize("bench", ["toy", "head"])
+def test_a_link_brings_changed_numbers_back(opened, bench):
+    tab = opened(room="steps", bench=bench, head=1)
+    until(tab, "document.querySelector('qkv-machine') !== null")
+    numbers = "document.querySelector('qkv-machine').stages"
+    before = tab.evaluate(numbers)
+    tab.fill("[data-cell='q.5.0']" if bench == "head" else "[data-cell='x.2.0']", "-3.25")
+    tab.click("[data-cell='mask.0.1']")
+    tab.click("qkv-machine .scaling [data-value=none]")
+    changed = tab.evaluate(numbers)
+    assert changed != before
+    tab.wait_for_timeout(400)
+    link = tab.evaluate("location.hash.slice(1)")
+    again = opened(link=link)
+    until(again, "document.querySelector('qkv-machine') !== null")
+    assert again.evaluate(numbers) == changed
+    # Neither another language nor another room takes it away, and no other head has it.
+    again.evaluate("qkv.studio.set({ lang: 'zh' })")
+    again.evaluate("qkv.studio.set({ room: 'see' })")
+    again.evaluate("qkv.studio.set({ room: 'steps' })")
+    assert again.evaluate(numbers) == changed
+    again.evaluate(f"qkv.studio.set({{ bench: 'head', head: {0 if bench == 'head' else 1} }})")
+    until(again, "qkv.studio.now.worked.changes === ''")
+    again.evaluate(f"qkv.studio.set({{ bench: '{bench}', head: 1 }})")
+    until(again, "qkv.studio.now.worked.changes !== ''")
+    assert again.evaluate(numbers) == changed
+    again.click("qkv-machine .reset")
+    assert again.evaluate(numbers) == before
+
+
+def test_only_heads_above_a_limit_are_listed(opened, trace):
+    tab = opened(mode="heads", query=9, key=2)
+    until(tab, "document.querySelectorAll('qkv-ranking .head').length === 2")
+    values = sorted((float(trace.map(0, head)[9, 2]), f"0.{head}") for head in range(2))
+    limit = round(sum(value for value, _ in values) / 2, 4)
+    assert values[0][0] < limit < values[1][0]
+    tab.fill("qkv-ranking [data-key=limit]", str(limit))
+    tab.keyboard.press("Enter")
+    assert tab.locator("qkv-ranking .head b").all_inner_texts() == [values[1][1]]
+    assert "1 of 2 heads" in tab.inner_text("qkv-ranking")
+    until(tab, f"document.querySelector(\"qkv-overview [data-head='{values[0][1]}']\").classList.contains('faded')")
+    assert tab.evaluate("document.activeElement.dataset.key") == "limit"
+    tab.select_option("qkv-ranking [data-key=order]", "narrow")  # other values: no limit of theirs yet
+    assert now(tab, "ranked") == {"by": "narrow", "pattern": "", "limit": None}
+    assert tab.locator("qkv-ranking .head").count() == 2
 
 
 def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):

@@ -61,6 +61,8 @@ export class MachineElement extends HTMLElement {
   told = { words: [], keys: [], given: {}, mask: [], scale: "sqrt", show: [], query: null, digits: 2 };
   /** What is in force. @type {{ given: Given, mask: boolean[][], scale: Scale }} */
   now = { given: {}, mask: [], scale: "sqrt" };
+  /** What was changed when it was last told. */
+  saved = "";
   /** @type {Stages} */
   stages = { scores: [], scaled: [], masked: [], weights: [] };
   /** The cells, by name: table.row.column. @type {Map<string, HTMLElement>} */
@@ -69,6 +71,7 @@ export class MachineElement extends HTMLElement {
   at = { over: null, focus: null };
 
   connectedCallback() {
+    if (this.cells.size) return; // put elsewhere, it keeps what was changed
     this.addEventListener("pointerover", (event) => this.point(event.target));
     this.addEventListener("pointerleave", () => this.point(null));
     this.addEventListener("focusin", (event) => this.enter(/** @type {HTMLElement} */ (event.target)));
@@ -123,6 +126,37 @@ export class MachineElement extends HTMLElement {
     );
     this.formula();
     this.fill();
+  }
+
+  /** What was changed, so that a link can say it: x.2.0:3,mask.0.1:1,scale:none. */
+  get changes() {
+    const { given, mask, scale } = this.now;
+    const list = Object.entries({ ...given, mask }).flatMap(([name, table]) =>
+      table.flatMap((row, i) => row.flatMap((x, j) => (x === this.before(name)?.[i]?.[j] ? [] : [`${name}.${i}.${j}:${Number(x)}`]))),
+    );
+    return [...list, ...(scale === this.told.scale ? [] : [`scale:${scale}`])].join();
+  }
+
+  /** A table as it was given. @param {string} name @returns {(number | boolean)[][] | undefined} */
+  before(name) {
+    return name === "mask" ? this.told.mask : /** @type {Record<string, Table>} */ (this.told.given)[name];
+  }
+
+  /** Change what was changed once, as far as it makes sense here. @param {string} changes */
+  redo(changes) {
+    for (const change of changes.split(",")) {
+      const [id, said] = change.split(":");
+      const [name, i, j] = place(id);
+      const x = read(said ?? "");
+      if (id === "scale") {
+        const way = this.scales().find(([value]) => value === said);
+        if (way) this.now.scale = scaleOf(way[0]);
+      } else if (x !== null && this.before(name)?.[i]?.[j] !== undefined) {
+        if (name === "mask") this.now.mask[i][j] = x !== 0;
+        else /** @type {Record<string, Table>} */ (this.now.given)[name][i][j] = x;
+      }
+    }
+    this.build();
   }
 
   reset() {
@@ -259,13 +293,24 @@ export class MachineElement extends HTMLElement {
     const blind = words.filter((_, i) => !this.now.mask[i].some(Boolean));
     const nothing = /** @type {HTMLElement} */ (this.querySelector(".nothing"));
     nothing.textContent = blind.map((from) => say(lang, "{from} may look at nothing: its weights and its output are 0", { from })).join(" · ");
-    const edited = JSON.stringify(this.now) !== JSON.stringify({ given: this.told.given, mask: this.told.mask, scale: this.told.scale });
+    const edited = this.changes !== "";
     const changed = /** @type {HTMLElement} */ (this.querySelector(".changed"));
     const said = edited ? say(lang, "changed") : "";
     if (changed.textContent !== said) changed.textContent = said;
     this.querySelector(".reset")?.toggleAttribute("disabled", !edited);
     this.scaling();
     this.light();
+    if (this.changes === this.saved) return;
+    this.saved = this.changes;
+    this.dispatchEvent(new CustomEvent("changed", { bubbles: true, detail: this.saved }));
+  }
+
+  /** What scores may be multiplied by, and how that is written. @returns {[string, string][]} */
+  scales() {
+    const { scale } = this.told;
+    /** @type {[string, string][]} */
+    const ways = this.width === null ? [["none", "÷ 1"]] : [["sqrt", "÷ √d"], ["none", "÷ 1"], ["width", "÷ d"]];
+    return typeof scale === "number" ? [...ways, [String(scale), `× ${givenText(scale, 4)}`]] : ways;
   }
 
   /** The choice of what scores are divided by. */
@@ -273,14 +318,10 @@ export class MachineElement extends HTMLElement {
     const place = this.querySelector(".scaling");
     if (!place) return;
     const { lang } = state.now;
-    const { scale } = this.told;
-    /** @type {[string, string][]} */
-    const ways = this.width === null ? [["none", "÷ 1"]] : [["sqrt", "÷ √d"], ["none", "÷ 1"], ["width", "÷ d"]];
-    if (typeof scale === "number") ways.push([String(scale), `× ${givenText(scale, 4)}`]);
     refill(
       place,
-      choice(say(lang, "Scaling"), ways, String(this.now.scale), (value) => {
-        this.now.scale = Number.isNaN(Number(value)) ? /** @type {Scale} */ (value) : Number(value);
+      choice(say(lang, "Scaling"), this.scales(), String(this.now.scale), (value) => {
+        this.now.scale = scaleOf(value);
         this.compute();
         this.formula();
         this.fill();
@@ -482,6 +523,9 @@ export class MachineElement extends HTMLElement {
     this.cells.get(`${name}.${i + step[0]}.${j + step[1]}`)?.focus();
   }
 }
+
+/** @param {string} value @returns {Scale} */
+const scaleOf = (value) => (Number.isNaN(Number(value)) ? /** @type {Scale} */ (value) : Number(value));
 
 /** @param {string} id @returns {Cell} */
 function place(id) {

@@ -20,8 +20,8 @@
  * @property {"light" | "dark"} theme
  */
 
-/** @type {Chosen} */
-const BEGINNING = {
+/** What is chosen before anybody chooses. @type {Chosen} */
+export const BEGINNING = {
   shown: 0,
   part: "",
   item: 0,

@@ -1,6 +1,7 @@
 // The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
 
 import { address, lightAndLanguage } from "./setting.js";
+import { BEGINNING } from "./state.js";
 import { studio, UNTOUCHED } from "./store.js";
 import { header, partOf } from "./view.js";
 
@@ -14,15 +15,18 @@ const LINKABLE = 4000; // characters of a text that an address still carries
 const ROOMS = /** @type {const} */ (["see", "steps"]);
 const MODES = /** @type {const} */ (["look", "heads", "generate", "compare", "cross"]);
 const COMPARED = /** @type {const} */ (["heads", "texts", "models"]);
+const ORDERED = /** @type {const} */ (["link", "pattern", "narrow", "wide", "needed"]);
 const WAYS = /** @type {const} */ (["zero", "uniform", "first"]);
 const HEAD_NAME = /^(?:(?:encoder|decoder|cross|mixers)\.)?\d{1,4}\.(?:\d{1,4}|\*)$/;
 
 /** @template {string} Name @param {readonly Name[]} names @param {string | null} said @returns {Name | undefined} */
 const among = (names, said) => names.find((name) => name === said);
 
+/** The one that is said, or else another. @template {string} Name @param {readonly NoInfer<Name>[]} names @param {string | null} said @param {Name} otherwise @returns {Name} */
+const oneOf = (names, said, otherwise) => among(names, said) ?? otherwise;
+
 /** What is asked for, before anything is shown: model, text and what is done to them. @param {URLSearchParams} said @returns {Partial<Everything>} */
 export function askedFor(said) {
-  const { against, sampling } = studio.now;
   /** @type {Partial<Everything>} */
   const asked = { ...(said.has("model") ? UNTOUCHED : {}), ...lightAndLanguage(said) };
   const room = among(ROOMS, said.get("room")),
@@ -36,15 +40,22 @@ export function askedFor(said) {
   if (said.has("edits")) asked.edits = listed(said.get("edits")).flatMap(editSaid);
   if (said.has("pins")) asked.pins = listed(said.get("pins")).filter((name) => HEAD_NAME.test(name));
   const by = among(COMPARED, said.get("by"));
-  if (by) asked.against = { ...against, by, head: said.get("withHead") ?? "", text: said.get("withText") ?? "", model: said.get("withModel") ?? "" };
+  if (by) asked.against = { by, head: said.get("withHead") ?? "", text: said.get("withText") ?? "", model: said.get("withModel") ?? "" };
   if (said.has("temperature")) {
     const number = (/** @type {string} */ name, /** @type {number} */ usual, /** @type {number} */ most) => {
       const x = Number(said.get(name) ?? usual);
       return x >= 0 && x <= most ? x : usual;
     };
-    asked.sampling = { temperature: number("temperature", sampling.temperature, 5), topK: number("topK", 0, 1e6), topP: number("topP", 1, 1) };
+    asked.sampling = { temperature: number("temperature", 1, 5), topK: number("topK", 0, 1e6), topP: number("topP", 1, 1) };
   }
+  const order = among(ORDERED, said.get("order"));
+  if (order) {
+    const limit = Number(said.get("limit") ?? NaN);
+    asked.ranked = { by: order, pattern: said.get("pattern") ?? "", limit: Number.isFinite(limit) ? limit : null };
+  }
+  if (said.get("after") === "chosen") asked.after = "chosen";
   if (said.get("bench") === "head") asked.bench = "head";
+  if (said.has("worked")) asked.worked = { of: "", changes: said.get("worked") ?? "" };
   return asked;
 }
 
@@ -62,7 +73,10 @@ function editSaid(text) {
 
 /** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
 export function lookedAt(said, there, usually) {
-  const now = { ...studio.now, ...usually };
+  // What a whole link doesn't speak of is as it was in the beginning, not as it is now.
+  const { item, scale, way, sink, pool } = BEGINNING;
+  const usual = said.has("model") ? { item, scale, way, sink, pool, unit: there.first.unit } : {};
+  const now = { ...studio.now, ...usual, ...usually };
   const named = (/** @type {string | null} */ wished) => there.parts.find(({ name }) => name === wished);
   const part = named(said.get("part")) ?? named(now.part) ?? there.parts[0];
   const place = (/** @type {string} */ name, /** @type {number} */ size, /** @type {number} */ usual) => {
@@ -71,14 +85,19 @@ export function lookedAt(said, there, usually) {
   };
   const found = part.layers.findIndex(({ number }) => String(number) === said.get("layer"));
   const layer = found >= 0 ? found : Math.min(now.layer, part.layers.length - 1);
-  const unit = among(/** @type {const} */ (["tokens", "characters", "words"]), said.get("unit")) ?? now.unit;
-  const scale = among(/** @type {const} */ (["root", "linear"]), said.get("scale")) ?? now.scale;
-  const way = among(/** @type {const} */ (["from", "to"]), said.get("way")) ?? now.way;
-  const sink = among(/** @type {const} */ (["shown", "hidden"]), said.get("sink")) ?? now.sink;
-  const pool = among(/** @type {const} */ (["max", "mean"]), said.get("pool")) ?? now.pool;
-  const query = place("query", part.n, now.query),
-    key = place("key", part.m, now.key);
-  return { part: part.name, layer, head: place("head", part.layers[layer].heads, now.head), query, key, unit, scale, way, sink, pool };
+  return {
+    part: part.name,
+    item: place("item", part.queries.length, now.item),
+    layer,
+    head: place("head", part.layers[layer].heads, now.head),
+    query: place("query", part.n, now.query),
+    key: place("key", part.m, now.key),
+    unit: oneOf(["tokens", "characters", "words"], said.get("unit"), now.unit),
+    scale: oneOf(["root", "linear"], said.get("scale"), now.scale),
+    way: oneOf(["from", "to"], said.get("way"), now.way),
+    sink: oneOf(["shown", "hidden"], said.get("sink"), now.sink),
+    pool: oneOf(["max", "mean"], said.get("pool"), now.pool),
+  };
 }
 
 /** Everything that is chosen, as an address says it: after the #. */
@@ -109,8 +128,16 @@ export function linkNow() {
     put("topK", topK, 0);
     put("topP", topP, 1);
   }
+  if (now.mode === "heads") {
+    put("order", now.ranked.by, now.ranked.limit === null ? "link" : "");
+    if (now.ranked.by === "pattern") put("pattern", now.ranked.pattern);
+    put("limit", now.ranked.limit ?? "");
+  }
+  put("after", now.after, "end");
   put("bench", now.bench, "toy");
+  if (now.room === "steps") put("worked", now.worked.changes);
   if (header.parts.length > 1) said.set("part", part.name);
+  put("item", now.item, 0);
   said.set("layer", String(part.layers[now.layer].number));
   for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
   put("unit", now.unit, header.first.unit);

@@ -45,7 +45,13 @@ export function look(choose) {
   const key = JSON.stringify(spec);
   clearTimeout(waiting);
   if (!spec.model || (!isTrace(spec.model) && !spec.text)) return release();
-  if (flight ? flight.key === key : shownKey === key) return;
+  if (flight) {
+    if (flight.key === key) return;
+  } else if (shownKey === key) {
+    if (choosing && served) studio.set(choosing(served)); // a link to another place of what is shown
+    choosing = null;
+    return;
+  }
   if (flight) {
     const left = PATIENCE - (performance.now() - flight.since);
     if (left > 0) {

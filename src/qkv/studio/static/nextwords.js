@@ -15,9 +15,7 @@ const ROWS = 10;
 const LENS = 3; // words of each layer
 
 export class NextWords extends Piece {
-  fields = ["shown", "outcome", "before", "query", "model", "opened"];
-  /** @type {"end" | "chosen"} */
-  where = "end";
+  fields = ["shown", "outcome", "before", "query", "model", "opened", "after"];
   /** Words after the chosen token. @type {{ key: string, words: Words | null, before: Words | null } | null} */
   there = null;
   /** @type {{ key: string, layers: Possible[][] } | null} */
@@ -27,7 +25,7 @@ export class NextWords extends Piece {
   telling = 0;
 
   render() {
-    const { lang, outcome, model, query, opened } = studio.now;
+    const { lang, outcome, model, query, opened, after: where } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, say(lang, "Next words"));
     if (isTrace(model)) {
@@ -35,16 +33,16 @@ export class NextWords extends Piece {
       const note = words ? say(lang, "What the model said when the trace was made.") : say(lang, "A kept trace has no model behind it: open one to see its next words.");
       return redraw(this, heading, words && this.bars(words, null), h("p", { class: "help" }, note));
     }
-    if (!outcome.words && this.where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
+    if (!outcome.words && where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
     const part = partOf(studio.now.part);
     const places = /** @type {[string, string][]} */ ([
       ["end", outcome.words && outcome.words.place < part.n - 1 ? say(lang, "at the gap") : say(lang, "at the end")],
       ["chosen", say(lang, "after {word}", { word: label("query", query) })],
     ]);
-    const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || this.where === "chosen" ? choice(say(lang, "Where"), places, this.where, (value) => this.turn(value)) : null);
+    const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), places, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
     const key = JSON.stringify([specNow(), query]);
-    if (this.where === "chosen" && this.there?.key !== key) void this.askThere(key, query);
-    const [now, before] = this.where === "end" ? [outcome.words, studio.now.before?.words ?? null] : [this.there?.words ?? null, this.there?.before ?? null];
+    if (where === "chosen" && this.there?.key !== key) void this.askThere(key, query);
+    const [now, before] = where === "end" ? [outcome.words, studio.now.before?.words ?? null] : [this.there?.words ?? null, this.there?.before ?? null];
     this.tell(now, before);
     redraw(this, bar, now ? this.bars(now, before) : h("p", { class: "help" }, say(lang, "computing…")), this.loss(), this.lensPart(now));
   }
@@ -62,12 +60,6 @@ export class NextWords extends Piece {
     this.told = said;
     clearTimeout(this.telling);
     this.telling = setTimeout(() => announce(said), 900);
-  }
-
-  /** @param {string} value */
-  turn(value) {
-    this.where = value === "chosen" ? "chosen" : "end";
-    this.render();
   }
 
   /** @param {string} key @param {number} place */

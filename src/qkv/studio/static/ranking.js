@@ -12,10 +12,11 @@ import { mark, say } from "./words.js";
 import { header, label, partOf, thumb } from "./view.js";
 
 /** @import { Part } from "./source.js" */
+/** @import { Everything } from "./store.js" */
 
-/** A head in the list. @typedef {{ layer: number, head: number, value: number, share: number, text: string }} Ranked */
+/** A head in the list. @typedef {{ layer: number, head: number, value: number, share: number, text: string }} Listed */
 /** @typedef {{ pattern: string, scores: Record<string, number | null> }} Known */
-/** @typedef {"link" | "pattern" | "narrow" | "wide" | "needed"} Order */
+/** @typedef {Everything["ranked"]["by"]} Order */
 
 const LISTED = 24;
 /** @type {[Order, string][]} */
@@ -43,46 +44,61 @@ const PATTERNS = {
 };
 
 export class Ranking extends Piece {
-  fields = ["shown", "part", "item", "query", "key", "layer", "head", "pins", "edits", "theme"];
-  /** @type {Order} */
-  order = "link";
-  pattern = "";
+  fields = ["shown", "part", "item", "query", "key", "layer", "head", "pins", "edits", "theme", "ranked"];
   /** What was asked for, and what came of it. @type {Map<string, any>} */
   known = new Map();
   share = 0;
 
   render() {
     if (!header) return;
-    const { lang, part: name } = studio.now;
+    const { lang, part: name, ranked } = studio.now;
     const part = partOf(name);
-    const select = h("select", { "aria-label": say(lang, "Order of the heads"), "data-key": "order", onchange: (/** @type {Event} */ event) => this.turn(/** @type {Order} */ (/** @type {HTMLSelectElement} */ (event.target).value)) });
+    // Another order has other values: its limit would mean nothing.
+    const select = h("select", { "aria-label": say(lang, "Order of the heads"), "data-key": "order", onchange: (/** @type {Event} */ event) => this.rank({ by: /** @type {Order} */ (/** @type {HTMLSelectElement} */ (event.target).value), limit: null }) });
     for (const [value, text] of ORDERS) {
       if (value === "needed" && (isTrace(studio.now.model) || part.signed)) continue;
-      select.append(h("option", { value, selected: value === this.order }, say(lang, text)));
+      select.append(h("option", { value, selected: value === ranked.by }, say(lang, text)));
     }
-    const kinds = this.order === "pattern" ? this.kinds() : null;
-    redraw(this, h("div", { class: "bar" }, h("h2", {}, say(lang, "Which heads?")), select, kinds), ...this.list(part));
+    const kinds = ranked.by === "pattern" ? this.kinds() : null;
+    redraw(this, h("div", { class: "bar" }, h("h2", {}, say(lang, "Which heads?")), select, kinds, this.limit()), ...this.list(part));
   }
 
-  /** @param {Order} order */
-  turn(order) {
-    this.order = order;
-    this.render();
+  /** @param {Partial<Everything["ranked"]>} to */
+  rank(to) {
+    studio.set({ ranked: { ...studio.now.ranked, ...to } });
+  }
+
+  /** From which value on heads count; of those that look narrowly, up to which. */
+  limit() {
+    const { lang, ranked } = studio.now;
+    const told = ranked.by === "narrow" ? say(lang, "at most") : say(lang, "at least");
+    const field = h("input", {
+      type: "number",
+      step: ranked.by === "needed" ? "any" : 0.05,
+      value: ranked.limit,
+      placeholder: say(lang, "any"),
+      "data-key": "limit",
+      onchange: (/** @type {Event} */ event) => {
+        const typed = /** @type {HTMLInputElement} */ (event.target).valueAsNumber;
+        this.rank({ limit: Number.isNaN(typed) ? null : typed });
+      },
+    });
+    return h("label", { class: "limit" }, h("span", {}, told), field);
   }
 
   /** Which pattern. */
   kinds() {
     const { lang } = studio.now;
     const told = this.get("heads");
-    const select = h("select", { "aria-label": say(lang, "Pattern"), "data-key": "pattern", onchange: (/** @type {Event} */ event) => {
-      this.pattern = /** @type {HTMLSelectElement} */ (event.target).value;
-      this.render();
-    } });
-    for (const kind of told?.kinds ?? []) {
-      this.pattern ||= kind;
-      select.append(h("option", { value: kind, selected: kind === this.pattern }, say(lang, PATTERNS[kind] ?? kind)));
-    }
+    const select = h("select", { "aria-label": say(lang, "Pattern"), "data-key": "pattern", onchange: (/** @type {Event} */ event) => this.rank({ pattern: /** @type {HTMLSelectElement} */ (event.target).value }) });
+    for (const kind of told?.kinds ?? []) select.append(h("option", { value: kind, selected: kind === this.pattern(told.kinds) }, say(lang, PATTERNS[kind] ?? kind)));
     return select;
+  }
+
+  /** The pattern that is chosen, or the first. @param {string[]} kinds */
+  pattern(kinds) {
+    const { pattern } = studio.now.ranked;
+    return kinds.includes(pattern) ? pattern : kinds[0];
   }
 
   /** What the order goes by: known already, or asked for. @param {"links" | "heads" | "importance"} what */
@@ -122,56 +138,59 @@ export class Ranking extends Piece {
     if (place) place.value = share;
   }
 
-  /** @param {Part} part @returns {Ranked[] | null} null while it is computed */
+  /** @param {Part} part @returns {Listed[] | null} null while it is computed */
   ranked(part) {
-    const { item } = studio.now;
-    /** @type {Ranked[]} */
+    const { item, ranked: { by } } = studio.now;
+    /** @type {Listed[]} */
     let rows = [];
     const every = (/** @type {(layer: number, head: number) => number | undefined} */ value, /** @type {(x: number) => string} */ write) =>
       part.layers.flatMap((each, layer) =>
         Array.from({ length: each.heads }, (_, head) => ({ layer, head, value: value(layer, head) ?? NaN, share: 0, text: "" })),
       ).filter((row) => !Number.isNaN(row.value)).map((row) => ({ ...row, text: write(row.value) }));
-    if (this.order === "link") {
+    if (by === "link") {
       const top = /** @type {[number, number, number][] | undefined} */ (this.get("links")?.top);
       if (!top) return null;
       rows = top.map(([layer, head, value]) => ({ layer, head, value: Math.abs(value), share: 0, text: weight(value) }));
-    } else if (this.order === "narrow" || this.order === "wide") {
+    } else if (by === "narrow" || by === "wide") {
       const spread = served?.entropy[part.name];
       rows = every((layer, head) => spread?.[layer]?.[item]?.[head], (x) => `${x.toFixed(2)}`);
-      rows.sort((a, b) => (this.order === "narrow" ? a.value - b.value : b.value - a.value));
-    } else if (this.order === "pattern") {
-      const told = /** @type {{ rows: Known[][] } | null} */ (this.get("heads"));
+      rows.sort((a, b) => (by === "narrow" ? a.value - b.value : b.value - a.value));
+    } else if (by === "pattern") {
+      const told = /** @type {{ kinds: string[], rows: Known[][] } | null} */ (this.get("heads"));
       if (!told) return null;
-      rows = every((layer, head) => told.rows[layer][head]?.scores[this.pattern] ?? undefined, (x) => weight(x));
+      rows = every((layer, head) => told.rows[layer][head]?.scores[this.pattern(told.kinds)] ?? undefined, (x) => weight(x));
     } else {
       const told = this.get("importance");
       if (!told) return null;
       rows = every((layer, head) => told.rows[part.name]?.[layer][head], (x) => signedBy(x, 4));
     }
-    if (this.order !== "narrow" && this.order !== "wide") rows.sort((a, b) => b.value - a.value);
+    if (by !== "narrow" && by !== "wide") rows.sort((a, b) => b.value - a.value);
     const most = Math.max(...rows.map(({ value }) => value), 1e-9);
     return rows.map((row) => ({ ...row, share: Math.max(0, row.value / most) }));
   }
 
   /** @param {Part} part */
   list(part) {
-    const { lang, query, key } = studio.now;
-    const rows = this.ranked(part);
+    const { lang, query, key, ranked: { by, limit } } = studio.now;
+    const all = this.ranked(part);
     const help = {
       link: filled(say(lang, "By how much {from} looks at {to}.", { from: hole("from"), to: hole("to") }), { from: token(label("query", query)), to: token(label("key", key)) }),
       pattern: [say(lang, "By how much of its attention follows the pattern.")],
       narrow: [say(lang, "By the mean entropy of its rows in bits, the smallest first.")],
       wide: [say(lang, "By the mean entropy of its rows in bits, the largest first.")],
       needed: [say(lang, "By how much the loss of this text grows without it.")],
-    }[this.order];
+    }[by];
     const intro = h("p", { class: "help" }, ...help);
-    if (!rows) return [intro, h("p", { class: "help", role: "status" }, say(lang, "Looking through the heads…")), this.order === "needed" ? h("progress", { max: 1, value: this.share }) : null];
-    this.fade(rows.slice(0, LISTED));
+    if (!all) return [intro, h("p", { class: "help", role: "status" }, say(lang, "Looking through the heads…")), by === "needed" ? h("progress", { max: 1, value: this.share }) : null];
+    const rows = limit === null ? all : all.filter(({ value }) => (by === "narrow" ? value <= limit : value >= limit));
+    this.fade(limit === null ? rows.slice(0, LISTED) : rows);
     const list = h("ol", { class: "ranking" }, ...rows.slice(0, LISTED).map((row) => this.row(part, row)));
-    return [intro, h("div", { class: "scroll tall" }, list)];
+    const count = { n: rows.length, all: all.length, listed: LISTED };
+    const counted = rows.length > LISTED ? say(lang, "{n} of {all} heads; the first {listed} are listed.", count) : say(lang, "{n} of {all} heads.", count);
+    return [intro, limit === null ? null : h("p", { class: "help", role: "status" }, counted), h("div", { class: "scroll tall" }, list)];
   }
 
-  /** In the overview, those that aren't listed step back. @param {Ranked[] | null} rows null: none does */
+  /** In the overview, those that aren't listed step back. @param {Listed[] | null} rows null: none does */
   fade(rows) {
     const listed = new Set(rows?.map(({ layer, head }) => `${layer}.${head}`));
     // After the overview has drawn itself anew.
@@ -186,7 +205,7 @@ export class Ranking extends Piece {
     super.disconnectedCallback();
   }
 
-  /** @param {Part} part @param {Ranked} row */
+  /** @param {Part} part @param {Listed} row */
   row(part, { layer, head, share, text }) {
     const { lang, edits, model } = studio.now;
     const name = headName(part.name, layer, head);

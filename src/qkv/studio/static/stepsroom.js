@@ -51,13 +51,20 @@ export class StepsRoom extends Piece {
   fields = ["bench", "shown", "part", "item", "layer", "head"];
   asked = 0;
   made = "";
+  /** What the machine works on. */
+  what = "";
+  /** What was changed, by what it was changed in. @type {Map<string, string>} */
+  kept = new Map();
 
   connectedCallback() {
     if (!this.firstChild) {
       this.controls = h("div", { class: "card controls" });
       this.place = h("div", { class: "place" });
       this.append(this.controls, this.place);
+      this.addEventListener("changed", (event) => this.keep(/** @type {CustomEvent} */ (event).detail));
     }
+    // Somebody followed a link.
+    studio.listen((changed) => changed.has("worked") && !studio.now.worked.of && this.anew(), this.ending.signal);
     super.connectedCallback();
   }
 
@@ -90,7 +97,8 @@ export class StepsRoom extends Piece {
   async load() {
     const mine = ++this.asked;
     const { lang, bench, part: name, item, layer, head } = studio.now;
-    const key = JSON.stringify(bench === "toy" ? [bench, lang] : [bench, served?.spec, name, item, layer, head, lang]);
+    this.what = JSON.stringify(bench === "toy" ? [bench] : [bench, served?.spec, name, item, layer, head]);
+    const key = this.what + lang;
     if (bench === "toy") {
       if (key !== this.made) this.put(key, toy([say(lang, "I"), say(lang, "love"), say(lang, "you")]), "");
       return;
@@ -153,6 +161,20 @@ export class StepsRoom extends Piece {
     const machine = /** @type {MachineElement} */ (h("qkv-machine", { class: "card" }));
     machine.told = numbers;
     this.place?.replaceChildren(machine);
+    const { of, changes } = studio.now.worked;
+    machine.redo(of ? (this.kept.get(this.what) ?? "") : changes);
+    this.keep(machine.changes);
+  }
+
+  /** @param {string} changes */
+  keep(changes) {
+    this.kept.set(this.what, changes);
+    studio.set({ worked: { of: this.what, changes } });
+  }
+
+  anew() {
+    this.made = "";
+    void this.load();
   }
 }
 

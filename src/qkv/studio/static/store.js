@@ -10,6 +10,7 @@ import { header, partOf } from "./view.js";
 /** What is looked at, as the server takes it. @typedef {{ model: string, text: string, target: string | null, more: number[], edits: Edit[] }} Spec */
 /** How a word is drawn. @typedef {{ temperature: number, topK: number, topP: number }} Sampling */
 /** What stands beside it: another head, another text, another model or checkpoint. @typedef {{ by: "heads" | "texts" | "models", head: string, text: string, model: string }} Against */
+/** The order of the heads: by what, of patterns by which; and from which value on they count. @typedef {{ by: "link" | "pattern" | "narrow" | "wide" | "needed", pattern: string, limit: number | null }} Ranked */
 /** A possible word: its probability, and that after the cut, 0 where it was cut away. @typedef {{ id: number, label: string, p: number, cut: number }} Possible */
 /** @typedef {{ place: number, words: Possible[], all: number, keptCount: number, keptMass: number, entropy: number, drawn: { id: number, label: string } | null, ends: number[] }} Words */
 /** @typedef {{ words: Words | null, loss: number | null }} Outcome */
@@ -30,7 +31,10 @@ import { header, partOf } from "./view.js";
  * @property {string[]} pins heads by name
  * @property {Against} against
  * @property {Sampling} sampling
+ * @property {Ranked} ranked
+ * @property {"end" | "chosen"} after what next words are asked for: the text, or the chosen token
  * @property {"toy" | "head"} bench what the steps room works on
+ * @property {{ of: string, changes: string }} worked what was changed there, and in what: "" is whatever comes first
  * @property {{ here: Here[], offered: Offered[] } | null} models
  * @property {Opened | null} opened
  * @property {Outcome} outcome of what is looked at
@@ -50,15 +54,18 @@ export const UNTOUCHED = {
   more: /** @type {number[]} */ ([]),
   edits: /** @type {Edit[]} */ ([]),
   pins: /** @type {string[]} */ ([]),
+  against: /** @type {Against} */ ({ by: "heads", head: "", text: "", model: "" }),
+  sampling: { temperature: 1, topK: 0, topP: 1 },
+  ranked: /** @type {Ranked} */ ({ by: "link", pattern: "", limit: null }),
+  after: /** @type {const} */ ("end"),
+  bench: /** @type {const} */ ("toy"),
+  worked: { of: "", changes: "" },
 };
 
 /** @type {Fields} */
 const BEGIN = {
   ...UNTOUCHED,
   model: "",
-  against: { by: "heads", head: "", text: "", model: "" },
-  sampling: { temperature: 1, topK: 0, topP: 1 },
-  bench: "toy",
   models: null,
   opened: null,
   outcome: { words: null, loss: null },
