@@ -262,6 +262,26 @@ def test_a_link_brings_the_view_back(opened):
     assert chosen(again) == before | chosen(opened(link=plain)) | {"lang": "zh", "theme": "dark"}
 
 
+@pytest.mark.parametrize("characters", [300, pytest.param(5100, marks=pytest.mark.slow)])
+def test_the_loss_of_a_long_text_comes_after_its_maps(opened, model, characters):
+    text = (TEXT + " ") * (characters // len(TEXT))
+    ids = qkv.trace(model[0], text, model[1]).tokens().ids
+    tab = opened(mode="heads", head=0)
+    tab.fill("textarea", text)
+    settled(tab)
+    until(tab, "qkv.studio.now.outcome.loss !== null")
+    assert abs(now(tab, "outcome.loss") - loss(model[0], ids)) < 1e-5
+    tab.click("qkv-switchboard .choice [data-value=zero]")
+    tab.evaluate("qkv.settled()")
+    until(tab, "qkv.studio.now.outcome.loss !== null")
+    with qkv.edit(model[0], "0.0"):
+        after = loss(model[0], ids)
+    assert abs(now(tab, "outcome.loss") - after) < 1e-5
+    assert abs(now(tab, "before.loss") - loss(model[0], ids)) < 1e-5
+    assert re.search(r"before, .* after", tab.inner_text("qkv-nextwords .loss"))
+    assert "its output isn't used" in tab.inner_text("qkv-map .note")  # the map is of where it would look
+
+
 @pytest.mark.parametrize("bench", ["toy", "head"])
 def test_a_link_brings_changed_numbers_back(opened, bench):
     tab = opened(room="steps", bench=bench, head=1)

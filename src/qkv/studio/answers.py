@@ -50,7 +50,8 @@ class Bench:
         """(model, tokenizer) of a place that the web process found."""
         key = f"{place['file']} {place['changed']}"
         if key not in self.models:
-            self.event({"kind": "loading", "model": place["name"]})
+            # Weights are mapped, not read from front to back: how large they are is true, how far one is isn't known.
+            self.event({"kind": "loading", "model": place["name"], "size": size_of(Path(place["file"]))})
             try:
                 while len(self.models) >= MODELS:
                     self._let_go(next(iter(self.models)))
@@ -101,6 +102,12 @@ class Bench:
         while len(self.views) > 1 and sum(each.bytes for each in self.views.values()) > VIEWS:
             self.views.popitem(last=False)
         return view
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a model's weights: of the file, or of those in its folder."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+    return sum(file.stat().st_size for file in files)
 
 
 def nothing(*told: Any, **how: Any) -> None:

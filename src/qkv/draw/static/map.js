@@ -41,6 +41,8 @@ export class MapElement extends HTMLElement {
   look = null;
   /** The address of what is seen. */
   link = addressNow;
+  /** What else is to be said of the head. */
+  remark = () => "";
   ends = new AbortController();
   /** @type {View | null} */
   seen = null;
@@ -167,7 +169,7 @@ export class MapElement extends HTMLElement {
     const pooled = loaded.signed
       ? mark("This layer is here as an overview only: each cell is the weight of {tall} × {wide} tokens that is largest by size, with its sign. To have it whole, make the page with layers=[{layer}].")
       : mark("This layer is here as an overview only: each cell is the largest weight of {tall} × {wide} tokens. To have it whole, make the page with layers=[{layer}].");
-    const notes = [loaded.pooled ? say(lang, pooled, loaded.pooled) : ""];
+    const notes = [this.remark(), loaded.pooled ? say(lang, pooled, loaded.pooled) : ""];
     if (loaded.without) notes.push(say(lang, "The sink is hidden: the first token and special ones are taken out, and every row is shared out anew among the rest."));
     else if (loaded.pooled && !loaded.signed && this.state.now.sink === "hidden") notes.push(say(lang, "From an overview the sink can't be taken out."));
     this.querySelector(".note")?.replaceChildren(notes.filter(Boolean).join(" "));

@@ -12,6 +12,7 @@ const PATIENCE = 250; // milliseconds that an older view may still take
 const GRACE = 120; // … for the layers to come before a new text is shown with empty pictures
 const SLOW = 1000; // … after which it is said that something is being computed
 const KNOWN = 50; // outcomes that are remembered
+const LENGTHY = 5000; // characters of a text whose view the worker holds alone: beside it no other is asked for
 const LIST = 60; // words that are asked for to lay two outcomes side by side
 
 /** The view on its way. @type {{ key: string, abort: AbortController, since: number } | null} */
@@ -23,6 +24,8 @@ let choosing = null;
 let waiting = 0;
 /** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
 const plainly = new Map();
+/** The loss that is being asked for. @type {AbortController | null} */
+let losing = null;
 /** Who waits for the newest view. @type {(() => void)[]} */
 let waiters = [];
 
@@ -79,6 +82,7 @@ function release() {
 async function fly(spec, key) {
   const mine = (flight = { key, abort: new AbortController(), since: performance.now() });
   const newest = () => flight === mine;
+  losing?.abort();
   const slow = setTimeout(() => newest() && !studio.now.busy && studio.set({ busy: { kind: "computing", name: "", share: null } }), SLOW);
   let landing = 0;
   /** @type {Served | null} */
@@ -125,7 +129,7 @@ async function fly(spec, key) {
       tellOutcome(spec, arriving);
       studio.set(lastResort.used ? { lost: false } : { problem: null, lost: false });
       lastResort.used = false;
-      void compareBefore(spec);
+      void tellMore(spec, arriving);
     }
   } catch (error) {
     if (newest()) failed(error, key);
@@ -148,9 +152,11 @@ async function fly(spec, key) {
 
 /** @param {Spec} spec @param {Served} source */
 function tellOutcome(spec, source) {
+  const known = plainly.get(wordsOf(spec)) ?? null;
+  if (!spec.edits.length) source.loss ??= known?.loss ?? null;
   const outcome = { words: source.words, loss: source.loss };
   if (!spec.edits.length) remember(spec, outcome);
-  studio.set({ outcome, before: spec.edits.length ? (plainly.get(wordsOf(spec)) ?? null) : null });
+  studio.set({ outcome, before: spec.edits.length ? known : null });
 }
 
 /** @param {Spec} spec @param {Outcome} outcome */
@@ -159,17 +165,30 @@ function remember(spec, outcome) {
   for (const oldest of plainly.keys()) if (plainly.size > KNOWN) plainly.delete(oldest);
 }
 
+/** What takes longer than the view itself, once it is here. @param {Spec} spec @param {Served} source */
+async function tellMore(spec, source) {
+  await compareBefore(spec);
+  if (newestIs(spec)) await tellLoss(spec, source);
+}
+
 /** What the model says when its heads are let be, beside what it says now: enough words of both to find each in the other. @param {Spec} spec */
 async function compareBefore(spec) {
-  if (!spec.edits.length || !studio.now.outcome.words) return;
+  const alone = spec.text.length > LENGTHY;
+  if ((!spec.edits.length && !alone) || !studio.now.outcome.words) return;
   const plain = { ...spec, edits: [] };
   try {
+    if (alone) {
+      const words = /** @type {any} */ (await askOne("words", { do: "words", spec, most: LIST }));
+      if (!spec.edits.length) remember(spec, { loss: null, ...plainly.get(wordsOf(spec)), words });
+      else if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, words } });
+      return;
+    }
     if (!plainly.has(wordsOf(spec))) {
       const source = await viewed(plain, `${TAB}-before`, new AbortController().signal, () => {});
       if (source) remember(plain, { words: source.words, loss: source.loss });
     }
     const [now, before] = await Promise.all([spec, plain].map((of) => askOne("words", { do: "words", spec: of, most: LIST })));
-    if (JSON.stringify(specNow()) !== JSON.stringify(spec)) return;
+    if (!newestIs(spec)) return;
     const known = plainly.get(wordsOf(spec));
     studio.set({
       outcome: { ...studio.now.outcome, words: /** @type {any} */ (now) },
@@ -177,6 +196,27 @@ async function compareBefore(spec) {
     });
   } catch (error) {
     failed(error); // the bars then stand alone
+  }
+}
+
+/** @param {Spec} spec */
+const newestIs = (spec) => JSON.stringify(specNow()) === JSON.stringify(spec);
+
+/** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {Served} source */
+async function tellLoss(spec, source) {
+  if (!source.words || source.kindOf !== "decoder") return;
+  const { signal } = (losing = new AbortController());
+  const lossOf = async (/** @type {Spec} */ of) => (await askOne("loss", { do: "loss", spec: of }, signal)).loss;
+  try {
+    source.loss ??= await lossOf(spec);
+    if (!spec.edits.length) remember(spec, { words: source.words, ...plainly.get(wordsOf(spec)), loss: source.loss });
+    if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, loss: source.loss } });
+    const known = plainly.get(wordsOf(spec));
+    if (!spec.edits.length || !known || spec.text.length > LENGTHY) return;
+    known.loss ??= await lossOf({ ...spec, edits: [] });
+    if (newestIs(spec) && studio.now.before) studio.set({ before: { ...studio.now.before, loss: known.loss } });
+  } catch (error) {
+    failed(error);
   }
 }
 

@@ -1,7 +1,7 @@
 // <qkv-masthead>: the rooms, what is going on, and the switches of language and light.
 
 import { choice, h } from "./dom.js";
-import { Piece, redraw } from "./piece.js";
+import { Piece, redraw, sized } from "./piece.js";
 import { studio, titleOf } from "./store.js";
 import { LANGUAGES, mark, say } from "./words.js";
 import "./exportmenu.js";
@@ -71,9 +71,10 @@ export class Masthead extends Piece {
     const place = this.querySelector(".status");
     if (!place) return;
     if (!busy) return place.replaceChildren();
+    const doing = busy.size ? mark("opening {name} ({size})…") : DOING[busy.kind];
     const share = busy.share === null ? null : Math.round(busy.share * 100);
     place.replaceChildren(
-      h("span", {}, say(lang, DOING[busy.kind], { name: titleOf(busy.name) }), share === null ? null : ` ${share} %`),
+      h("span", {}, say(lang, doing, { name: titleOf(busy.name), size: sized(busy.size) }), share === null ? null : ` ${share} %`),
       h("progress", { max: 100, value: share, "aria-hidden": true }),
     );
   }

@@ -90,7 +90,7 @@ export class NextWords extends Piece {
           { "data-id": id },
           token(text),
           h("span", { class: "track", style: `--share: ${(after ?? 0) / most}; --before: ${(first ?? 0) / most}`, "aria-hidden": true }, before ? h("i", {}) : null, h("b", {})),
-          h("span", { class: "number" }, percent(after ?? 0)),
+          h("span", { class: "number" }, after === null ? "–" : percent(after)),
           before ? h("small", { class: "moved" }, first === null || after === null ? "" : `${signedBy((after - first) * 100, 2)}`) : null,
         ),
       );

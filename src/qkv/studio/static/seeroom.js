@@ -3,7 +3,7 @@
 import { choice, h } from "./dom.js";
 import { linkNow } from "./link.js";
 import { Piece } from "./piece.js";
-import { studio } from "./store.js";
+import { headName, studio } from "./store.js";
 import { mark, say } from "./words.js";
 import { header } from "./view.js";
 import "./comparison.js";
@@ -82,9 +82,20 @@ export class SeeRoom extends Piece {
   piece(name) {
     const found = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
     // A link of the studio's says more than where one looks.
-    if (name === "map") Object.assign(found, { link: () => `${location.origin}/#${linkNow()}` });
+    if (name === "map") Object.assign(found, { link: () => `${location.origin}/#${linkNow()}`, remark });
     this.pieces.set(name, found);
     return found;
   }
+}
+
+/** A head that was changed is drawn as it would look: what it is made to do isn't seen in its own map. */
+function remark() {
+  const { lang, part, layer, head, edits } = studio.now;
+  const name = headName(part, layer, head);
+  const to = edits.find(([one]) => one === name)?.[1];
+  if (to === undefined) return "";
+  if (to === "zero" || to === 0) return say(lang, "This head is switched off: the map shows where it would look, and its output isn't used.");
+  if (typeof to === "number") return say(lang, "This head's output counts {times} times; where it looks stays the same.", { times: to.toFixed(2) });
+  return say(lang, "This head is made to look elsewhere: the map shows where it would look by itself, which isn't used.");
 }
 customElements.define("qkv-seeroom", SeeRoom);

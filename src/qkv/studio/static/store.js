@@ -17,7 +17,7 @@ import { header, partOf } from "./view.js";
 /** What can be opened: a model by its name, a run with its checkpoints and what it watched, a folder, a file, a kept trace. @typedef {{ name: string, kind: "named" | "run" | "folder" | "file" | "trace", checkpoints: number[], watched: number[] }} Here */
 /** @typedef {{ name: string, size: number, licence: string, note: Sentence }} Offered */
 /** A model that is open: what it is of its kind, and whether it says next words. @typedef {{ model: string, of: string, context: number | null, mask: string | null, words: boolean }} Opened */
-/** @typedef {{ kind: "loading" | "fetching" | "computing" | "starting", name: string, share: number | null }} Busy */
+/** @typedef {{ kind: "loading" | "fetching" | "computing" | "starting", name: string, share: number | null, size?: number }} Busy */
 
 /**
  * @typedef {object} Fields

@@ -40,7 +40,7 @@ function heard(told) {
     studio.set({ lost: false });
     lookAgain();
   }
-  if (told.kind === "loading") studio.set({ busy: { kind: "loading", name: told.model, share: null } });
+  if (told.kind === "loading") studio.set({ busy: { kind: "loading", name: told.model, share: null, size: told.size } });
   if (told.kind === "loaded") studio.set({ busy: null });
   if (told.kind === "fetching") studio.set({ busy: told.done === told.all ? null : { kind: "fetching", name: told.name, share: told.all ? told.done / told.all : null } });
   if (told.kind !== "worker") return;

@@ -48,7 +48,6 @@ export class Switchboard extends Piece {
         (value) => (value / 20).toFixed(2),
         (value) => changeHead(name, value === 20 ? null : value / 20),
       ),
-      now === null ? null : h("p", { class: "help" }, say(lang, "The map shows where the head would look if it were let be.")),
       edits.length ? this.list(edits) : h("p", { class: "help" }, say(lang, "Nothing is changed. Switch a head off, and the next words show before and after.")),
       this.tray(pins),
     );
