@@ -367,6 +367,20 @@ def test_a_vocabulary_without_padding_gets_it_at_the_end(marian, tmp_path):
     assert differing(ours.encode, other.encode) == []
 
 
+def test_what_is_to_be_said_is_cut_into_the_vocabularys_own_words(marian, tmp_path):
+    """CTranslate2 keeps the source's model alone, which never saw the other language's words whole."""
+    folder, names = marian
+    (tmp_path / "sentencepiece.model").write_bytes((folder / "source.spm").read_bytes())
+    words = ["▁Lehrer", "▁Guten", "▁Tag"]
+    (tmp_path / "shared_vocabulary.json").write_text(json.dumps([*names[:20], *words, *names[20:-1]]))
+    ours = load(tmp_path)
+    assert ours.pieces(ours.encode_target("Guten Tag Lehrer")) == [" Guten", " Tag", " Lehrer"]
+    assert len(ours.encode("Guten Tag Lehrer")) > 3
+    assert ours.decode(ours.encode_target("Guten Tag, Lehrer")) == "Guten Tag, Lehrer"
+    again = load(ours.save(tmp_path / "again"))
+    assert again.encode_target("Guten Tag") == ours.encode_target("Guten Tag")
+
+
 # ── folders of Hugging Face ───────────────────────────────────────────────────────────────────────────────────────────
 
 

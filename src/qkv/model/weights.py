@@ -416,14 +416,14 @@ def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
 
 
 def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenizer]:
-    from ..text.foreign import from_sentencepiece
+    from ..text.foreign import from_shared
 
     pieces = next((f for p in (place, place.parent) if (f := p / "sentencepiece.model").is_file()), None)
     if pieces is None:
         raise Problem(
             "{folder} has no sentencepiece.model beside model.bin: without it no text becomes tokens", folder=place
         )
-    return model, fitting(place, from_sentencepiece(pieces, ctranslate2.vocabulary(place)), model)
+    return model, fitting(place, from_shared(pieces, ctranslate2.vocabulary(place)), model)
 
 
 def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:

@@ -132,7 +132,7 @@ def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
             made.target = foreign.from_sentencepiece(folder / "target.spm", _in_order(folder / "vocab.json"))
         return made
     if there("sentencepiece.model", "shared_vocabulary.json"):
-        return foreign.from_sentencepiece(folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json"))
+        return foreign.from_shared(folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json"))
     for name in OTHER_FILES:
         if there(name):
             t5 = "t5" in settings.family
