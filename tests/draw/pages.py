@@ -84,7 +84,7 @@ def made(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=N
     return Trace({"decoder": calls}, {"decoder": tokens(n)}, {"decoder": tokens(m)}, "made", "")
 
 
-def until(tab, expression, seconds=20):
+def until(tab, expression, seconds=60):
     """Wait for it to be true. (Playwright's own waiting evaluates strings inside the page, which its policy forbids.)"""
     end = time.monotonic() + seconds
     while not tab.evaluate(expression):
