@@ -479,7 +479,7 @@ REFUSED = {
     "gpt2 with shared heads": (GPT2.replace(n_head=3, n_kv_head=1), r"GPT-2.*n_kv_head=3 \(here 1\)"),
     "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
     "gpt2 with norms on both sides": (GPT2.replace(norm_place="both"), r"GPT-2.*norm_place='pre' \(here 'both'\)"),
-    "experts that all are dense": (MIXTRAL.replace(qk_norm="layer"), r"Mixtral.*qk_norm=None or qk_norm='rms'"),
+    "experts, with a layer norm on q and k": (MIXTRAL.replace(qk_norm="layer"), r"Mixtral.*qk_norm=None or qk_norm='rms'"),
     "experts of which one is shared": (
         MIXTRAL.replace(experts=Experts(5, 3, shared=7)),
         r"Mixtral.*experts.shared=None \(here 7\)",
