@@ -479,12 +479,19 @@ REFUSED = {
     "gpt2 with shared heads": (GPT2.replace(n_head=3, n_kv_head=1), r"GPT-2.*n_kv_head=3 \(here 1\)"),
     "gpt2 with wide heads": (GPT2.replace(head_width=9), r"head_width × n_head = width \(here 9 × 3 and 21\)"),
     "gpt2 with norms on both sides": (GPT2.replace(norm_place="both"), r"GPT-2.*norm_place='pre' \(here 'both'\)"),
-    "experts, with a layer norm on q and k": (MIXTRAL.replace(qk_norm="layer"), r"Mixtral.*qk_norm=None or qk_norm='rms'"),
+    "experts, with a layer norm on q and k": (
+        MIXTRAL.replace(qk_norm="layer"),
+        r"Mixtral.*qk_norm=None or qk_norm='rms'",
+    ),
     "experts of which one is shared": (
         MIXTRAL.replace(experts=Experts(5, 3, shared=7)),
         r"Mixtral.*experts.shared=None \(here 7\)",
     ),
     "a Gemma with a scale of its own": (GEMMA.replace(embedding_scale=3.0), r"Gemma.*embedding_scale = √width"),
+    "a Gemma 1 whose gate is exact": (  # transformers takes the word for the approximation there
+        LLAMA.replace(norm="rms-centred", embedding_scale=24**0.5, feed_forward="geglu"),
+        r"Gemma.*feed_forward='geglu-tanh' \(here 'geglu'\)",
+    ),
     "a Gemma 3 with capped scores": (
         GEMMA.replace(qk_norm="rms-centred", softcap=2.0),
         r"Gemma.*softcap=None \(here 2.0\)",

@@ -1034,9 +1034,18 @@ UNREADABLE = {
         "layer_types names 'sliding_attention'",
     ),
     "another gate": ("qwen3-next", dict(attn_output_gate=False), "attn_output_gate is False"),
+    "a DeepSeek that turns a part": ("deepseek-v3", dict(partial_rotary_factor=0.5), "partial_rotary_factor is 0.5"),
+    "a DeepSeek that turns another width": ("deepseek-v3", dict(head_dim=3), "head_dim is 3"),
+    "experts of no group": ("deepseek-v3", dict(topk_group=0), "groups_per_token"),
     "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),
     "a layer less": ("t5 1.0", dict(num_decoder_layers=2), r"there is also decoder\.block\.2\."),
 }
+
+
+def test_the_first_gemma_says_gelu_and_means_its_approximation(tmp_path):
+    """As Google published it; transformers reads it so, too."""
+    told, tensors = saved(theirs("gemma"), tmp_path / "theirs")
+    assert to_ours(told | dict(hidden_act="gelu"), tensors)[0] == to_ours(told, tensors)[0]
 
 
 @pytest.mark.parametrize("case", UNREADABLE)

@@ -14,13 +14,16 @@ from torch import nn
 from qkv.model import weights
 from qkv.words import Problem
 
-from .test_families import CASES, TRANSLATORS, said, theirs
+from .test_families import CASES, TRANSLATORS, published, said, theirs
 
-SOME = ["smollm, tied", "qwen2, a window of 4", "gpt2", "bert", "t5 1.0", "bart"]
+SOME = ["smollm, tied", "qwen2, a window of 4", "gpt2", "bert", "t5 1.0", "bart", "gemma 3"]
 FAMILIES = [
     *SOME,
     *("llama 2", "mistral, a window of 6", "qwen2", "qwen3", "bert, the encoder alone", "roberta", "t5 1.1", "mbart"),
-    "marian",
+    *("marian", "mixtral", "mixtral, two experts each, a window, tied", "qwen3-moe"),
+    *("qwen3-moe, some layers dense, shares as they are", "gemma", "gemma 2", "phi-3", "phi-3, long", "gpt-neox"),
+    *("gpt-neox, one after the other, no bias in attention", "opt", "opt as of 350 M, no bias"),
+    *("deepseek-v2", "deepseek-v2 lite, yarn", "deepseek-v3", "deepseek-v3, yarn, no groups, shares as they are"),
 ]
 ACTIVATIONS = ("gelu", "silu", "relu", "gelu_new", "quick_gelu", "relu2", "gelu_pytorch_tanh", "mish", "gated-silu")
 # Settings that families have and others don't: told of one that doesn't know it, transformers ignores it, or not.
@@ -93,6 +96,8 @@ def answer(name, told):
     try:
         model = case.make(case.config.from_dict(copy.deepcopy(told))).double().eval()
         case.change(model)
+        if hasattr(model.config, "num_experts_per_tok"):
+            model.set_experts_implementation("eager")  # the one that takes float64
         model.config.update({key: told[key] for key in ("scale_decoder_outputs",) if key in told})
         drawn(model)
         logits = said(model(**asked(name)))
@@ -101,7 +106,7 @@ def answer(name, told):
     kept = {
         key: tensor for key, tensor in model.state_dict().items() if "embed_positions" not in key or "mar" not in name
     }
-    return (logits, Held(kept)) if torch.isfinite(logits).all() else None
+    return (logits, Held(published(model, kept))) if torch.isfinite(logits).all() else None
 
 
 def asked(name):

@@ -253,7 +253,7 @@ def rotary_frequencies(
 
     low = max(math.floor(pair_turning(scaling.get("fast", 32))), 0)
     high = min(math.ceil(pair_turning(scaling.get("slow", 1))), width - 1)
-    ramp = np.clip((np.arange(width // 2) - low) / max(high - low, 0.001), 0.0, 1.0)
+    ramp = np.clip((np.arange(width // 2) - low) / (high - low or 0.001), 0.0, 1.0)
     stretch = scaling.get("stretch")
     return (1 - ramp) * plain + ramp * plain / factor, 0.1 * math.log(factor) + 1 if stretch is None else stretch
 

@@ -120,6 +120,9 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     width, n_head, plain = theirs["hidden_size"], theirs["num_attention_heads"], theirs["qk_nope_head_dim"]
     one_number(theirs, "num_attention_heads", "num_key_value_heads", n_head)
     rope, values = theirs["qk_rope_head_dim"], theirs["v_head_dim"]
+    insist(
+        theirs, dict(partial_rotary_factor=1.0) | (dict(head_dim=rope) if theirs["model_type"] == "deepseek_v3" else {})
+    )
     theirs, scale = read_scale(theirs, plain + rope)
     base, scaling = llama.read_rotary(theirs)
     return Config(
@@ -175,7 +178,8 @@ def read_experts(theirs: dict[str, Any]) -> Experts:
         normed=False,
         scale=theirs.get("routed_scaling_factor", 2.5 if third else 1.0),
     )
-    groups: dict[str, Any] = dict(groups=theirs.get("n_group") or 1, groups_per_token=theirs.get("topk_group") or 1)
+    kept = theirs.get("topk_group")
+    groups: dict[str, Any] = dict(groups=theirs.get("n_group") or 1, groups_per_token=1 if kept is None else kept)
     if third:
         insist(theirs, dict(topk_method="noaux_tc", scoring_func="sigmoid"))
         return replace(how, score="sigmoid", balance=True, normed=theirs.get("norm_topk_prob", True), **groups)

@@ -58,6 +58,8 @@ def obstacles(config: Config) -> list[Message]:
             found.append(need(f"{name}=None", getattr(config, name)))
     if kind == "gemma3_text" and config.norm_place != "both":
         found.append(need("norm_place='both'", repr(config.norm_place)))
+    if kind == "gemma" and config.feed_forward == "geglu":
+        found.append(need("feed_forward='geglu-tanh'", repr(config.feed_forward)))
     if kind != "gemma3_text" and config.window_base is not None:
         found.append(need("window_base=None", config.window_base))
     return found
@@ -102,6 +104,7 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     usual: dict[str, Any] = dict(head_dim=256, tie_word_embeddings=True)
     more: dict[str, Any] = {}
     activation = theirs.get("hidden_act", "gelu_pytorch_tanh")
+    activation = "gelu_pytorch_tanh" if activation == "gelu" else activation  # which the first Gemma's own files say
     if kind != "gemma":
         activation = theirs.get("hidden_activation", "gelu_pytorch_tanh")
         every = EVERY[kind]
