@@ -35,7 +35,69 @@ LLAMA: dict[str, Any] = dict(
     rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
     tie_word_embeddings=False,
 )
+GEMMA: dict[str, Any] = LLAMA | dict(head_dim=32, tie_word_embeddings=True)
+PHI3: dict[str, Any] = LLAMA | dict(num_attention_heads=3, num_key_value_heads=1, sliding_window=9, pad_token_id=0)
+NEOX: dict[str, Any] = dict(
+    vocab_size=67,
+    hidden_size=96,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    max_position_embeddings=50,
+    layer_norm_eps=1e-4,
+    rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+)
+DEEPSEEK: dict[str, Any] = LLAMA | dict(
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    qk_nope_head_dim=32,
+    qk_rope_head_dim=16,
+    v_head_dim=64,
+    kv_lora_rank=32,
+    q_lora_rank=64,
+    n_routed_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=32,
+    n_shared_experts=2,
+    first_k_dense_replace=1,
+    routed_scaling_factor=1.7,
+    n_group=3,
+    topk_group=2,
+    tie_word_embeddings=False,
+)
 MODELS: dict[str, Any] = {
+    "gemma": lambda **more: transformers.GemmaForCausalLM(
+        transformers.GemmaConfig(**GEMMA | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}) | more)
+    ),
+    "gemma2": lambda **more: transformers.Gemma2ForCausalLM(
+        transformers.Gemma2Config(
+            **GEMMA
+            | dict(query_pre_attn_scalar=32, sliding_window=7, attn_logit_softcapping=3.0, final_logit_softcapping=5.0)
+            | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+            | more
+        )
+    ),
+    "gemma3_text": lambda **more: transformers.Gemma3ForCausalLM(
+        transformers.Gemma3TextConfig(
+            **GEMMA
+            | dict(query_pre_attn_scalar=32, sliding_window=7, final_logit_softcapping=5.0, num_hidden_layers=7)
+            | dict(
+                rope_parameters={
+                    "full_attention": {"rope_type": "linear", "rope_theta": 9000.0, "factor": 3.0},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 700.0},
+                }
+            )
+            | more
+        )
+    ),
+    "phi3": lambda **more: transformers.Phi3ForCausalLM(transformers.Phi3Config(**PHI3 | more)),
+    "gpt_neox": lambda **more: transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**NEOX | more)),
+    "deepseek_v2": lambda **more: transformers.DeepseekV2ForCausalLM(
+        transformers.DeepseekV2Config(**DEEPSEEK | dict(topk_method="group_limited_greedy") | more)
+    ),
+    "deepseek_v3": lambda **more: transformers.DeepseekV3ForCausalLM(
+        transformers.DeepseekV3Config(**DEEPSEEK | dict(norm_topk_prob=True) | more)
+    ),
     "llama": lambda **more: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA | more)),
     "qwen2": lambda **more: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA | more)),
     "qwen3": lambda **more: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**LLAMA | dict(head_dim=32) | more)),
@@ -102,6 +164,9 @@ def made(name: str, seed: int = 0, **more: Any) -> Any:
         for parameter_name, parameter in model.named_parameters():
             if "embed_positions" not in parameter_name:
                 parameter.add_(torch.randn_like(parameter) * (0.15 if parameter.ndim == 2 else 0.1))
+        for buffer_name, buffer in model.named_buffers():
+            if "e_score_correction_bias" in buffer_name:
+                buffer.copy_(torch.randn_like(buffer) * 0.1)
         if name == "marian":
             model.model.shared.weight[-1] = 0
             model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
@@ -113,9 +178,31 @@ def rounded(model: Any, kind: str) -> Any:
     """The same model with the weights that a file of this kind keeps of it."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
+            if _split(model, name):
+                halves = (_dequantised(*_quantised(half, name, kind)) for half in halved(model, parameter.numpy()))
+                keys, values = map(torch.from_numpy, halves)
+                parameter.copy_(torch.cat([keys.mT, values], 1).reshape(parameter.shape))
+                continue
+            raised = float(_raised(model, name))
             kept = torch.from_numpy(_dequantised(*_quantised(_as_kept(model, name, parameter), name, kind)))
-            parameter.copy_(kept.T if _transposed(model, name) else kept)
+            parameter.copy_((kept.T if _transposed(model, name) else kept) - raised)
     return model
+
+
+def _split(model: Any, name: str) -> bool:
+    return name.endswith("kv_b_proj.weight")
+
+
+def halved(model: Any, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What expands DeepSeek's latent, as llama.cpp's converter cuts it: keys turned over, values, both head by head."""
+    config = model.config
+    heads = array.reshape(config.num_attention_heads, config.qk_nope_head_dim + config.v_head_dim, -1)
+    keys, values = np.split(heads, [config.qk_nope_head_dim], axis=1)
+    return np.ascontiguousarray(keys.swapaxes(1, 2)), np.ascontiguousarray(values)
+
+
+def _raised(model: Any, name: str) -> bool:
+    return model.config.model_type.startswith("gemma") and name.endswith("norm.weight")
 
 
 def _transposed(model: Any, name: str) -> bool:
@@ -123,7 +210,7 @@ def _transposed(model: Any, name: str) -> bool:
 
 
 def _as_kept(model: Any, name: str, tensor: torch.Tensor) -> np.ndarray:
-    array = tensor.detach().numpy()
+    array = tensor.detach().numpy() + np.float32(_raised(model, name))
     return np.ascontiguousarray(array.T if _transposed(model, name) else array)
 
 
@@ -141,33 +228,129 @@ def permute(array: np.ndarray, heads: int) -> np.ndarray:
     return array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
 
 
+def unweave(array: np.ndarray, heads: int) -> np.ndarray:
+    """GPT-NeoX's rows, q, k and v of each head in turn, as llama.cpp's converter lays them: all of q, all of k, all of v."""
+    woven = array.reshape(heads, 3, -1, *array.shape[1:])
+    return np.concatenate([woven[:, i].reshape(-1, *array.shape[1:]) for i in range(3)])
+
+
+# What llama.cpp calls it, where that is another word than transformers'.
+ARCHITECTURES = {
+    **dict(mixtral="llama", mistral="llama", qwen3_moe="qwen3moe", gemma3_text="gemma3", gpt_neox="gptneox"),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), "deepseek2"),
+}
+
+
+def _write_gemma(writer: Any, config: Any, known: str) -> None:
+    """As its converter: the cap on scores is Gemma 2's, the two bases Gemma 3's."""
+    writer.add_sliding_window(config.sliding_window)
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if known == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        return
+    near, far = (config.rope_parameters[f"{name}_attention"] for name in ("sliding", "full"))
+    if near["rope_theta"] != 10000.0:
+        writer.add_rope_freq_base_swa(near["rope_theta"])
+    if far["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(far["factor"])
+
+
+def _write_phi3(writer: Any, config: Any) -> None:
+    """As its converter: no word for LongRoPE, which is told by its factors; 0 for no window."""
+    rope = config.rope_parameters
+    writer.add_rope_scaling_orig_ctx_len(config.original_max_position_embeddings)
+    turned = int(rope.get("partial_rotary_factor", 1.0) * config.hidden_size) // config.num_attention_heads
+    writer.add_rope_dimension_count(turned)
+    writer.add_sliding_window(config.sliding_window or 0)
+    if rope["rope_type"] == "longrope":
+        stretch = config.max_position_embeddings / config.original_max_position_embeddings
+        writer.add_rope_scaling_attn_factors(
+            math.sqrt(1 + math.log(stretch) / math.log(config.original_max_position_embeddings))
+        )
+        for length in ("long", "short"):
+            factors = np.array(rope[f"{length}_factor"], dtype=np.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", factors)
+
+
+def _write_deepseek(writer: Any, config: Any, legacy: bool) -> None:
+    """As its converter: heads are counted as one latent's, their own sizes said apart; before that, as they are."""
+    keys, rope = config.qk_nope_head_dim + config.qk_rope_head_dim, config.rope_parameters
+    writer.add_head_count_kv(config.num_attention_heads if legacy else 1)
+    writer.add_key_length(keys if legacy else config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.v_head_dim if legacy else config.kv_lora_rank)
+    if not legacy:
+        writer.add_key_length_mla(keys)
+        writer.add_value_length_mla(config.v_head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_count(config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
+    if config.norm_topk_prob:
+        writer.add_expert_weights_norm(True)
+    third = config.model_type == "deepseek_v3"
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if third else gguf.ExpertGatingFuncType.SOFTMAX)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
 def write_gguf(
-    model: Any, file: Path, kind: str = "f32", extra: Any = None, arch: str | None = None, tokens: Any = None
+    model: Any,
+    file: Path,
+    kind: str = "f32",
+    extra: Any = None,
+    arch: str | None = None,
+    tokens: Any = None,
+    legacy: bool = False,
 ) -> Path:
-    """The model as a GGUF file; `extra(writer)` adds to it."""
+    """The model as a GGUF file; `extra(writer)` adds to it; `legacy` files have DeepSeek's kv_b in one."""
     config = model.config
-    arch = arch or config.model_type
     layers = config.num_hidden_layers
-    arch = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(arch, arch)
-    known = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(config.model_type, config.model_type)
+    known = ARCHITECTURES.get(config.model_type, config.model_type)
     names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[known], layers)
-    writer = gguf.GGUFWriter(file, arch)
+    writer = gguf.GGUFWriter(file, ARCHITECTURES.get(arch, arch) if arch else known)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(layers)
     writer.add_feed_forward_length(config.n_inner if config.model_type == "gpt2" else config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    if config.model_type in ("gpt2", "bert"):
+    if config.model_type in ("gpt2", "bert", "gpt_neox"):
         writer.add_layer_norm_eps(getattr(config, "layer_norm_eps", None) or config.layer_norm_epsilon)
     else:
-        writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        far = config.rope_parameters.get("full_attention", config.rope_parameters)
+        if known not in ("gemma", "gemma2"):  # whose base nobody writes
+            writer.add_rope_freq_base(far["rope_theta"])
+    if known == "gptneox":
+        turned = config.rope_parameters["partial_rotary_factor"] * (config.hidden_size // config.num_attention_heads)
+        writer.add_rope_dimension_count(int(turned))
+        writer.add_parallel_residual(config.use_parallel_residual)
+    elif known == "deepseek2":
+        _write_deepseek(writer, config, legacy)
+    elif config.model_type not in ("gpt2", "bert"):
+        writer.add_head_count_kv(config.num_key_value_heads)
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        if width * config.num_attention_heads != config.hidden_size:
+        if width * config.num_attention_heads != config.hidden_size or known.startswith("gemma"):
             writer.add_key_length(width)
             writer.add_value_length(width)
-    if hasattr(config, "num_experts_per_tok"):
+    if known in ("gemma2", "gemma3"):
+        _write_gemma(writer, config, known)
+    if known == "phi3":
+        _write_phi3(writer, config)
+    if known in ("llama", "qwen3moe") and hasattr(config, "num_experts_per_tok"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         if known == "qwen3moe":
@@ -180,8 +363,14 @@ def write_gguf(
     writer.add_eos_token_id(2)
     if extra is not None:
         extra(writer)
-    for name, parameter in model.named_parameters():
+    balances = [(name, buffer) for name, buffer in model.named_buffers() if "e_score_correction_bias" in name]
+    for name, parameter in [*model.named_parameters(), *balances]:
         array = _as_kept(model, name, parameter)
+        if _split(model, name) and not legacy:
+            for letter, half in zip("kv", halved(model, array), strict=True):
+                raw, word, _ = _quantised(half, name, kind)
+                writer.add_tensor(f"blk.{name.split('.')[2]}.attn_{letter}_b.weight", raw, raw_dtype=word)
+            continue
         if ".experts." in name:
             halves = ("gate", "up") if "gate_up" in name else ("down",)
             for half, part in zip(halves, np.split(array, len(halves), axis=1), strict=True):
@@ -192,7 +381,10 @@ def write_gguf(
             array = permute(array, config.num_attention_heads)
         if known == "llama" and ".k_proj" in name:
             array = permute(array, config.num_key_value_heads)
+        if ".query_key_value." in name:
+            array = unweave(array, config.num_attention_heads)
         raw, word, _ = _quantised(array, name, kind)
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         if name.endswith("mlp.gate.weight"):
             writer.add_tensor(f"blk.{name.split('.')[2]}.ffn_gate_inp.weight", raw, raw_dtype=word)
             continue

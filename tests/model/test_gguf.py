@@ -14,7 +14,7 @@ from qkv.model import gguf, weights
 from qkv.model.layouts import SILENT
 from qkv.words import Problem
 
-from .files import KINDS, LLAMA, llama3_divisors, made, rounded, write_gguf
+from .files import ARCHITECTURES, KINDS, LLAMA, llama3_divisors, made, rounded, write_gguf
 
 ALL = ("llama", "qwen2", "qwen3", "gpt2", "bert")
 
@@ -57,6 +57,103 @@ def test_experts_that_are_stacked_come_apart(name, kind, tmp_path):
     assert ours.config.experts.count == 5 and ours.config.experts.per_token == 3
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), logits(rounded(theirs, kind), ids), atol=2e-5, rtol=1e-4)
+
+
+CHILDREN = ("gemma", "gemma2", "gemma3_text", "phi3", "gpt_neox", "deepseek_v2", "deepseek_v3")
+
+
+@pytest.mark.parametrize("kind", ("f32", "q8_0"))
+@pytest.mark.parametrize("name", CHILDREN)
+def test_a_family_with_ways_of_its_own(name, kind, tmp_path):
+    """Norms with 1 added, rows in another order, matrices fused or cut in two, angles of two bases."""
+    theirs = made(name)
+    file = write_gguf(theirs, tmp_path / "m.gguf", kind)
+    ours, ids = build(file), words(theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(rounded(theirs, kind), ids), atol=5e-5, rtol=1e-4)
+
+
+LONG = dict(
+    rope_type="longrope",
+    rope_theta=5000.0,
+    short_factor=[1.0 + 0.1 * i for i in range(12)],
+    long_factor=[2.0 + 0.3 * i for i in range(12)],
+    partial_rotary_factor=0.75,
+)
+YARN = dict(
+    rope_type="yarn",
+    rope_theta=5000.0,
+    factor=4.0,
+    original_max_position_embeddings=16,
+    mscale=0.7,
+    mscale_all_dim=0.7,
+)
+MORE = {
+    "a Gemma 3 without a cap, as published": ("gemma3_text", dict(final_logit_softcapping=None)),
+    "a Gemma 3 with a head of its own": ("gemma3_text", dict(tie_word_embeddings=False)),
+    "a Gemma 2 of 46 layers": ("gemma2", dict(num_hidden_layers=46, num_attention_heads=4, query_pre_attn_scalar=24)),
+    "a Phi-3 for long texts": (
+        "phi3",
+        dict(
+            rope_parameters=LONG, original_max_position_embeddings=16, max_position_embeddings=64, sliding_window=None
+        ),
+    ),
+    "a GPT-NeoX, one after the other": ("gpt_neox", dict(use_parallel_residual=False)),
+    "a DeepSeek-V2 Lite": (
+        "deepseek_v2",
+        dict(q_lora_rank=None, topk_method="greedy", n_group=1, topk_group=1, rope_parameters=YARN),
+    ),
+    "a DeepSeek-V3 with YaRN, shares as they are": ("deepseek_v3", dict(rope_parameters=YARN, norm_topk_prob=False)),
+}
+
+
+@pytest.mark.parametrize("case", MORE)
+def test_a_family_with_other_settings(case, tmp_path):
+    name, told = MORE[case]
+    theirs = made(name, **told)
+    ours, ids = build(write_gguf(theirs, tmp_path / "m.gguf")), words(theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ("deepseek_v2", "deepseek_v3"))
+def test_an_old_deepseek_keeps_what_expands_its_latent_in_one(name, tmp_path):
+    theirs = made(name)
+    new, old = (write_gguf(theirs, tmp_path / f"{word}.gguf", legacy=word == "old") for word in ("new", "old"))
+    assert "blk.0.attn_kv_b.weight" in gguf.header(old)[1] and "blk.0.attn_k_b.weight" in gguf.header(new)[1]
+    ids = words(theirs)
+    with torch.no_grad():
+        assert torch.equal(build(old)(ids), build(new)(ids))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("qwen3_moe", {}),
+        ("gemma2", dict(head_dim=256, attn_logit_softcapping=50.0, final_logit_softcapping=30.0)),
+        ("gemma3_text", dict(head_dim=256, final_logit_softcapping=None, num_hidden_layers=7)),
+        ("phi3", dict(sliding_window=None)),
+    ],
+    ids=["qwen3moe", "gemma2", "gemma3", "phi3"],
+)
+def test_the_file_is_what_transformers_reads_in_it(name, told, tmp_path):
+    """Its reader is nobody's here: it knows neither caps nor windows other than the published ones."""
+    from transformers import AutoModelForCausalLM
+
+    if name == "gemma3_text":
+        told = told | dict(rope_parameters=PUBLISHED_BASES)
+    file = write_gguf(made(name, **told), tmp_path / "m.gguf", "q8_0", extra=lambda w: w.add_pad_token_id(0))
+    theirs = AutoModelForCausalLM.from_pretrained(str(tmp_path), gguf_file=file.name, dtype=torch.float32)
+    ids = words(theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(build(file)(ids), theirs.eval()(ids).logits, atol=2e-4, rtol=1e-4)
+
+
+PUBLISHED_BASES = {
+    "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
 
 
 @pytest.mark.parametrize("name", ("llama", "qwen2", "gpt2"))
@@ -245,6 +342,56 @@ def test_models_that_qkv_has_no_layers_for(extra, arch, says, tmp_path):
         build(file)
 
 
+@pytest.mark.parametrize(
+    ("name", "extra", "says"),
+    [
+        ("gemma2", lambda w: w.add_sliding_window_pattern(0), "sliding_window_pattern = 0"),
+        ("gemma3_text", lambda w: w.add_attn_logit_softcapping(3.0), "attn_logit_softcapping = 3.0, which qkv doesn't"),
+        ("phi3", lambda w: _factors(w, "long", 16), "rope_freqs don't fit its heads"),
+        ("phi3", lambda w: [_factors(w, length, 7) for length in ("long", "short")], "rope_freqs don't fit its heads"),
+        ("gpt2", lambda w: _factors(w, "long", 16), "rope_factors_long"),
+        ("gpt_neox", lambda w: w.add_head_count_kv(1), "head_count_kv = 1"),
+        ("gpt_neox", lambda w: w.add_key_length(64), "key_length = 64"),
+        ("deepseek_v2", lambda w: w.add_attn_temperature_scale(0.1), "temperature_scale = 0.1"),
+        ("deepseek_v2", lambda w: w.add_nextn_predict_layers(1), "nextn_predict_layers = 1"),
+    ],
+)
+def test_what_such_a_family_has_no_layers_for(name, extra, says, tmp_path):
+    file = write_gguf(made(name), tmp_path / "m.gguf", extra=extra)
+    with pytest.raises(Problem, match=says):
+        build(file)
+
+
+def _factors(writer, length, count):
+    writer.add_tensor(f"rope_factors_{length}.weight", np.ones(count, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("expert_gating_func", 3, "expert_gating_func = 3"),
+        ("attention.key_length", 47, "attention.key_length = 47"),
+        ("attention.key_length_mla", 16, "attention.key_length = 16"),
+        ("attention.head_count_kv", 2, "attention.head_count_kv = 2"),
+    ],
+)
+def test_sizes_of_a_latent_that_can_not_be(key, value, says, tmp_path):
+    file = write_gguf(made("deepseek_v3"), tmp_path / "m.gguf")
+    raw, key = bytearray(file.read_bytes()), f"deepseek2.{key}".encode()
+    at = raw.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4
+    raw[at : at + 4] = struct.pack("<I", value)
+    file.write_bytes(raw)
+    with pytest.raises(Problem, match=says):
+        build(file)
+
+
+def test_half_of_a_latent_is_missed(tmp_path):
+    file = write_gguf(made("deepseek_v2"), tmp_path / "m.gguf")
+    file.write_bytes(file.read_bytes().replace(b"blk.1.attn_v_b.weight", b"blk.1.attn_v_c.weight"))
+    with pytest.raises(Problem, match=r"missing model\.layers\.1\.self_attn\.kv_b_proj\.weight"):
+        build(file)
+
+
 def words_of_the_package():
     """Every setting that the gguf package has a name for in an architecture's namespace, and one that nobody has."""
     sections = [
@@ -261,9 +408,13 @@ def with_setting(theirs, file, key, value):
     return write_gguf(theirs, file, extra=lambda writer: getattr(writer, add)(key, value))
 
 
-# Qwen's layout is LLaMA's with a few tensors more, and its settings are read by the same lines.
+# Three ways to read settings always; the others, and Qwen, whose are read by LLaMA's lines, take their time.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name.startswith("qwen") else name for name in ALL]
+    "name",
+    [
+        *("llama", "gpt2", "bert"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "qwen3", "mixtral", "qwen3_moe", *CHILDREN)),
+    ],
 )
 def test_a_setting_is_obeyed_or_refused(name, tmp_path):
     """Whatever llama.cpp may know and we don't: refused, or the model is another one, or it is known to say nothing."""
@@ -271,8 +422,9 @@ def test_a_setting_is_obeyed_or_refused(name, tmp_path):
     plain = build(write_gguf(theirs, tmp_path / "plain.gguf")).config
     there = gguf.header(tmp_path / "plain.gguf")[0]
     assert len(words_of_the_package()) > 80
+    arch = ARCHITECTURES.get(name, name)
     for word in words_of_the_package():
-        key = f"{name}.{word}"
+        key = f"{arch}.{word}"
         for value in (True, 5, 0.37, "odd") if key not in there else ():
             try:
                 config = build(with_setting(theirs, tmp_path / "m.gguf", key, value)).config

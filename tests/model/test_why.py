@@ -11,6 +11,8 @@ from qkv.cli import main
 from qkv.model.export import export
 from qkv.model.why import why
 
+from .files import made, write_gguf
+
 CONFIG = Config(vocab=37, width=24, n_layer=2, n_head=4, n_kv_head=2, hidden=20, context=29)
 
 
@@ -97,3 +99,16 @@ def test_pickled_weights_and_no_model_at_all(folder, capsys, tmp_path):
     assert code == 1 and "a folder" in out
     assert main(["models", "why", str(tmp_path / "nowhere")]) == 2
     assert main(["models", "why"]) == 2
+
+
+@pytest.mark.parametrize(("lang", "says"), [("en", "general.architecture 'deepseek2'"), ("zh", "deepseek2")])
+def test_a_gguf_file_is_called_what_it_calls_itself(lang, says, capsys, tmp_path):
+    file = write_gguf(made("deepseek_v2"), tmp_path / "m.gguf")
+    code, out = said(file, capsys, lang)
+    assert code == 0 and says in out and "mixer" in out
+    spoilt = write_gguf(made("deepseek_v2"), tmp_path / "n.gguf", extra=lambda w: w.add_attn_temperature_scale(0.1))
+    code, out = said(spoilt, capsys, lang)
+    assert code == 1 and says in out and "attention.temperature_scale" in out
+    (tmp_path / "o.gguf").write_bytes(b"GGUF\3")
+    code, out = said(tmp_path / "o.gguf", capsys, lang)
+    assert code == 1 and "GGUF" in out

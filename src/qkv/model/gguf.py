@@ -11,8 +11,9 @@ what config.json would say, `.tensors` has Hugging Face's names and is dequantis
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from ..words import Message, Problem, all_of
 from .binary import Cursor, broken, mapped
-from .gguf_settings import Piece, Settings, config_of, refuse_rest
+from .gguf_settings import LONG_ROPE, Piece, Settings, config_of, refuse_rest
 from .layouts import LAYOUTS, Layout
 
 # GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
@@ -40,20 +41,40 @@ class Gguf:
     vocabulary: dict[str, Any]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
 
 
+Order = Callable[[np.ndarray], np.ndarray]
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How one of Hugging Face's tensors is kept: in which pieces, and what makes it of them."""
+
+    pieces: tuple[Piece, ...]
+    shape: tuple[int, ...]  # Hugging Face's
+    order: Order | None = None  # of a piece's rows, which are quantised one by one
+    make: Callable[..., Tensor] = _as_it_is  # of the floats of all pieces
+
+
 class Tensors(Mapping[str, Tensor]):
     """Hugging Face's name -> tensor in float32, dequantised each time it is asked for."""
 
-    def __init__(self, file: Path, raw: np.ndarray, pieces: dict[str, tuple[Piece, int, bool]]) -> None:
-        self._file, self._raw, self._pieces = file, raw, pieces  # name -> piece, heads to unpermute, turned
-        self.shapes = {name: _turn(piece.shape, turned) for name, (piece, _, turned) in pieces.items()}
+    def __init__(self, file: Path, raw: np.ndarray, kept: dict[str, Kept]) -> None:
+        self._file, self._raw, self._kept = file, raw, kept
+        self.shapes = {name: one.shape for name, one in kept.items()}
 
     def __getitem__(self, name: str) -> Tensor:
-        piece, heads, turned = self._pieces[name]
+        kept = self._kept[name]
+        return kept.make(*(self._floats(name, piece, kept.order) for piece in kept.pieces))
+
+    def _floats(self, name: str, piece: Piece, order: Order | None) -> Tensor:
         raw = self._raw[piece.begin : piece.end]
-        if heads:
-            raw = unpermute(raw.reshape(piece.shape[0], -1), heads)
+        if order is not None:
+            raw = order(raw.reshape(piece.shape[0], -1))
         try:
-            made = dequantise(raw, piece.type).reshape(piece.shape)
+            return dequantise(raw, piece.type).reshape(piece.shape)
         except NotImplementedError:
             raise Problem(
                 "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
@@ -62,13 +83,12 @@ class Tensors(Mapping[str, Tensor]):
                 name=name,
                 type=piece.type,
             ) from None
-        return made.T if turned else made
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pieces)
+        return iter(self._kept)
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self._kept)
 
 
 def read(file: str | Path) -> Gguf:
@@ -88,22 +108,20 @@ def read(file: str | Path) -> Gguf:
     layout = LAYOUTS[settings.architecture]
     theirs = config_of(settings, layout, pieces)
     refuse_rest(settings, theirs)
-    heads = {"attn_q": theirs.get("num_attention_heads", 0), "attn_k": theirs.get("num_key_value_heads", 0)}
-    table: dict[str, tuple[Piece, int, bool]] = {}
+    table: dict[str, Kept] = {}
     for name, piece in pieces.items():
-        if stacked := _stacked(name, layout):
-            table |= {hf: (one, 0, False) for hf, one in _apart(file, name, piece, stacked).items()}
+        part, kind = name.rpartition(".")[::2]
+        if name in ANGLES and "rope_theta" in theirs:
             continue
-        hf, part = _rename(name, layout)
-        if hf is None:
-            continue
-        n = heads[part] if part in layout.permuted else 0
-        if n and piece.shape[0] % (2 * n):
-            raise broken(
-                file,
-                Message("{name} has {value} rows for {n} heads", name=name, value=piece.shape[0], n=n),
-            )
-        table[hf] = (piece, n, len(piece.shape) == 2 and re.search(layout.turned, hf) is not None)
+        if stacked := _in_layer(layout.experts, part):
+            table |= _apart(file, name, piece, f"{stacked}.{kind}")
+        elif whole := _in_layer(layout.joined, part):
+            halves = [part.rpartition(".")[0] + f".{half}.{kind}" for half in layout.joined]
+            if all(half in pieces for half in halves):  # or the whole is missing, and will be missed
+                table[f"{whole}.{kind}"] = _join(file, name, *(pieces[half] for half in halves))
+        else:
+            hf = _rename(name, layout)
+            table[hf] = _keep(file, name, hf, piece, layout, theirs)
     return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, entries))
 
 
@@ -219,39 +237,66 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
     return pieces
 
 
-def _rename(name: str, layout: Layout) -> tuple[str | None, str]:
-    """Hugging Face's name of a tensor, and what GGUF calls its part; one that is unknown keeps its name."""
-    if name == "rope_freqs.weight":
-        return None, ""
+# Tensors that hold no weights: what angles are divided by, which the settings are read from.
+ANGLES = ("rope_freqs.weight", *LONG_ROPE)
+
+
+def _in_layer(words: Mapping[str, str], name: str) -> str | None:
+    """Hugging Face's name of what GGUF calls `blk.7.attn_q`, say, if it is one of these words."""
+    found = re.fullmatch(r"blk\.(\d{1,6})\.([\w.]+)", name)
+    return words[found[2]].replace("{i}", found[1]) if found and found[2] in words else None
+
+
+def _rename(name: str, layout: Layout) -> str:
+    """Hugging Face's name of a tensor; one that is unknown keeps its name."""
     part, _, kind = name.rpartition(".")
-    if part in layout.outside:
-        return f"{layout.outside[part]}.{kind}", part
-    if (found := re.fullmatch(r"blk\.(\d{1,6})\.(\w+)", part)) and found[2] in layout.inside:
-        return f"{layout.inside[found[2]].format(i=found[1])}.{kind}", found[2]
-    return name, part
+    if whole := _in_layer(layout.inside, name):
+        return whole
+    known = layout.outside.get(part) or _in_layer(layout.inside, part)
+    return f"{known}.{kind}" if known else name
 
 
-def _stacked(name: str, layout: Layout) -> str | None:
-    """Hugging Face's name of each tensor that one of GGUF stacks, with {e} for the expert's number."""
-    found = re.fullmatch(r"blk\.(\d{1,6})\.(\w+)\.weight", name)
-    if found is None or found[2] not in layout.experts:
-        return None
-    return layout.experts[found[2]].replace("{i}", found[1]) + ".weight"
+def _keep(file: Path, name: str, hf: str, piece: Piece, layout: Layout, theirs: dict[str, Any]) -> Kept:
+    """A tensor that is one in both, whatever order and way round it has."""
+    part = name.split(".")[-2] if "." in name else name
+    heads = theirs.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
+    order: Order | None = None
+    if heads and part in layout.permuted:
+        _need_rows(file, name, piece, 2, heads)
+        order = partial(unpermute, heads=heads)
+    if heads and part in layout.woven:
+        _need_rows(file, name, piece, 3, heads)
+        order = partial(weave, heads=heads)
+    if len(piece.shape) == 2 and re.search(layout.turned, hf):
+        return Kept((piece,), piece.shape[::-1], order, torch.t)
+    if re.search(layout.raised, hf):
+        return Kept((piece,), piece.shape, order, lambda weight: weight - 1)
+    return Kept((piece,), piece.shape, order)
 
 
-def _apart(file: Path, name: str, piece: Piece, theirs: str) -> dict[str, Piece]:
+def _need_rows(file: Path, name: str, piece: Piece, each: int, heads: int) -> None:
+    if piece.shape[0] % (each * heads):
+        rows = piece.shape[0]
+        raise broken(file, Message("{name} has {value} rows for {n} heads", name=name[:80], value=rows, n=heads))
+
+
+def _apart(file: Path, name: str, piece: Piece, theirs: str) -> dict[str, Kept]:
     """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
     if len(piece.shape) != 3:
         raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(piece.shape)))
     count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
     places = [piece.begin + i * size for i in range(count)]
-    return {
-        theirs.replace("{e}", str(i)): Piece(piece.shape[1:], piece.type, at, at + size) for i, at in enumerate(places)
-    }
+    ones = [Piece(piece.shape[1:], piece.type, at, at + size) for at in places]
+    return {theirs.replace("{e}", str(i)): Kept((one,), one.shape) for i, one in enumerate(ones)}
 
 
-def _turn(shape: tuple[int, ...], turned: bool) -> tuple[int, ...]:
-    return shape[::-1] if turned else shape
+def _join(file: Path, name: str, keys: Piece, values: Piece) -> Kept:
+    """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
+    if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
+        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(keys.shape)))
+    heads, rank, width = keys.shape
+    shape = (heads * (width + values.shape[1]), rank)
+    return Kept((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
 
 
 def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -262,6 +307,11 @@ def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
     """
     width = rows.shape[0] // heads
     return rows.reshape(heads, width // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def weave(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of all of q, then k, then v, as GPT-NeoX has them: q, k and v of the first head, then of the next."""
+    return rows.reshape(3, heads, -1, rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def dequantise(raw: np.ndarray, kind: int) -> Tensor:

@@ -21,6 +21,11 @@ class Layout:
     inside: dict[str, str]  # and in layer {i}
     turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
     permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
+    woven: tuple[
+        str, ...
+    ] = ()  # those in which all of q, k and v follow each other, where Hugging Face takes turns head by head
+    raised: str = "$^"  # a pattern: norms that are kept with 1 added
+    joined: dict[str, str] = field(default_factory=dict)  # the keys' and the values' half of a tensor -> the whole
     experts: dict[str, str] = field(default_factory=dict)  # tensors that stack the experts of layer {i}: expert {e}
     mixed: str = ""  # Hugging Face's word for it, if there are experts
 
@@ -58,7 +63,9 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
     inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.block_sparse_moe.gate"}
     experts = {name: f"model.layers.{{i}}.block_sparse_moe.experts.{{e}}.{word}" for name, word in _MIXTRAL.items()}
     mixed = "mixtral" if model_type == "llama" else ""
-    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, "$^", permuted, experts, mixed)
+    return Layout(
+        model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, mixed=mixed
+    )
 
 
 def _qwen_moe() -> Layout:
@@ -70,11 +77,82 @@ def _qwen_moe() -> Layout:
     return Layout("qwen3_moe", fixed, settings, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
 
 
+def _gemma(model_type: str, architecture: str) -> Layout:
+    """From Gemma 2 on each part has a norm before and one after."""
+    layer = "model.layers.{i}"
+    both = {
+        "post_attention_norm": f"{layer}.post_attention_layernorm",
+        "ffn_norm": f"{layer}.pre_feedforward_layernorm",
+        "post_ffw_norm": f"{layer}.post_feedforward_layernorm",
+    }
+    inside = _LLAMA_INSIDE | ({} if model_type == "gemma" else both)
+    activation = "gelu_pytorch_tanh"
+    fixed = dict(architectures=[architecture], hidden_act=activation, hidden_activation=activation)
+    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, raised=r"norm\.weight$")
+
+
+def _phi3() -> Layout:
+    layer = "model.layers.{i}"
+    fused = {"attn_qkv": f"{layer}.self_attn.qkv_proj", "ffn_up": f"{layer}.mlp.gate_up_proj"}
+    apart = ("attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "ffn_gate")
+    inside = {name: word for name, word in _LLAMA_INSIDE.items() if name not in apart} | fused
+    fixed = dict(architectures=["Phi3ForCausalLM"], hidden_act="silu")
+    return Layout("phi3", fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside)
+
+
+def _deepseek() -> Layout:
+    """V2 and V3 have one name in GGUF: how experts are scored tells which it is."""
+    attention, think = "model.layers.{i}.self_attn", "model.layers.{i}.mlp"
+    common = ("attn_norm", "attn_q", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+    inside = {name: _LLAMA_INSIDE[name] for name in common} | {
+        "attn_q_a": f"{attention}.q_a_proj",
+        "attn_q_a_norm": f"{attention}.q_a_layernorm",
+        "attn_q_b": f"{attention}.q_b_proj",
+        "attn_kv_a_mqa": f"{attention}.kv_a_proj_with_mqa",
+        "attn_kv_a_norm": f"{attention}.kv_a_layernorm",
+        "attn_kv_b": f"{attention}.kv_b_proj",  # as old files have it
+        "ffn_gate_inp": f"{think}.gate",
+        "exp_probs_b.bias": f"{think}.gate.e_score_correction_bias",
+        **{f"ffn_{part}_shexp": f"{think}.shared_experts.{part}_proj" for part in ("gate", "up", "down")},
+    }
+    experts = {name: f"{think}.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
+    joined = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}.kv_b_proj")
+    fixed = dict(hidden_act="silu")
+    return Layout("deepseek2", fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
+
+
 LAYOUTS = {
     "llama": _like_llama("llama", "LlamaForCausalLM", "attn_q", "attn_k"),
     "qwen2": _like_llama("qwen2", "Qwen2ForCausalLM"),
     "qwen3": _like_llama("qwen3", "Qwen3ForCausalLM"),
     "qwen3moe": _qwen_moe(),
+    "gemma": _gemma("gemma", "GemmaForCausalLM"),
+    "gemma2": _gemma("gemma2", "Gemma2ForCausalLM"),
+    "gemma3": _gemma("gemma3_text", "Gemma3ForCausalLM"),
+    "phi3": _phi3(),
+    "deepseek2": _deepseek(),
+    "gptneox": Layout(
+        "gpt_neox",
+        dict(architectures=["GPTNeoXForCausalLM"], hidden_act="gelu"),
+        {
+            "embedding_length": "hidden_size",
+            "block_count": "num_hidden_layers",
+            "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads",
+            "context_length": "max_position_embeddings",
+            "attention.layer_norm_epsilon": "layer_norm_eps",
+        },
+        {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
+        {
+            "attn_norm": "gpt_neox.layers.{i}.input_layernorm",
+            "attn_qkv": "gpt_neox.layers.{i}.attention.query_key_value",
+            "attn_output": "gpt_neox.layers.{i}.attention.dense",
+            "ffn_norm": "gpt_neox.layers.{i}.post_attention_layernorm",
+            "ffn_up": "gpt_neox.layers.{i}.mlp.dense_h_to_4h",
+            "ffn_down": "gpt_neox.layers.{i}.mlp.dense_4h_to_h",
+        },
+        woven=("attn_qkv",),
+    ),
     "gpt2": Layout(
         "gpt2",
         dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),

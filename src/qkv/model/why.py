@@ -58,7 +58,7 @@ def why(name: str | Path) -> Finding:
     """Look at a folder, a file or a name, as `load` would, without stopping at the first thing in the way."""
     place = weights.find(name)
     if place.is_file():
-        return _simply(place, Message("a GGUF file"), place)
+        return _simply(place, _architecture(place), place)
     config = weights.read_json(place / "config.json") if (place / "config.json").is_file() else {}
     if runfiles.is_run(config):
         return _simply(place, Message("a run of qkv"), place)
@@ -67,6 +67,17 @@ def why(name: str | Path) -> Finding:
     if ctranslate2.find(place):
         return _simply(place, Message("a folder of CTranslate2"), place)
     return _simply(place, Message("a folder"), place)
+
+
+def _architecture(file: Path) -> Message:
+    """What a GGUF file calls itself, as far as it can be read."""
+    try:
+        word = gguf.header(file)[0].get("general.architecture")
+    except Problem:
+        word = None
+    if word is None:
+        return Message("a GGUF file")
+    return Message("a GGUF file, general.architecture {word!r}", word=str(word)[:80])
 
 
 def _simply(place: Path, what: Message, name: Path) -> Finding:
