@@ -212,6 +212,9 @@ def test_two_texts_are_laid_beside_each_other(opened, model):
     longer = qkv.trace(model[0], TEXT + " at", model[1])
     assert n >= len(longer.tokens().ids)
     assert "in one text only" in tab.inner_text("[data-side=difference] .legend")
+    tab.evaluate("document.querySelector('qkv-comparison').cross.set({ query: 23, key: 1 })")  # what only B has
+    assert "query – | 23, key 1" in tab.inner_text("[data-side=difference] output.cell")
+    assert "in one text only" in tab.inner_text("[data-side=difference] output.cell")
     assert tab.locator("qkv-comparison .ranking li").count() == 2
 
 
@@ -410,6 +413,33 @@ def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
     tab.keyboard.press("Escape")
     assert tab.locator("qkv-tour").count() == 0
     assert tab.evaluate("document.activeElement.dataset.key") == "tour"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "locale"), [(1280, "en-US"), (390, "zh-CN")])
+def test_the_tour_is_walked_by_keyboard_alone(opened, width, locale):
+    """The focus is brought to where each thing is done, so that nobody has to look for it with Tab."""
+    tab = opened(size=(width, 800), locale=locale)
+    tab.focus("[data-key=tour]")
+    keys = tab.keyboard
+    acts = [
+        lambda: keys.type("so "),
+        lambda: keys.press("ArrowRight"),
+        lambda: (keys.press("ArrowRight"), keys.press("Enter")),
+        lambda: keys.press("ArrowRight"),
+        lambda: (keys.type("/mat -> cat"), keys.press("Enter")),
+        lambda: keys.press("Enter"),
+        lambda: (keys.press("Tab"), keys.press("ArrowDown")),
+        lambda: keys.press("Enter"),
+    ]
+    keys.press("Enter")
+    for act in acts:
+        settled(tab)
+        assert tab.locator("qkv-tour .seen").count() == 0
+        act()
+        until(tab, "document.querySelector('qkv-tour .seen') !== null")
+        tab.keyboard.press("Control+Enter")
+    assert tab.locator("qkv-tour").count() == 0
 
 
 @pytest.mark.slow

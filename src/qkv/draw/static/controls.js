@@ -63,6 +63,7 @@ function numbers(lang, name, each, shown, chosen, choose) {
   if (figure() && shown.length === 1) return h("span", {}, say(lang, each, { n: shown[0] }));
   const made = h("select", {
     "aria-label": say(lang, name),
+    "data-key": name,
     onchange: (/** @type {Event} */ event) => choose(Number(/** @type {HTMLSelectElement} */ (event.target).value)),
   });
   shown.forEach((n, i) => made.append(h("option", { value: i, selected: i === chosen }, say(lang, each, { n }))));

@@ -115,7 +115,7 @@ export function refill(element, ...children) {
   if (!kind) return;
   const again = element.querySelectorAll(kind)[at];
   const target = group ? again?.querySelector("[aria-checked=true]") : again;
-  if (target instanceof HTMLElement) target.focus();
+  if (target instanceof HTMLElement) target.focus({ preventScroll: true });
 }
 
 /** How many decimals an error leaves: it is at most half a unit of the last. @param {number} error @param {number} most */

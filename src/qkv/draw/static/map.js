@@ -382,7 +382,7 @@ export class MapElement extends HTMLElement {
     const out = seen.takenOut(key),
       lone = query.lone || key.lone;
     const places = (/** @type {Unit} */ unit) =>
-      unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`;
+      unit.places ?? (unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`);
     const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {
       from: token(query.label),
       to: token(key.label),

@@ -8,7 +8,7 @@ import { state } from "./state.js";
 /** @import { Header, Link, Part, Rectangle, Source, Tokens } from "./source.js" */
 /** @import { Chosen } from "./state.js" */
 
-/** One step of an axis: the tokens from first up to end; lone where only one of two texts has it. @typedef {{ label: string, first: number, end: number, special: boolean, lone?: boolean }} Unit */
+/** One step of an axis: the tokens from first up to end; of two texts beside each other, the places in both, and whether only one has it. @typedef {{ label: string, first: number, end: number, special: boolean, places?: string, lone?: boolean }} Unit */
 /** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
 /** Weights, which of them there are, and how far off they may be. @typedef {{ weights: Float32Array, seen: Uint8Array, error: number }} Row */
 

@@ -150,6 +150,7 @@ export class Comparison extends Piece {
       "div",
       { class: "line" },
       h("label", { class: "wide" }, h("span", { class: "help" }, say(lang, "A is the text above. B:")), h("input", { type: "text", dir: "auto", value: against.text || text, "data-key": "text", spellcheck: "false", onchange: (/** @type {Event} */ event) => this.change({ text: /** @type {HTMLInputElement} */ (event.target).value }) })),
+      h("p", { class: "help" }, say(lang, "− is in A only, + in B only.")),
     );
   }
 
@@ -308,7 +309,8 @@ export function threeOf(a, b, queries, keys, bare) {
       const first = i === null ? null : one[i],
         second = j === null ? null : two[j];
       const text = first === null ? `+${second}` : second === null ? `−${first}` : first === second ? first : `${first} | ${second}`;
-      return /** @type {Unit} */ ({ label: text, first: at, end: at + 1, lone: i === null || j === null, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
+      const places = i === j ? String(i) : [i, j].map((place) => place ?? "–").join(" | ");
+      return /** @type {Unit} */ ({ label: text, places, first: at, end: at + 1, lone: i === null || j === null, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
     });
   const down = steps(queries, a.queries, b.queries, 0),
     across = steps(keys, a.keys, b.keys, 1);

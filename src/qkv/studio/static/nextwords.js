@@ -37,7 +37,7 @@ export class NextWords extends Piece {
     const part = partOf(studio.now.part);
     const places = /** @type {[string, string][]} */ ([
       ["end", outcome.words && outcome.words.place < part.n - 1 ? say(lang, "at the gap") : say(lang, "at the end")],
-      ["chosen", say(lang, "after {word}", { word: label("query", query) })],
+      ["chosen", say(lang, "after “{word}”", { word: label("query", query) })],
     ]);
     const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), places, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
     const key = JSON.stringify([specNow(), query]);

@@ -1,10 +1,12 @@
 // <qkv-stepsroom>: one head as a machine, of numbers small enough to follow or of the chosen head: every number can be changed,
 // and everything after it follows.
 
+import { picks } from "./controls.js";
 import { choice, h } from "./dom.js";
 import { failed, served } from "./live.js";
 import { MachineElement } from "./machine.js";
 import { Piece, redraw } from "./piece.js";
+import { state } from "./state.js";
 import { headName, studio, titleOf } from "./store.js";
 import { say } from "./words.js";
 import { axes, header, partOf } from "./view.js";
@@ -88,6 +90,7 @@ export class StepsRoom extends Piece {
           (value) => studio.set({ bench: value === "head" ? "head" : "toy" }),
         ),
       ),
+      bench === "head" && header ? picks(state)[0] : null,
       h("p", { class: "help" }, say(lang, "Change any number that has a frame, or the mask: everything after it follows. Point at a number, and the formula and the numbers it came from light up.")),
       h("p", { class: "help honest" }),
     );

@@ -24,7 +24,9 @@ export class Strip extends Piece {
         onkeydown: (/** @type {KeyboardEvent} */ event) => {
           if (event.isComposing) return;
           if (event.key === "Enter") this.find(event.shiftKey ? -1 : 1);
-          if (event.key === "Escape") this.field?.blur();
+          if (event.key !== "Escape") return;
+          event.stopPropagation(); // it leaves the field, not the tour
+          this.field?.blur();
         },
       })
     );
@@ -123,7 +125,7 @@ export class Strip extends Piece {
     const { lang, item, query, key } = studio.now;
     const part = partOf(studio.now.part);
     const [queries, keys] = axes(part, item, "words");
-    const typed = (this.field?.value ?? "").trim();
+    const typed = (this.field?.value ?? "").trim().replace(/^\/(?=.)/, ""); // who was told to press / may do it in the field
     if (!typed) return;
     const [from, to] = typed.split(/\s*(?:→|->|=>|⇒)\s*/);
     const seek = (/** @type {string} */ word, /** @type {Unit[]} */ list, /** @type {number} */ now) => {

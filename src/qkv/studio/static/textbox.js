@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { look, openModel } from "./live.js";
 import { Piece, sized } from "./piece.js";
 import { isTrace, studio, titleOf } from "./store.js";
-import { say } from "./words.js";
+import { mark, say } from "./words.js";
 import { header } from "./view.js";
 import "./picker.js";
 
@@ -80,8 +80,8 @@ export class TextBox extends Piece {
     }
     if (more.length) {
       offer.append(
-        h("p", { class: "help" }, say(lang, "{n} tokens after the text were generated. Typing begins anew from the text.", { n: more.length })),
-        h("button", { type: "button", class: "ask", onclick: () => this.keep() }, say(lang, "Keep them in the text")),
+        h("p", { class: "help" }, say(lang, more.length === 1 ? mark("The last token was generated. Typing begins anew from the text.") : mark("The last {n} tokens were generated. Typing begins anew from the text."), { n: more.length })),
+        h("button", { type: "button", class: "ask", onclick: () => this.keep() }, say(lang, "Keep in the text")),
       );
     }
   }

@@ -4,6 +4,7 @@ import { announce, h } from "./dom.js";
 import { Piece, redraw } from "./piece.js";
 import { isTrace, studio } from "./store.js";
 import { mark, say } from "./words.js";
+import { axes, header, partOf } from "./view.js";
 
 /** @import { Everything } from "./store.js" */
 
@@ -13,11 +14,15 @@ import { mark, say } from "./words.js";
  * @property {string} todo
  * @property {string} seen what there was to see, once it is done
  * @property {string} at what is lit up meanwhile
+ * @property {string} first where the keyboard begins, in it
+ * @property {string} [shows] where there is something to see then
  * @property {(Partial<Everything>)} [go] where it happens
  * @property {string} [event] that it waits for
  * @property {string} [within] in which element
  * @property {(now: Everything, before: Everything) => boolean} [done]
  */
+
+const ENOUGH = 240; // pixels of something tall that are worth seeing
 
 /** @type {Stop[]} */
 const STOPS_OF_TOUR = [
@@ -26,6 +31,7 @@ const STOPS_OF_TOUR = [
     todo: mark("Change the text: add a word, or write your own."),
     seen: mark("Tokens, maps and next words followed: the model read your text."),
     at: "qkv-textbox",
+    first: "textarea",
     go: { room: "see", mode: "look" },
     done: (now, before) => now.text !== before.text && !isTrace(now.model),
   },
@@ -34,14 +40,18 @@ const STOPS_OF_TOUR = [
     todo: mark("Click a word in the line of tokens (or: Tab to it, arrow keys)."),
     seen: mark("Its row is chosen everywhere: in the map, the lines and the steps."),
     at: "qkv-strip",
+    first: "[aria-selected=true]",
+    shows: "qkv-map",
     go: { room: "see" },
     event: "word",
   },
   {
     title: mark("Open a head"),
-    todo: mark("Click one of the small pictures: each is a head."),
+    todo: mark("Click one of the small pictures: each is a head (or: arrow keys, then Enter)."),
     seen: mark("The map shows where this head looks: the stronger the colour, the more."),
     at: "qkv-overview",
+    first: "[data-head][tabindex='0']",
+    shows: "qkv-map",
     go: { room: "see", mode: "look" },
     event: "click",
     within: "qkv-overview [data-head]",
@@ -51,14 +61,18 @@ const STOPS_OF_TOUR = [
     todo: mark("Switch the head off, and look at the next words."),
     seen: mark("Grey is before, blue is after. Most heads change little; some change a lot."),
     at: "qkv-switchboard",
+    first: ".choice [tabindex='0']",
+    shows: "qkv-nextwords",
     go: { room: "see", mode: "heads" },
-    done: (now) => now.edits.some(([, to]) => to === "zero" || to === 0),
+    done: (now, before) => now.edits !== before.edits && now.edits.some(([, to]) => to === "zero" || to === 0),
   },
   {
     title: mark("Link two words"),
-    todo: mark("Press / and type two words with an arrow between them: it → cat (or it -> cat), then Enter."),
+    todo: mark("Press / and type two words with an arrow between them: {from} → {to} (or {from} -> {to}), then Enter."),
     seen: mark("The list shows the heads by how much the one looks at the other."),
     at: ".finder",
+    first: "input",
+    shows: "qkv-ranking",
     go: { room: "see", mode: "heads" },
     event: "linked",
   },
@@ -67,6 +81,8 @@ const STOPS_OF_TOUR = [
     todo: mark("Press “One more token”, or click one of the bars."),
     seen: mark("The token was added, and the map has one row more."),
     at: "qkv-generator",
+    first: "[data-key=one]",
+    shows: "qkv-map",
     go: { room: "see", mode: "generate" },
     done: (now, before) => now.more.length > before.more.length,
   },
@@ -75,6 +91,8 @@ const STOPS_OF_TOUR = [
     todo: mark("Choose another head B, or another text."),
     seen: mark("Blue: B looks there more than A. Red: less. The crosshair is in all three."),
     at: "qkv-comparison .controls",
+    first: "[data-key=layer], [data-key]",
+    shows: "qkv-comparison .three",
     go: { room: "see", mode: "compare" },
     done: (now, before) => now.against !== before.against,
   },
@@ -83,13 +101,26 @@ const STOPS_OF_TOUR = [
     todo: mark("Open “Take away” at the top."),
     seen: mark("Pictures, numbers, a page, lines of Python, or a link: all of what you see."),
     at: "qkv-exportmenu",
+    first: ".opener",
     event: "opening",
     within: "qkv-exportmenu",
   },
 ];
 
+/** Did the keyboard bring us here? */
+const byKeyboard = () => Boolean(document.activeElement?.matches("button:focus-visible"));
+
+/** Two words of the text that are worth linking: it and cat, else the last and the longest before it. */
+function twoWords() {
+  if (!header) return { from: "it", to: "cat" };
+  const words = axes(partOf(studio.now.part), studio.now.item, "words")[0].filter(({ special }) => !special).map(({ label }) => label.trim()).filter((word) => /\p{L}/u.test(word));
+  if (words.length < 2 || ["it", "cat"].every((word) => words.includes(word))) return { from: "it", to: "cat" };
+  const to = words.slice(0, -1).reduce((long, word) => (word.length > long.length ? word : long));
+  return { from: words[words.length - 1], to };
+}
+
 export class Tour extends Piece {
-  fields = ["models"];
+  fields = ["models", "shown"];
   at = 0;
   done = false;
   /** What was chosen when the stop began. */
@@ -123,40 +154,52 @@ export class Tour extends Piece {
     if (event.key === "Escape") return this.leave();
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    this.next();
+    this.next(true);
   }
 
-  next() {
+  next(keyed = byKeyboard()) {
     if (this.at === STOPS_OF_TOUR.length - 1) this.leave();
-    else this.go(this.at + 1);
+    else this.go(this.at + 1, keyed);
   }
 
-  /** @param {number} at */
-  go(at) {
+  /** @param {number} at @param {boolean} keyed who goes by keyboard goes on from where it happens; a phone's own would come up unasked */
+  go(at, keyed = byKeyboard()) {
     this.at = at;
     this.done = false;
     studio.set(STOPS_OF_TOUR[at].go ?? {});
     this.start = studio.now;
     this.render();
-    this.light();
+    this.light(keyed);
     const { lang } = studio.now;
     const { title, todo } = STOPS_OF_TOUR[at];
-    announce(`${say(lang, title)}. ${say(lang, todo)}`);
+    announce(`${say(lang, title)}. ${say(lang, todo, twoWords())}`);
   }
 
-  /** Show where it happens. */
-  light() {
+  /** Show where it happens. @param {boolean} keyed */
+  light(keyed) {
     for (const lit of document.querySelectorAll(".touring")) lit.classList.remove("touring");
-    const place = document.querySelector(STOPS_OF_TOUR[this.at].at);
+    const { at, first } = STOPS_OF_TOUR[this.at];
+    const place = document.querySelector(at);
     place?.classList.add("touring");
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (keyed) /** @type {HTMLElement | null | undefined} */ (place?.querySelector(first))?.focus({ preventScroll: true });
+    this.bring(place);
+  }
+
+  /** Into view, where it isn't, or where the tour itself hides it. @param {Element | null} place */
+  bring(place) {
     const box = place?.getBoundingClientRect();
-    if (place && box && (box.top < 0 || box.top > innerHeight * 0.7)) place.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    const floor = Math.min(this.getBoundingClientRect().top, innerHeight * 0.7);
+    if (!place || !box || (box.top >= 0 && Math.min(box.bottom, box.top + ENOUGH) <= floor)) return;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    place.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
   }
 
   finish() {
     this.done = true;
     this.render();
+    const { shows } = STOPS_OF_TOUR[this.at];
+    // After everything has drawn itself anew and has its focus back, which may scroll, too.
+    if (shows) requestAnimationFrame(() => this.isConnected && this.bring(document.querySelector(shows)));
     announce(say(studio.now.lang, STOPS_OF_TOUR[this.at].seen));
   }
 
@@ -175,14 +218,14 @@ export class Tour extends Piece {
     redraw(
       this,
       h("div", { class: "bar" }, h("h2", {}, say(lang, title)), h("small", {}, say(lang, "{n} of {all}", { n: this.at + 1, all: STOPS_OF_TOUR.length }))),
-      h("p", { class: this.done ? "seen" : null }, this.done ? say(lang, seen) : say(lang, todo)),
+      h("p", { class: this.done ? "seen" : null }, this.done ? say(lang, seen) : say(lang, todo, twoWords())),
       h(
         "div",
         { class: "buttons" },
         h("button", { type: "button", class: this.done ? "main" : "ask", "data-key": "next", onclick: () => this.next() }, this.done || last ? next : say(lang, "Skip")),
         this.at ? h("button", { type: "button", class: "ask", "data-key": "back", onclick: () => this.go(this.at - 1) }, say(lang, "Back")) : null,
-        h("small", {}, say(lang, "Ctrl + Enter goes on, Esc leaves")),
         last && this.done ? null : h("button", { type: "button", class: "ask", "data-key": "leave", onclick: () => this.leave() }, say(lang, "Leave the tour")),
+        h("small", {}, say(lang, "Ctrl + Enter goes on, Esc leaves")),
       ),
     );
   }
