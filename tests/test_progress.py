@@ -3,11 +3,12 @@
 import io
 import threading
 from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
 
 import pytest
 
 from qkv import grid, screen
-from qkv.commands import progress
+from qkv.commands import progress, train
 
 
 class Terminal(io.StringIO):
@@ -73,3 +74,33 @@ def test_nothing_is_drawn_where_no_terminal_is(monkeypatch):
     with redirect_stderr(stream), progress.bar("opening") as tell:
         tell(1, 2)
     assert stream.getvalue() == ""
+
+
+def training(steps, state=None):
+    """The line of a run in a log, where nobody watches."""
+    model = SimpleNamespace(count=lambda: 10)
+    line = train.Line(SimpleNamespace(settings=SimpleNamespace(steps=steps), model=model, state=state), quiet=False)
+
+    def step(number, seconds, **more):
+        line.report({"step": number, "loss": 1.0, "tokens_per_second": 5.0, "seconds": seconds, **more})
+
+    return step
+
+
+def test_what_is_left_goes_by_the_time_that_steps_take(monkeypatch, capsys):
+    """Not by tokens: rows of sentences are shorter than the context, and of a resumed run its own steps count."""
+    monkeypatch.setenv("QKV_LANG", "en")
+    training(steps=12)(4, 20.0, val_loss=0.5)
+    assert capsys.readouterr().out.rstrip().endswith("0:40 left")
+    training(steps=12, state={"step": 4, "seconds": 1000.0})(6, 1006.0, val_loss=0.5)
+    assert capsys.readouterr().out.rstrip().endswith("0:18 left")
+
+
+def test_a_log_is_not_silent_for_long(monkeypatch, capsys):
+    monkeypatch.setenv("QKV_LANG", "en")
+    step = training(steps=12)
+    step(1, 1.0)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(train, "SILENT", 0.0)
+    step(2, 2.0)
+    assert capsys.readouterr().out.startswith("2/12 · loss 1.000 · ")

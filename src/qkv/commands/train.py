@@ -248,15 +248,19 @@ def _next(going: Any) -> str:
     }[going.task.name]
 
 
+SILENT = 30.0  # seconds that a log may stay without a line
+
+
 class Line:
     """The live line: step, loss, validation loss, speed, share of the machine's peak, time left."""
 
     def __init__(self, going: Any, quiet: bool) -> None:
         self.going, self.quiet = going, quiet
         self.live = sys.stdout.isatty()
-        self.row = going.settings.row or going.model.config.context  # tokens
+        state = going.state or {"step": 0}
+        self.began = (state["step"], state.get("seconds", 0.0))  # here, not in what went before
         self.validation: float | None = None
-        self.shown = 0.0
+        self.shown = 0.0 if self.live else time.monotonic()
         self.peak = 0.0
 
     def introduce(self) -> None:
@@ -292,18 +296,21 @@ class Line:
         self.peak = _peak()
 
     def report(self, line: dict[str, Any]) -> None:
-        """Called after every step; prints a few times a second, or at evaluations where nobody watches."""
+        """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""
         self.validation = line.get("val_loss", self.validation)
         if "loss" not in line:
             if not self.quiet:
                 print(say("before the first step: validation loss {loss:.3f}", loss=line["val_loss"]), flush=True)
             return
         now = time.monotonic()
-        if self.quiet or (now - self.shown < 0.2 if self.live else "val_loss" not in line):
+        due = now - self.shown >= (0.2 if self.live else SILENT)
+        if self.quiet or not (due or (not self.live and "val_loss" in line)):
             return
         self.shown = now
         settings, speed = self.going.settings, line["tokens_per_second"]
-        left = (settings.steps - line["step"]) * settings.batch * self.row / max(speed, 1e-9)
+        # By steps and not by tokens: rows of sentences are as long as they are, and evaluations take time too.
+        done, seconds = line["step"] - self.began[0], line["seconds"] - self.began[1]
+        left = (settings.steps - line["step"]) * seconds / done
         share = 6 * self.going.model.count() * speed / self.peak if self.peak else 0.0
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
         text = say(
