@@ -6,6 +6,7 @@ import torch
 
 from qkv import store
 from qkv.model import onnx, weights
+from qkv.model.why import why
 from qkv.words import Problem
 
 from .files import _field, made, onnx_tensor, write_onnx
@@ -37,6 +38,7 @@ def test_our_model_of_it_is_transformers_model_of_it(kind, tied, tmp_path):
         ids = torch.randint(0, 67, (2, 9), generator=torch.Generator().manual_seed(0))
         torch.testing.assert_close(ours(ids), model(ids).logits, atol=2e-5, rtol=1e-4)
     assert tokenizer is None and ours.config.tied == (tied and kind in ("f32", "f16"))
+    assert why(folder).loads and why(folder).config == ours.config
 
 
 def test_safetensors_go_before_onnx(tmp_path):

@@ -7,9 +7,13 @@ from io import BytesIO, TextIOWrapper
 import pytest
 import torch
 
+from qkv import Config, Transformer
 from qkv.cli import main
+from qkv.model.classification import classify
 from qkv.model.weights import load
+from qkv.text import Bytes, Characters, LabelledTexts
 from qkv.train import run as runs
+from qkv.words import Problem
 
 GOOD, BAD = "good fine great lovely 好看".split(), "bad awful dull poor 难看".split()
 LINES = [f"{word} film number {i}\t{label}" for i in range(12) for label, words in (("pos", GOOD), ("neg", BAD)) for word in words]  # fmt: skip
@@ -84,6 +88,19 @@ def test_resumed_equals_uninterrupted_bit_for_bit(made, tmp_path):
     again = runs.resume(tmp_path / "cut")
     again.train()
     assert all(torch.equal(p, q) for p, q in zip(whole.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_signs_that_a_model_does_not_know_are_told(made, tmp_path, monkeypatch):
+    """An English encoder reads 很好看 as three times "unknown", and would tell one label of all such texts."""
+    english = Characters.make("abc ", special=["pad", "eos", "unk"])
+    texts = LabelledTexts([("ab很", "x"), ("好看", "y"), ("abc", "y")], ("x", "y"), english, most=9)
+    assert texts.unknown == 3 / 8 and LabelledTexts([("很", "x")], ("x",), Bytes.make(), most=9).unknown == 0
+    model = Transformer(Config(kind="encoder", head="classes", labels=("x", "y"), vocab=english.vocab, width=8, n_head=1, pooler=True))  # fmt: skip
+    with pytest.raises(Problem, match="knows none of the signs of '很好看'"):
+        classify(model, english, ["很好看"])
+    assert classify(model, english, ["很a"])
+    monkeypatch.setattr(runs, "UNKNOWN", -1.0)
+    assert ("why.unknown", {"share": "0%"}) in [tuple(each) for each in begin(made, tmp_path / "run").why]
 
 
 def test_only_the_head_is_new(made, tmp_path):

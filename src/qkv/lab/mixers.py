@@ -238,7 +238,7 @@ def tables(results: dict[str, Any]) -> list[report.Table]:
     """The six; the text; the pairs; one more token; and the sweep, where there was one."""
     sizes, models = results["sizes"], {model["kind"]: model for model in results["models"]}
     tasks = list(results["sweep"])
-    names = {"text": say("text"), "recall": say("recall")}
+    names = {"text": say("text"), "recall": say("recall of pairs")}
     made = [
         report.Table(
             say(

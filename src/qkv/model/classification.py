@@ -46,6 +46,12 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     ids = tokenizer.frame(tokenizer.encode(text))
     if not text.strip() or not ids:
         raise Problem("the text is empty: there is nothing to tell a label by")
+    if all_unknown(tokenizer, text):
+        raise Problem(
+            "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
+            "was taught this language",
+            text=repr(text[:40]),
+        )
     if model.config.position == "learned" and len(ids) > model.config.context:
         raise Problem(
             "the text has {tokens} tokens and this model learned {context} positions: shorten it",
@@ -53,6 +59,12 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
             context=model.config.context,
         )
     return ids
+
+
+def all_unknown(tokenizer: Tokenizer, text: str) -> bool:
+    """Does a tokenizer see nothing in a text but that something is there?"""
+    ids = tokenizer.encode(text)
+    return tokenizer.unk is not None and bool(ids) and all(i == tokenizer.unk for i in ids)
 
 
 def tells_apart(model: Any) -> bool:

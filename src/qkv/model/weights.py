@@ -333,10 +333,15 @@ def _run(folder: Path, dtype: torch.dtype, place: Path | None = None) -> tuple[T
 
 def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Transformer:
     """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
-    if not any(folder.glob("*.safetensors*")) and (file := onnx.find(folder)):
+    if file := in_onnx(folder):
         return build(file, *onnx.read(file, config), dtype)
     # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
     return build(folder, config, published(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
+
+
+def in_onnx(folder: Path) -> Path | None:
+    """The ONNX file that a Hugging Face folder is read from; None where it has safetensors, or neither."""
+    return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
 def _beside(folder: Path, record: runfiles.Record, place: Path) -> Transformer:

@@ -22,7 +22,7 @@ from torch import Tensor
 from .. import runfiles, text
 from ..text.folder import NoTokenizer
 from ..words import Message, Notice, Problem, all_of, quoted
-from . import ctranslate2, gguf, weights
+from . import ctranslate2, gguf, onnx, weights
 from .config import Config
 from .families import FAMILIES, to_ours
 from .families.family import Family, Unread
@@ -105,7 +105,10 @@ def _published(place: Path, theirs: dict[str, Any]) -> Finding:
     obstacles: list[Problem] = []
     tensors: Mapping[str, Tensor] = {}
     try:
-        tensors = weights.published(place)
+        if file := weights.in_onnx(place):
+            theirs, tensors = onnx.read(file, theirs)
+        else:
+            tensors = weights.published(place)
         weights.refuse_absurd(place, theirs, tensors.shapes)
     except Problem as problem:
         obstacles.append(problem)

@@ -89,6 +89,8 @@ def labels_of(texts: Sequence[Text], source: object) -> tuple[str, ...]:
 class LabelledTexts:
     """Encoded texts with labels that come in batches of similar length; what is longer than `most` tokens is cut.
 
+    `cut` counts those texts, `unknown` is the share of tokens that the tokenizer has none for.
+
     >>> from .tokenizer import Characters
     >>> texts = LabelledTexts([("abc", "x"), ("b", "y")], ("x", "y"), Characters.make("abc"), most=2)
     >>> len(texts), texts.cut, texts.batch(seed=0, step=0, batch=2).ids.shape
@@ -101,6 +103,8 @@ class LabelledTexts:
         room = most - len(tokenizer.frame([]))
         rows = tokenizer.encode_batch([text for text, _ in texts])
         self.cut = sum(len(row) > room for row in rows)
+        tokens = np.array([i for row in rows for i in row])
+        self.unknown = float((tokens == tokenizer.unk).mean()) if len(tokens) and tokenizer.unk is not None else 0.0
         self.rows = [tokenizer.frame(row[:room]) for row in rows]
         self.pad = tokenizer.pad or 0
         self.pools = Pools([len(row) for row in self.rows])

@@ -94,10 +94,16 @@ REASONS = {
         "{n} rows of chat, of which only the assistant's answers are learned; {cut} are longer than {row} tokens and are cut there"
     ),
     "why.cut": _("{n} of {all} texts are longer than {row} tokens and are cut there; --context N takes more"),
+    "why.unknown": _(
+        "{share} of what these texts are cut into is unknown to its tokenizer, and texts that differ there alone look the same to the model: take one that was taught their language"
+    ),
     "why.row": _("rows of {row} tokens: the model could read {context}, but few data and short steps go further"),
     "why.now": _("{name}: {now} from here on, {was} before"),
     "why.damaged": _("passed over a damaged checkpoint: {problem}"),
 }
+
+
+UNKNOWN = 0.1  # the share of tokens from which on it is said that a model doesn't know them
 
 
 @dataclass
@@ -143,14 +149,14 @@ def start(
     base: str | None = None,
     name: str | None = None,
     changes: dict[str, Any] | None = None,
-    tokenizer: str = "auto",
+    tokenizer: str | text.Tokenizer = "auto",
     watch: str | None = None,
     world: World | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Begin a run in a new folder: read the data, make the tokenizer, build the model.
 
-    With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
+    `tokenizer` is the kind to make, or one that is there already. With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
     """
     if task not in TUNED:
         raise Problem("there is no task {task!r}: choose from {tasks}", task=task, tasks=all_of(TUNED))
@@ -224,6 +230,8 @@ def start(
             why.append(("why.chats", {"n": len(opened.train), "cut": opened.train.cut, "row": plan.row}))
         if isinstance(opened, Classification) and opened.train.cut:
             why.append(("why.cut", {"n": opened.train.cut, "all": len(opened.train), "row": plan.row}))
+        if isinstance(opened, Classification) and (share := opened.train.unknown) > UNKNOWN:
+            why.append(("why.unknown", {"share": f"{share:.0%}"}))
         _watch(record, folder, spoken, made)
         _affordable(made, plan, world)
         runfiles.write_record(folder, record)
@@ -241,7 +249,12 @@ def _called(task: str, sources: Sources, base: str | None, changes: dict[str, An
 
 
 def _refuse_useless(
-    task: str, sources: Sources, base: str | None, preset: str | None, tokenizer: str, changes: dict[str, Any]
+    task: str,
+    sources: Sources,
+    base: str | None,
+    preset: str | None,
+    tokenizer: str | text.Tokenizer,
+    changes: dict[str, Any],
 ) -> None:
     """Refuse what was said and would be used for nothing."""
     cut = None if tokenizer == "auto" else tokenizer
