@@ -11,6 +11,7 @@ from qkv import store
 from qkv.model import ctranslate2
 from qkv.model.generation import complete, generate, source_ids, translate_ids
 from qkv.model.quantise import quantise
+from qkv.text import Pairs
 
 pytestmark = pytest.mark.slow
 
@@ -174,3 +175,14 @@ def test_opus_says_the_famous_sentence(opus):
     model, tokenizer, _ = opus
     said = translate_ids(model, tokenizer, [source_ids(tokenizer, CHINESE[0])], width=4)[0]
     assert tokenizer.decode(said) == "I like to play artificial intelligence."
+
+
+def test_opus_learns_from_what_it_says_as_it_says_it(opus):
+    """Its package has no SentencePiece model of English: targets are cut into the pieces that the model itself writes."""
+    model, tokenizer, _ = opus
+    for text in CHINESE:
+        said = translate_ids(model, tokenizer, [source_ids(tokenizer, text)], width=1, most=64)[0]
+        (batch,) = Pairs([(text, tokenizer.decode(said))], tokenizer).batches(batch=1)
+        assert batch.source.tolist() == [source_ids(tokenizer, text)]
+        assert batch.target_out.tolist() == [[*said, tokenizer.eos]]
+        assert batch.target_in.tolist() == [[tokenizer.start, *said]]

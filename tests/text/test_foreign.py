@@ -12,12 +12,13 @@ from functools import cache
 import gguf
 import pytest
 import sentencepiece
+import torch
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
 from qkv import store
-from qkv.text import Tokenizer, foreign, load, train_tokenizer
+from qkv.text import Pairs, Tokenizer, foreign, load, train_tokenizer
 from qkv.text.sentencepiece import Charsmap, check_charsmap, read
 from qkv.words import Problem
 
@@ -354,6 +355,38 @@ def test_what_marian_is_to_say_is_cut_by_its_other_model(marian, pieces, tmp_pat
         expected = theirs(text_target=text).input_ids[:-1]  # its end is not of the text
         assert ours.encode_target(text) == expected != ours.encode(text)
         assert load(tmp_path / "again").encode_target(text) == expected
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_a_marian_learns_what_transformers_would_have_it_learn(marian, pieces, tmp_path):
+    """Labels by `text_target`, and what the decoder reads is those moved by one behind the start."""
+    from transformers.models.marian.modeling_marian import shift_tokens_right
+
+    folder, _ = marian
+    for name in ("source.spm", "vocab.json", "config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "target.spm").write_bytes(pieces["bpe of LLaMA"][0].read_bytes())
+    theirs = MarianTokenizer(*(str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")))
+    ours = load(tmp_path)
+    for source, target in (("the mat was tired", "the cat sat on the mat"), ("on the cat", "it was tired")):
+        wanted = theirs(source, text_target=target)
+        (batch,) = Pairs([(source, target)], ours).batches(batch=1)
+        assert batch.source.tolist() == [wanted.input_ids] and batch.target_out.tolist() == [wanted.labels]
+        moved = shift_tokens_right(torch.tensor([wanted.labels]), ours.pad, ours.start)
+        assert batch.target_in.tolist() == moved.tolist()
+
+
+def test_a_translator_of_two_vocabularies_is_refused(marian, tmp_path):
+    """Its ids mean other words on either side; read with one vocabulary it would say something else."""
+    folder, _ = marian
+    for name in ("source.spm", "target.spm", "vocab.json", "config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "target_vocab.json").write_bytes((folder / "vocab.json").read_bytes())
+    assert load(tmp_path).target is not None, "transformers doesn't look at the file unless it is told to"
+    (tmp_path / "tokenizer_config.json").write_text('{"separate_vocabs": true}')
+    with pytest.raises(Problem, match="separate_vocabs") as refusal:
+        load(tmp_path)
+    assert "词表" in refusal.value.say("zh")
 
 
 def test_a_vocabulary_without_padding_gets_it_at_the_end(marian, tmp_path):

@@ -127,6 +127,12 @@ def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
         return all((folder / name).is_file() for name in names)
 
     if there("source.spm", "vocab.json"):
+        if settings.get("separate_vocabs"):
+            raise Problem(
+                "{file} says separate_vocabs: this translator has one vocabulary for what it reads and another for what it "
+                "says, and qkv has tokenizers with one",
+                file=folder / "tokenizer_config.json",
+            )
         made = foreign.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
         if there("target.spm"):
             made.target = foreign.from_sentencepiece(folder / "target.spm", _in_order(folder / "vocab.json"))
