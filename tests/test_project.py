@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 # Imported where they are there, and asked for by nobody: a plugin of pytest, and what makes .mo files of a checkout.
-GUESTS = {"babel", "pytest"}
+GUESTS = {"babel", "pytest", "pil"}  # PIL is Pillow, by which matplotlib reads pictures
 
 
 def requirements(lines: Iterable[str]) -> dict[str, Requirement]:

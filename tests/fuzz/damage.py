@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -139,6 +140,48 @@ def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
     else:
         raw = raw[at:] + raw[:at]
     return bytes(raw)
+
+
+def as_png(good: bytes, dice: Random) -> bytes:
+    """A PNG whose checksums are right: other sizes and kinds, chunks left out, doubled, moved, with other bytes in them."""
+    if dice.random() < 0.25:
+        return as_bytes(good, dice)
+    chunks, at = [], 8
+    while at + 12 <= len(good):
+        length = int.from_bytes(good[at : at + 4], "big")
+        chunks.append((good[at + 4 : at + 8], good[at + 8 : at + 8 + length]))
+        at += 12 + length
+    for _ in range(dice.choice([1, 1, 2])):
+        at = dice.randrange(len(chunks)) if dice.random() < 0.5 else 0  # sizes and kinds are in the first
+        name, raw = chunks[at]
+        way = dice.choice("bytes bytes number number leave double move name".split())
+        if way == "bytes" and raw:
+            chunks[at] = (name, other_pixels(raw, dice) if name == b"IDAT" else as_bytes(raw, dice))
+        elif way == "number" and len(raw) >= 4:
+            place = dice.randrange(0, len(raw) - 3, 4)
+            number = dice.choice([0, 1, 2, 3, 4, 6, 16, 7000, 20_000, 2**31 - 1, 2**32 - 1])
+            chunks[at] = (name, raw[:place] + struct.pack(">I", number) + raw[place + 4 :])
+        elif way == "leave":
+            del chunks[at]
+        elif way == "double":
+            chunks.insert(dice.randrange(len(chunks) + 1), chunks[at])
+        elif way == "move":
+            chunks.insert(dice.randrange(len(chunks)), chunks.pop(at))
+        elif way == "name":
+            chunks[at] = (dice.choice([b"IDAT", b"PLTE", b"tRNS", b"acTL", b"iCCP", b"zTXt", b"IEND", b"IHDR"]), raw)
+        if not chunks:
+            break
+    joined = (struct.pack(">I", len(r)) + n + r + struct.pack(">I", zlib.crc32(n + r)) for n, r in chunks)
+    return good[:8] + b"".join(joined)
+
+
+def other_pixels(raw: bytes, dice: Random) -> bytes:
+    """Compressed pixels that unpack: to other ones, or to far more."""
+    try:
+        pixels = zlib.decompress(raw)
+    except zlib.error:
+        return as_bytes(raw, dice)
+    return zlib.compress(bytes(50_000_000) if dice.random() < 0.1 else as_bytes(pixels, dice))
 
 
 def as_lines(good: bytes, dice: Random) -> bytes:

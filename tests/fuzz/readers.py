@@ -107,6 +107,14 @@ def open_run(folder: Path, file: Path) -> None:
         raise told[0]
 
 
+def open_picture(folder: Path, file: Path) -> None:
+    """What `qkv caption` does before the model reads it."""
+    from qkv.text import pictures
+
+    pixels = pictures.small(pictures.cut(pictures.read(file)))
+    assert len(pictures.source(pixels, "zh")) == 65
+
+
 # ── good examples ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SMALL = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
@@ -264,6 +272,25 @@ def make_traces(folder: Path) -> None:
     shutil.copy(smallest, folder / "shipped.safetensors")
 
 
+def make_pictures(folder: Path) -> None:
+    """A stroke in the kinds of files that pictures come in: with colours, with a palette, grey, deep, transparent."""
+    import numpy as np
+    from PIL import Image
+
+    shades = np.full((24, 20), 255, np.uint8)
+    shades[3:20, 8:12] = 10
+    grey = Image.fromarray(shades)
+    for name, made in (
+        ("grey.png", grey),
+        ("colours.png", grey.convert("RGB")),
+        ("clear.png", grey.convert("RGBA")),
+        ("palette.png", grey.convert("P")),
+        ("deep.png", Image.fromarray(shades.astype(np.uint16) * 257)),
+        *((f"photo.{ending}", grey.convert("RGB")) for ending in ("jpg", "gif", "bmp", "webp", "tiff")),
+    ):
+        made.save(folder / name)
+
+
 def make_runs(folder: Path) -> None:
     """A run of a GPT and one of a translator."""
     from qkv.train.run import start
@@ -361,6 +388,14 @@ READERS: dict[str, Reader] = {
         make_traces,
         open_trace,
         dict.fromkeys(["decoder.safetensors", "shipped.safetensors"], partial(damage.as_safetensors, inner="qkv")),
+    ),
+    "picture": Reader(
+        make_pictures,
+        open_picture,
+        {
+            **dict.fromkeys([f"{name}.png" for name in ("grey", "colours", "clear", "palette", "deep")], damage.as_png),
+            **dict.fromkeys([f"photo.{name}" for name in ("jpg", "gif", "bmp", "webp", "tiff")], damage.as_bytes),
+        },
     ),
     "run": Reader(make_runs, open_run, run_files()),
 }

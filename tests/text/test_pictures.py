@@ -1,5 +1,8 @@
 """A picture becomes 64 signs whatever its size, colours and place, and what is none is told."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 
@@ -60,3 +63,24 @@ def test_what_is_no_picture(tmp_path):
         pictures.read(tmp_path / "none.png")
     with pytest.raises(Problem, match="nothing is drawn"):
         pixels(np.ones((9, 9)))
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path):
+    side, kind = 12_000, b"\x01\0\0\0\0"  # a bit for each pixel
+    chunks = (
+        (b"IHDR", struct.pack(">II", side, side) + kind),
+        (b"IDAT", zlib.compress(bytes(side * (1 + side // 8)))),
+        (b"IEND", b""),
+    )
+    raw = b"".join(struct.pack(">I", len(r)) + n + r + struct.pack(">I", zlib.crc32(n + r)) for n, r in chunks)
+    (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + raw)
+    assert (tmp_path / "bomb.png").stat().st_size < 30_000
+    with pytest.raises(Problem, match="12000 × 12000 > 25,000,000"):
+        pictures.read(tmp_path / "bomb.png")
+
+
+def test_no_program_is_run_for_a_picture(tmp_path):
+    """Pillow would hand an EPS to Ghostscript, whatever it is called."""
+    (tmp_path / "drawing.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    with pytest.raises(Problem, match="cannot identify image file"):
+        pictures.read(tmp_path / "drawing.png")

@@ -4,6 +4,7 @@
 the empty one. A picture is these 64 signs, row by row, after a letter that says in which language it should be told.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ SIDE = 2 * GRID  # pixels
 SIGNS = "·▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"  # by bits: 1 top left, 2 top right, 4 bottom left, 8 bottom right
 TOLD_IN = {"en": "E", "zh": "中"}
 LARGEST = 50_000_000  # bytes of a file
+MOST_PIXELS = 25_000_000  # a few kilobytes can unpack to gigabytes
+KINDS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")  # others need a program of their own: EPS is run by Ghostscript
 FAINT = 0.15  # of the way from black to white: what differs less from the paper is no ink
 
 
 def read(file: str | Path) -> np.ndarray:
     """The picture of a file in shades of grey, 0 black to 1 white; what is transparent is white."""
     from matplotlib import image
+    from PIL import Image
 
     place = Path(file)
     if not place.is_file():
@@ -29,9 +33,16 @@ def read(file: str | Path) -> np.ndarray:
     if place.stat().st_size > LARGEST:
         raise Problem("{file} is no picture that can be read: {why}", file=place, why=f"> {LARGEST / 1e6:.0f} MB")
     try:
-        pixels = np.asarray(image.imread(place))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # of what is refused here
+            with Image.open(place, formats=KINDS) as opened:
+                wide, tall = opened.size  # known before anything is unpacked
+        pixels = np.asarray(image.imread(place)) if wide * tall <= MOST_PIXELS else None
     except Exception as error:  # whatever a file that is none brings up in any of the decoders
         raise Problem("{file} is no picture that can be read: {why}", file=place, why=quoted(error)) from None
+    if pixels is None:
+        why = f"{wide} × {tall} > {MOST_PIXELS:,}"
+        raise Problem("{file} is no picture that can be read: {why}", file=place, why=why)
     return grey(pixels)
 
 
