@@ -122,7 +122,7 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
 
 def make_gguf(folder: Path) -> None:
-    """Two ways of writing weights, three of cutting text."""
+    """Two ways of writing weights, three of cutting text, and architectures with settings of their own."""
     from qkv.text.spelling import LETTERS
 
     from ..model.files import made, write_gguf
@@ -156,6 +156,8 @@ def make_gguf(folder: Path) -> None:
     write_gguf(model, folder / "pieces.gguf", "f32", tokens=LETTERS, extra=pieces)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁,", *(f"w{i}" for i in range(247))]
     write_gguf(made("bert", **SMALL, vocab_size=256), folder / "words.gguf", "f32", tokens=words)
+    for name in ("gemma3_text", "phi3", "gpt_neox", "deepseek_v3"):
+        write_gguf(made(name, vocab_size=256, num_hidden_layers=2), folder / f"{name}.gguf", "f32", tokens=LETTERS)
 
 
 def make_folders(folder: Path) -> None:
@@ -338,7 +340,13 @@ READERS: dict[str, Reader] = {
     "gguf": Reader(
         make_gguf,
         lambda folder, file: open_model(file),
-        dict.fromkeys([f"{name}.gguf" for name in ("f32", "q4_1", "pieces", "words")], damage.as_gguf),
+        dict.fromkeys(
+            [
+                f"{name}.gguf"
+                for name in ("f32", "q4_1", "pieces", "words", "gemma3_text", "phi3", "gpt_neox", "deepseek_v3")
+            ],
+            damage.as_gguf,
+        ),
     ),
     "config": Reader(
         make_folders,
