@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from qkv import load, runfiles, store
 from qkv.cli import main
-from qkv.model import weights
+from qkv.model import tensors, weights
 from qkv.text import Bytes
 from qkv.text.spelling import LETTERS
 from qkv.words import Problem
@@ -41,7 +41,7 @@ def test_nothing_is_left_uninitialised(name, kind):
     """Built on nothing and given its weights, a model says what it says when built as usual."""
     model = make(name, kind)
     again = weights.empty(model.config)
-    weights.assign("here", again, {n: t.clone() for n, t in weights.weights_of(model).items()}, torch.float64)
+    weights.assign("here", again, {n: t.clone() for n, t in tensors.weights_of(model).items()}, torch.float64)
     assert not [n for n, t in (*again.named_parameters(), *again.named_buffers()) if t.is_meta]
     assert all(p.requires_grad for p in again.parameters())
     given = (words(2, 9),) if kind == "decoder" else (words(2, 9), words(2, 7))
@@ -398,14 +398,14 @@ def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
 
 def test_a_checkpoint_of_another_config_is_told_by_name_and_shape(tmp_path):
     file, model = tmp_path / "model.safetensors", make()
-    save_file(weights.weights_of(make(width=24)), file)
+    save_file(tensors.weights_of(make(width=24)), file)
     with pytest.raises(
         Problem, match=r"of another config: decoder.0.attention.k.weight is \(24, 24\) there and \(18, 18\)"
     ):
-        weights.load_weights(file, model)
+        tensors.load_weights(file, model)
     save_file({"a": torch.zeros(2)}, file)
     with pytest.raises(Problem, match=r"a is \(2,\) there and missing here"):
-        weights.load_weights(file, model)
+        tensors.load_weights(file, model)
     file.write_bytes(b"hello")
     with pytest.raises(Problem, match="not a readable safetensors"):
-        weights.load_weights(file, model)
+        tensors.load_weights(file, model)

@@ -24,8 +24,8 @@ from ..writing import save_tensors
 from .families import to_theirs
 from .pattern import choose
 from .quantise import Int8Linear
+from .tensors import weights_of
 from .transformer import Transformer
-from .weights import weights_of
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 HABITS = "generation_config.json"

@@ -8,7 +8,8 @@ from typing import Any
 from .. import text
 from ..words import Problem
 from .families.family import Foreign
-from .weights import find, load, refuse_infinite
+from .tensors import refuse_infinite
+from .weights import find, load
 
 
 def open_any(name: str | Path, *, eager: bool = False, words: bool = False) -> tuple[Any, Any]:

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..model.adapters import LowRank, attach, saved
+from ..model.tensors import load_weights, weights_of
 from ..model.transformer import Transformer
-from ..model.weights import load_weights, weights_of
 from ..runfiles import MOMENTA, SHARDS, WEIGHTS, begin, check, explained, finish, is_adapter, read_state, write_through
 from ..words import Problem, quoted
 from .optim import Muon

@@ -15,8 +15,9 @@ from typing import Any
 from .. import text
 from ..model.config import Config
 from ..model.export import HABITS
+from ..model.tensors import fingerprint
 from ..model.transformer import Transformer
-from ..model.weights import fingerprint, load
+from ..model.weights import load
 from ..words import Problem, all_of
 from .extension import Reason, lies, shown
 from .settings import TUNED, Settings, known

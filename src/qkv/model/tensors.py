@@ -1,0 +1,152 @@
+"""Tensors in safetensors files: mapped as they lie, looked through for what is no number, copied into a model by name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ..words import Message, Problem, quoted
+
+
+class Safetensors(Mapping[str, Tensor]):
+    """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
+
+    What is mapped stays so as long as the file is open here; with `keep=False`, only as long as the tensor is used.
+    """
+
+    def __init__(self, given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
+        self._dtype, self._keep, self._files = dtype, keep, {}  # name -> its file
+        self._opened: dict[Path, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for file, names in given.items():
+            self._opened[file] = opened = _open(file)
+            there = set(opened.keys())
+            if missing := [name for name in names or () if name not in there]:
+                raise Problem(
+                    "{file} lacks {name}, which the index says is there ({count} such): the files are of different "
+                    "versions; get them again",
+                    file=file,
+                    name=missing[0],
+                    count=len(missing),
+                )
+            for name in names or opened.keys():
+                self._files[name] = file
+                self.shapes[name] = tuple(opened.get_slice(name).get_shape())
+
+    def __getitem__(self, name: str) -> Tensor:
+        file = self._files[name]
+        try:
+            tensor = self._opened[file].get_tensor(name)
+            if not tensor.is_floating_point() or (self._keep and tensor.dtype == self._dtype):
+                return tensor
+            # Mapped through a handle of its own, its pages are given back as soon as it is converted.
+            return _open(file).get_tensor(name).to(self._dtype)
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise Problem(
+                "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+                file=file,
+                error=quoted(error),
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+class Finite(Mapping[str, Tensor]):
+    """The same tensors, each looked through as it is taken: NaN and infinity in weights make every answer nonsense."""
+
+    def __init__(self, source: Path, tensors: Mapping[str, Tensor]) -> None:
+        self._source, self._tensors = source, tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self._tensors[name]
+        refuse_infinite(self._source, name, tensor)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
+    """Refuse a tensor with NaN or infinity in it; least and largest tell, at the speed of memory."""
+    if tensor.is_floating_point() and tensor.numel() and not all(end.isfinite() for end in tensor.aminmax()):
+        strange = ~tensor.isfinite()
+        first = tuple(strange.nonzero()[0].tolist())
+        here = dict(count=int(strange.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
+        raise Problem(
+            "{file}: {name} has {count} of its {all} weights that are no numbers (the first is {value}, at "
+            "{place}), so that all it says would be nonsense: the file was damaged, or training went wrong before "
+            "it was saved; get it again, or take an earlier one",
+            file=source,
+            name=name,
+            **here,
+        )
+
+
+def _open(file: Path) -> Any:
+    try:
+        return safe_open(file, framework="pt")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise Problem(
+            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+            file=file,
+            error=quoted(error),
+        ) from None
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every learned tensor by name; one that is shared (a tied head) appears once."""
+    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
+
+
+def fingerprint(model: nn.Module) -> str:
+    """The sha256 of every weight with its name: the same model, whatever file it came from."""
+    digest = hashlib.sha256()
+    for name, tensor in weights_of(model).items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.cpu().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def load_weights(file: Path, model: nn.Module) -> None:
+    """Copy weights by name into a model of the same config."""
+    try:
+        saved = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise Problem(
+            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+            file=file,
+            error=quoted(error),
+        ) from None
+    refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(saved[name])
+
+
+def refuse_others(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Module) -> None:
+    """Refuse weights that are not of this model, by name and shape."""
+    own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name in sorted(own.keys() | saved.keys()):
+        if saved.get(name) != own.get(name):
+            there, here = (shapes.get(name, Message("missing")) for shapes in (saved, own))
+            raise Problem(
+                "{file} is of another config: {name} is {there} there and {here} here",
+                file=file,
+                name=name,
+                there=there,
+                here=here,
+            )
