@@ -237,7 +237,7 @@ def test_typing_is_followed_and_composing_is_not(opened):
     settled(tab)
 
 
-PASSING = "shown models opened outcome before busy problem lost".split()  # what is answered, not chosen
+PASSING = "shown models opened outcome before busy problem lost zoom".split()  # what is answered, or the map's own
 
 
 def chosen(tab):
@@ -257,11 +257,20 @@ def test_a_link_brings_the_view_back(opened):
     before = chosen(tab)
     again = opened(link=link)
     assert chosen(again) == before
+    part = "document.querySelector('qkv-map').zoomed"
+    again.focus("qkv-map .stage")
+    for key in "+++":
+        again.keyboard.press(key)
+    again.wait_for_timeout(500)
+    nearer = opened(link=again.evaluate("location.hash.slice(1)"))
+    assert again.evaluate(part)[2] < 6
+    assert np.abs(np.subtract(nearer.evaluate(part), again.evaluate(part))).max() < 0.02
     assert again.inner_text("qkv-map output.cell b") == tab.inner_text("qkv-map output.cell b")
     assert again.evaluate("document.documentElement.lang") == "zh-CN"
     again.evaluate(f"location.hash = {json.dumps(plain)}")  # what it doesn't speak of isn't left as it was
     until(again, "qkv.studio.now.sink === 'shown' && qkv.studio.now.after === 'end'")
     settled(again)
+    assert again.evaluate(part) is None
     assert chosen(again) == before | chosen(opened(link=plain)) | {"lang": "zh", "theme": "dark"}
 
 
@@ -348,6 +357,20 @@ def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
     token = tab.evaluate("Number(document.querySelector('.bars.cutting li:nth-child(3)').dataset.id)")
     tab.click(".bars.cutting li:nth-child(3) button")
     assert now(tab, "more") == [token]
+
+
+@pytest.mark.parametrize("mode", ["look", "heads", "generate", "compare"])
+def test_an_emptied_text_leaves_the_last_one_to_be_looked_at(opened, mode):
+    tab = opened(mode=mode, after="chosen", query=3)
+    tab.fill("textarea", "")
+    assert "no text" in tab.inner_text("qkv-textbox .offer")
+    tab.click("qkv-strip .tokens button >> nth=5")
+    tab.wait_for_timeout(300)
+    assert now(tab, "query") == 5 and now(tab, "problem") is None
+    tab.fill("textarea", "cat")
+    settled(tab)
+    assert "no text" not in tab.inner_text("qkv-textbox")
+    assert tab.inner_text("qkv-facts").startswith("3 tokens")
 
 
 def test_what_was_generated_can_be_kept(opened, model):

@@ -41,6 +41,8 @@ export class MapElement extends HTMLElement {
   look = null;
   /** The address of what is seen. */
   link = addressNow;
+  /** What part of the first map is to be in view. @type {number[] | null} */
+  wish = null;
   /** What else is to be said of the head. */
   remark = () => "";
   ends = new AbortController();
@@ -214,6 +216,8 @@ export class MapElement extends HTMLElement {
       flat,
     };
     if (anew || this.frame.size < fit) this.frame = { size: fit, x: 0, y: 0 };
+    if (anew && this.wish) this.zoomed = this.wish;
+    if (anew) this.wish = null;
     const tall = top + this.plot.height + 2;
     const dots = window.devicePixelRatio || 1;
     stage.style.height = `${tall}px`;
@@ -461,6 +465,18 @@ export class MapElement extends HTMLElement {
     const { seen } = this;
     // A word is chosen by its last token: there a decoder has read all of it.
     if (seen) this.state.set({ query: seen.queries[u].end - 1, key: seen.keys[c].end - 1 });
+  }
+
+  /** The part in view: the column and row it begins with, and how many columns it has; null is all. @returns {number[] | null} */
+  get zoomed() {
+    const { frame, plot } = this;
+    return frame.size > plot.fit * 1.001 ? [frame.x, frame.y, plot.width / frame.size].map((x) => Number(x.toFixed(2))) : null;
+  }
+
+  set zoomed(part) {
+    const [x, y, columns] = part ?? [0, 0, 0];
+    this.frame = { x, y, size: columns ? this.plot.width / columns : this.plot.fit };
+    this.clamp();
   }
 
   whole() {

@@ -1,11 +1,11 @@
 // <qkv-exportmenu>: what can be taken away: pictures and numbers of what is seen, the page, the lines of Python, a link.
 
 import { announce, h } from "./dom.js";
-import { failed } from "./live.js";
+import { failed, specShown } from "./live.js";
 import { linkNow } from "./link.js";
 import { Menu } from "./menu.js";
 import { Piece } from "./piece.js";
-import { specNow, studio, titleOf } from "./store.js";
+import { studio, titleOf } from "./store.js";
 import { askOne } from "./wire.js";
 import { say } from "./words.js";
 import { header } from "./view.js";
@@ -67,7 +67,7 @@ export class ExportMenu extends Piece {
     this.tell(say(lang, "making the page…"));
     try {
       const opening = part === header.parts[0].name ? [layer, head] : null;
-      const { buffers } = await askOne("page", { do: "page", spec: specNow(), lang, opening });
+      const { buffers } = await askOne("page", { do: "page", spec: specShown(), lang, opening });
       saveAs(`${titleOf(studio.now.model)}.html`, new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (buffers[0])], { type: "text/html" }));
       this.tell(say(lang, "The page is with your downloads."));
     } catch (error) {
@@ -79,7 +79,7 @@ export class ExportMenu extends Piece {
   async lines() {
     const { lang, part, layer, head, query } = studio.now;
     try {
-      const { text } = await askOne("python", { do: "python", spec: specNow(), part, layer, head, query });
+      const { text } = await askOne("python", { do: "python", spec: specShown(), part, layer, head, query });
       this.python = text;
       await copied(text);
       this.tell(say(lang, "Copied."));

@@ -15,7 +15,7 @@ export class Facts extends Piece {
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
     const n = Math.max(part.n, part.m);
     const facts = [
-      part.name === "cross" ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m }) : say(lang, "{n} tokens", { n }),
+      part.name === "cross" ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m }) : n === 1 ? say(lang, "1 token") : say(lang, "{n} tokens", { n }),
       say(lang, "{layers} layers × {heads} heads", { layers: part.layers.length, heads }),
     ];
     if (opened?.context && n > opened.context)

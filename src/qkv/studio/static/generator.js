@@ -35,6 +35,7 @@ export class Generator extends Piece {
     const heading = h("h2", {}, say(lang, "Generate"));
     if (isTrace(model)) return redraw(this, heading, h("p", { class: "help" }, say(lang, "A kept trace has no model behind it: open one to generate.")));
     if (opened && !opened.words) return redraw(this, heading, h("p", { class: "help" }, say(lang, "This model doesn't go on with a text: open a decoder, for example SmolLM2.")));
+    if (!studio.now.text && !more.length) return redraw(this, heading, h("p", { class: "help" }, say(lang, "There is no text to go on with: type one.")));
     const key = JSON.stringify([specNow(), sampling]);
     if (this.drawnFrom?.key !== key) void this.askWords(key);
     const words = this.drawnFrom?.words ?? null;

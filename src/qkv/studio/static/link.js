@@ -5,6 +5,7 @@ import { BEGINNING } from "./state.js";
 import { studio, UNTOUCHED } from "./store.js";
 import { header, partOf } from "./view.js";
 
+/** @import { MapElement } from "./map.js" */
 /** @import { Header } from "./source.js" */
 /** @import { Edit, Everything } from "./store.js" */
 
@@ -54,6 +55,9 @@ export function askedFor(said) {
     asked.ranked = { by: order, pattern: said.get("pattern") ?? "", limit: Number.isFinite(limit) ? limit : null };
   }
   if (said.get("after") === "chosen") asked.after = "chosen";
+  const zoom = listed(said.get("zoom")).map(Number);
+  if (zoom.length === 3 && zoom.every((x) => x >= 0 && x < 1e9) && zoom[2] > 0) asked.zoom = { part: zoom };
+  else if (said.has("model")) asked.zoom = { part: null };
   if (said.get("bench") === "head") asked.bench = "head";
   if (said.has("worked")) asked.worked = { of: "", changes: said.get("worked") ?? "" };
   return asked;
@@ -100,6 +104,9 @@ export function lookedAt(said, there, usually) {
   };
 }
 
+/** The map that has its place in an address. */
+const mapShown = () => /** @type {MapElement | null} */ (document.querySelector("qkv-map:not([data-side])"));
+
 /** Everything that is chosen, as an address says it: after the #. */
 export function linkNow() {
   const { now } = studio;
@@ -140,6 +147,7 @@ export function linkNow() {
   put("item", now.item, 0);
   said.set("layer", String(part.layers[now.layer].number));
   for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
+  put("zoom", mapShown()?.zoomed?.join() ?? "");
   put("unit", now.unit, header.first.unit);
   put("scale", now.scale, "root");
   put("way", now.way, "from");
@@ -157,12 +165,14 @@ export function mirror(go) {
     if (location.hash.slice(1) !== mine) go(address());
   });
   let waiting = 0;
-  studio.listen(() => {
+  const soon = () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       if (!header) return; // until something is shown, the address says what was asked for
       mine = linkNow();
       history.replaceState(history.state, "", `${location.href.split("#")[0]}#${mine}`);
     }, PAUSE);
-  });
+  };
+  studio.listen(soon);
+  for (const moved of ["pointerup", "keyup", "wheel"]) addEventListener(moved, soon, { passive: true }); // the map may be zoomed
 }

@@ -35,6 +35,9 @@ export const lastResort = { model: "", used: false };
 /** The source that is shown. @type {Served | null} */
 export let served = null;
 
+/** What is on screen, which may be older than what is typed. @returns {Spec} */
+export const specShown = () => served?.spec ?? specNow();
+
 /** What is shown, once everything asked for is here. */
 export function settled() {
   if (!flight && shownKey === JSON.stringify(specNow())) return Promise.resolve();

@@ -2,9 +2,9 @@
 // would say already (the logit lens).
 
 import { announce, choice, filled, h, hole, refill, token } from "./dom.js";
-import { failed } from "./live.js";
+import { failed, specShown } from "./live.js";
 import { percent, Piece, redraw, signedBy } from "./piece.js";
-import { isTrace, specNow, studio } from "./store.js";
+import { isTrace, studio } from "./store.js";
 import { askOne } from "./wire.js";
 import { say } from "./words.js";
 import { header, label, partOf } from "./view.js";
@@ -40,7 +40,7 @@ export class NextWords extends Piece {
       ["chosen", say(lang, "after “{word}”", { word: label("query", query) })],
     ]);
     const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), places, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
-    const key = JSON.stringify([specNow(), query]);
+    const key = JSON.stringify([specShown(), query]);
     if (where === "chosen" && this.there?.key !== key) void this.askThere(key, query);
     const [now, before] = where === "end" ? [outcome.words, studio.now.before?.words ?? null] : [this.there?.words ?? null, this.there?.before ?? null];
     this.tell(now, before);
@@ -65,7 +65,7 @@ export class NextWords extends Piece {
   /** @param {string} key @param {number} place */
   async askThere(key, place) {
     const mine = ++this.asked;
-    const spec = specNow();
+    const spec = specShown();
     const words = (/** @type {any} */ of) => askOne("words", { do: "words", spec: of, place, most: 40 });
     try {
       const [now, before] = await Promise.all([words(spec), spec.edits.length ? words({ ...spec, edits: [] }) : null]);
@@ -114,7 +114,7 @@ export class NextWords extends Piece {
   lensPart(now) {
     const { lang } = studio.now;
     if (!now) return null;
-    const key = JSON.stringify([specNow(), now.place]);
+    const key = JSON.stringify([specShown(), now.place]);
     if (this.lens?.key === key) return lensTable(lang, this.lens.layers);
     const place = h("div", { class: "lens" });
     const button = h("button", { type: "button", class: "ask", "data-key": "lens", onclick: () => this.askLens(key, now.place, place) }, say(lang, "What would each layer say already?"));
@@ -127,7 +127,7 @@ export class NextWords extends Piece {
     const { lang } = studio.now;
     refill(place, h("p", { class: "help" }, say(lang, "computing…")));
     try {
-      const { layers } = await askOne("lens", { do: "lens", spec: specNow(), place: at, most: LENS });
+      const { layers } = await askOne("lens", { do: "lens", spec: specShown(), place: at, most: LENS });
       this.lens = { key, layers };
     } catch (error) {
       failed(error);

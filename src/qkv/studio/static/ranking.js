@@ -3,9 +3,9 @@
 
 import { level, palette } from "./colour.js";
 import { filled, h, hole, token, weight } from "./dom.js";
-import { failed, served } from "./live.js";
+import { failed, served, specShown } from "./live.js";
 import { Piece, redraw, signedBy } from "./piece.js";
-import { headName, isTrace, specNow, studio } from "./store.js";
+import { headName, isTrace, studio } from "./store.js";
 import { changeHead, pinButton } from "./switchboard.js";
 import { ask, askOne, calledOff } from "./wire.js";
 import { mark, say } from "./words.js";
@@ -104,7 +104,7 @@ export class Ranking extends Piece {
   /** What the order goes by: known already, or asked for. @param {"links" | "heads" | "importance"} what */
   get(what) {
     const { part, item, query, key } = studio.now;
-    const spec = specNow();
+    const spec = specShown();
     const about = what === "links" ? { part, item, query, key } : what === "heads" ? { part, item } : {};
     const name = JSON.stringify([what, spec, about]);
     if (this.known.has(name)) return this.known.get(name);

@@ -78,6 +78,7 @@ export class TextBox extends Piece {
         h("button", { type: "button", class: "main", onclick: () => this.dispatchEvent(new CustomEvent("fetchmodel", { bubbles: true, detail: small.name })) }, say(lang, "Fetch {name} ({size})", { name: small.name, size: sized(small.size) })),
       );
     }
+    if (header && !trace && !text && !more.length) offer.append(h("p", { class: "help" }, say(lang, "There is no text. Below is the last one.")));
     if (more.length) {
       offer.append(
         h("p", { class: "help" }, say(lang, more.length === 1 ? mark("The last token was generated. Typing begins anew from the text.") : mark("The last {n} tokens were generated. Typing begins anew from the text."), { n: more.length })),
