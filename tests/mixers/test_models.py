@@ -17,9 +17,8 @@ from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT
 from qkv.mixers import mix
 from qkv.model import reading
-from qkv.model.config import MIXERS
 from qkv.model.describe import parts, state_bytes
-from qkv.model.pattern import layer_pattern, layer_words
+from qkv.model.pattern import MIXERS, layer_pattern, layer_words
 from qkv.model.reading import Reading
 from qkv.tracing.edits import edit, find
 from qkv.tracing.traces import Trace

@@ -9,7 +9,8 @@ import torch
 
 import qkv
 from qkv import Config, Transformer
-from qkv.model.config import CHOICES, MIXERS
+from qkv.model.config import CHOICES
+from qkv.model.pattern import MIXERS
 from qkv.model.presets import PRESETS
 
 

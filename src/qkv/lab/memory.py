@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..model.config import STATES, Config
+from ..model.config import Config
+from ..model.pattern import STATES
 from ..model.presets import PRESETS
 from ..words import Problem, _, paragraph, say, unknown
 from . import Progress, report

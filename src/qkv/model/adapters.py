@@ -30,10 +30,11 @@ from torch import Tensor, nn
 from ..attention.heads import MultiHeadAttention
 from ..files import read_table
 from ..words import Problem, _, all_of, quoted
-from .config import Config, choose
+from .config import Config
 from .families import FAMILIES, family_of
 from .families.family import Family, Foreign, Row
 from .layers import FeedForward
+from .pattern import choose
 from .transformer import Transformer
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them

@@ -19,9 +19,10 @@ from ..attention.latent import LatentAttention
 from ..attention.positions import Learned, Relative
 from ..mixers.delta import GatedDelta
 from ..words import _, say
-from .config import STATES, Config
+from .config import Config
 from .experts import MixtureOfExperts
 from .layers import StateMixer
+from .pattern import STATES
 from .transformer import Transformer
 
 PARTS = ("embedding", "positions", "attention", "mixers", "cross", "forward", "experts", "norms", "pooler", "head")

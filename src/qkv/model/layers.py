@@ -19,9 +19,10 @@ from ..attention.positions import Positions
 from ..mixers.delta import GatedDelta
 from ..mixers.mamba2 import Mamba2
 from ..mixers.retention import Retention
-from .config import STATES, Config
+from .config import Config
 from .experts import MixtureOfExperts
 from .feed_forward import ACTIVATIONS, FeedForward
+from .pattern import STATES
 
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
 

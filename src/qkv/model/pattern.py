@@ -6,6 +6,9 @@ from typing import Any
 
 from ..words import Problem, unknown
 
+MIXERS = ("attention", "latent", "retention", "mamba2", "delta")  # what lets tokens see each other
+STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
+
 
 def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
     """Refuse a word that isn't among the right ones, naming them and the nearest."""

@@ -19,8 +19,9 @@ from .. import files, runfiles, store, text
 from ..text.folder import NoTokenizer
 from ..words import Message, Problem, _, all_of, nearest, quoted
 from . import ctranslate2, gguf, onnx
-from .config import STATES, Config
+from .config import Config
 from .families import to_ours
+from .pattern import STATES
 from .tensors import Finite, Safetensors, fingerprint, refuse_others, weights_of
 from .transformer import Transformer
 

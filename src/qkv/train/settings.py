@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..model.config import CHOICES as WORDS
-from ..model.config import STATES, Config
+from ..model.config import Config
+from ..model.pattern import STATES
 from ..model.presets import PRESETS
 from ..words import Problem, _, all_of, nearest, unknown
 
