@@ -67,7 +67,7 @@ VERBS: dict[str, tuple[str, str]] = {
         _("translate with a trained encoder-decoder"),
     ),
     "classify": (
-        'qkv classify "很好看" --model runs/classify-reviews',
+        'qkv classify "A moving film" --model runs/classify-reviews',
         _("tell the label of a text, with how sure that is"),
     ),
     "caption": (

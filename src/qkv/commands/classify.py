@@ -9,7 +9,7 @@ from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
-    'qkv classify "很好看" --model runs/classify-reviews',
+    'qkv classify "A moving film" --model runs/classify-reviews',
     'qkv classify "A moving film" "Two hours lost" --model runs/classify-reviews',
     'qkv classify "A moving film" --model ./my-bert-folder --json',
     "cat lines.txt | qkv classify - --model runs/classify-reviews > labels.tsv",
