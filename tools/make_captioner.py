@@ -1,34 +1,55 @@
 """Make the captioner that ships with qkv: draw digits and shapes, train a translator from pictures to words, keep its best
 weights in float16, and say how good it is on pictures it never saw, and on fonts it never saw.
 
-    .venv/bin/python tools/make_captioner.py
+    .venv/bin/python tools/make_captioner.py            some eight minutes of one core; writes src/qkv/demo/pictures
+    .venv/bin/python tools/make_captioner.py --judge    how good the one there is
 
-Takes some five minutes of one core and writes src/qkv/demo/pictures.
+What ships (478 kB) tells 100 % of unseen pictures with one thing and 96.1 % of those with two word for word (227 and 750 pictures,
+each in both languages; in unseen fonts 99.8 and 97.3 %), and over 99 % of a noun's attention is in the box around its thing, which is
+30 % of the picture. None of these pictures is among those it learned from. Nouns look there because it was taught (Pointing): trained
+by words alone, 94.0 % of two things were right and 50 % of the attention was there.
 """
 
 import json
+import re
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+import torch
 from PIL import Image, ImageDraw, ImageFont
 from safetensors.torch import load_file, save_file
+from tokenizers import Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Library
+from torch import Tensor
 
+from qkv.attention import record
 from qkv.model.generation import translate
 from qkv.model.weights import load
 from qkv.runfiles import fingerprint
-from qkv.text import pictures
+from qkv.text import Tokenizer, pictures
+from qkv.text.tokenizer import add_special
+from qkv.tracing.captions import caption
 from qkv.train.run import start
+from qkv.train.tasks import Translation
 
 DEMO = Path(__file__).resolve().parent.parent / "src" / "qkv" / "demo" / "pictures"
 SIZES = dict(
-    width=64, n_head=4, n_layer=2, position="learned", context=80, steps=1600, batch=32, eval_every=250, eval_batches=8
-)
-DRAWN = 12_000  # pictures to learn from, each told in both languages
+    width=64, n_head=4, n_layer=3, n_decoder_layer=1, window=20, position="learned", context=132,
+    steps=2700, batch=32, eval_every=300, eval_batches=8,
+)  # fmt: skip
+DRAWN = 30_000  # pictures to learn from, each told in both languages
+LEARNED = 0  # the seed of these pictures
+TESTED, LOOKED = 1000, 200  # other pictures: told, and looked at word by word
+NOUNS = (1, 4)  # which words are, in both languages: a seven and a square, 数字 七 和 一个 方形
+POINTING = 0.3  # how much a noun's looking counts, beside saying it
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 DEJAVU = ["DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSerif"]
 KNOWN = [
@@ -53,23 +74,43 @@ THINGS = {
     "triangle": ("a triangle", "一个三角形"),
     "cross": ("a cross", "一个十字"),
 }
+WORD = " ?[a-z]+|数字|一个|三角形|[圆方]形|十字|[零一二三四五六七八九和]"
 CANVAS = 72
 
 
-def picture(dice: np.random.Generator, fonts: list[str] = KNOWN) -> tuple[np.ndarray, tuple[str, str]]:
+@dataclass(frozen=True)
+class Drawn:
     """A picture in shades of grey with one thing or two beside each other, and what is to be seen, in both languages."""
-    names = [str(name) for name in dice.choice(list(THINGS), dice.choice([1, 2]))]
-    things = [thing(name, dice, fonts) for name in names]
-    if len(things) == 2:
-        gap = np.zeros((CANVAS, int(dice.integers(3, 12))))
-        sheet = np.concatenate([trimmed(things[0]), gap, trimmed(things[1])], axis=1)
-    else:
-        (sheet,) = things
-    sheet = np.pad(sheet, 4)
+
+    shades: np.ndarray
+    told: tuple[str, str]
+    parted: float | None  # where the first thing ends, as a share of the way from the first ink to the last
+
+    def boxes(self, pixels: np.ndarray) -> list[np.ndarray]:
+        """The patches around each thing on the small picture of this one, (8, 16); none where there is no second thing."""
+        inked = np.flatnonzero(pixels.any(0))
+        middle = inked[0] + (inked[-1] + 1 - inked[0]) * (self.parted or 1.0)
+        made = []
+        for columns in (inked[inked < middle], inked[inked >= middle]):
+            rows = np.flatnonzero(pixels[:, columns].any(1))
+            box = np.zeros((pictures.ROWS, pictures.COLUMNS), bool)
+            if len(columns):
+                box[rows[0] // 2 : rows[-1] // 2 + 1, columns[0] // 2 : columns[-1] // 2 + 1] = True
+            made.append(box)
+        return made
+
+
+def picture(dice: np.random.Generator, fonts: list[str] = KNOWN) -> Drawn:
+    """Draw one, three times of four with two things."""
+    names = [str(name) for name in dice.choice(list(THINGS), 1 if dice.random() < 0.25 else 2)]
+    things = [trimmed(thing(name, dice, fonts)) for name in names]
+    gap = np.zeros((CANVAS, int(dice.integers(3, 12))))
+    sheet = np.pad(things[0] if len(things) == 1 else np.concatenate([things[0], gap, things[1]], axis=1), 4)
     shades = sheet * dice.uniform(0.5, 1.0) + dice.normal(0, 0.02, sheet.shape)
     shades = 1 - shades if dice.random() < 0.7 else shades  # black on white, or chalk
     told = tuple(word.join(THINGS[name][i] for name in names) for i, word in enumerate((" and ", "和")))
-    return shades, (told[0], told[1])
+    ends = (things[0].shape[1] + gap.shape[1] / 2) / (sheet.shape[1] - 8) if len(things) == 2 else None
+    return Drawn(shades, (told[0], told[1]), ends)
 
 
 def thing(name: str, dice: np.random.Generator, fonts: list[str]) -> np.ndarray:
@@ -102,34 +143,63 @@ def trimmed(sheet: np.ndarray) -> np.ndarray:
     return sheet[:, used[0] : used[-1] + 1]
 
 
-def pairs(seed: int, count: int, fonts: list[str] = KNOWN) -> list[tuple[str, str]]:
-    """What the captioner reads and should say."""
+def pairs(seed: int, count: int, fonts: list[str] = KNOWN) -> Iterator[tuple[np.ndarray, Drawn]]:
+    """Pictures, each with the pixels that the captioner reads of it."""
     dice = np.random.default_rng(seed)
-    made = []
     for _ in range(count):
-        shades, told = picture(dice, fonts)
-        pixels = pictures.small(pictures.cut(shades))
-        made += [(pictures.source(pixels, lang), words) for lang, words in zip(pictures.TOLD_IN, told, strict=True)]
-    return made
+        drawn = picture(dice, fonts)
+        yield pictures.small(pictures.cut(drawn.shades)), drawn
 
 
-def right(model: object, tokenizer: object, asked: list[tuple[str, str]]) -> float:
-    """The share that is told word for word."""
-    said = [
-        words
-        for i in range(0, len(asked), 200)
-        for words in translate(model, tokenizer, [s for s, _ in asked[i : i + 200]])
-    ]
-    return sum(a == b for a, (_, b) in zip(said, asked, strict=True)) / len(asked)
+def words() -> Tokenizer:
+    """A token for each sign and for each word, so that a word is one row of cross-attention."""
+    told = sorted(
+        {cut for each in THINGS.values() for words in each for cut in re.findall(WORD, words)} | {" and", "和"}
+    )
+    told += [f" {word}" for word in ("a", "an")]  # of the second thing
+    names = [*pictures.SIGNS, *pictures.TOLD_IN.values(), *told]
+    library = Library(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(f"{WORD}|."), "isolated")
+    library.decoder = decoders.Fuse()
+    return Tokenizer(library, add_special(library, ("pad", "bos", "eos", "unk")))
+
+
+class Pointing(Translation):
+    """A translator that is also told where its nouns should look: what of their attention lies beside their thing is loss."""
+
+    def __init__(self, plain: Translation, boxes: dict[bytes, np.ndarray]) -> None:
+        super().__init__(plain.train, plain.held, plain.tokenizer, plain.examples)
+        self.boxes = boxes
+
+    def loss(self, model: Any, batch: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        if not torch.is_grad_enabled():  # how well it tells pictures is measured by words alone
+            return super().loss(model, batch)
+        with record() as calls:
+            said, count = super().loss(model, batch)
+        cross = calls[-1]
+        shares = (cross.q @ cross.k.mT * cross.scale).softmax(-1).mean(1)  # (B, M, 1 + 128 + end)
+        signs = batch[0][:, 1:-1].to(torch.uint8).numpy()
+        boxes = torch.from_numpy(np.stack([self.boxes[row.tobytes()] for row in signs]))  # (B, 2, 128)
+        nouns = [noun for noun in NOUNS if noun < shares.shape[1]]
+        found = (shares[:, nouns, 1:-1] * boxes[:, : len(nouns)]).sum(-1)  # (B, nouns)
+        there = boxes[:, : len(nouns)].any(-1)
+        return said - POINTING * found[there].log().sum(), count
 
 
 def main() -> None:
     begun = time.process_time()
+    boxes = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pictures.tsv"
-        file.write_text("".join(f"{source}\t{told}\n" for source, told in pairs(0, DRAWN)), encoding="utf-8")
+        with file.open("w", encoding="utf-8") as lines:
+            for pixels, drawn in pairs(LEARNED, DRAWN):
+                around = np.stack([box.T.ravel() for box in drawn.boxes(pixels)])
+                boxes[bytes(map(pictures.SIGNS.index, pictures.signs(pixels)))] = around
+                lines.writelines(f"{source}\t{told}\n" for source, told in both(pixels, drawn))
         print(f"drawn after {time.process_time() - begun:.0f} s of one processor", flush=True)
-        run = start("translate", out=Path(folder) / "run", pairs=str(file), tokenizer="characters", changes=SIZES)
+        run = start("translate", out=Path(folder) / "run", pairs=str(file), tokenizer=words(), changes=SIZES)
+        assert isinstance(run.task, Translation)
+        run.task = Pointing(run.task, boxes)
         state = run.train(lambda line: print(line, flush=True) if "val_loss" in line else None)
         print(f"trained after {time.process_time() - begun:.0f} s of one processor", flush=True)
         best = run.folder / "checkpoints" / f"{state['best_step']:06d}"
@@ -149,15 +219,50 @@ def main() -> None:
 
 
 def judge() -> None:
-    """Say how good what ships is."""
+    """Say how good what ships is, by pictures none of which it learned from."""
     model, tokenizer = load(DEMO)
     size = sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file())
+    learned = {pictures.signs(pixels) for pixels, _ in pairs(LEARNED, DRAWN)}
     print(f"{DEMO.name}: {size / 1e3:.0f} kB. Told word for word right:")
-    for name, asked in (("unseen pictures", pairs(1, 500)), ("unseen fonts", pairs(2, 500, UNKNOWN))):
-        two = [pair for pair in asked if " and " in pair[1] or "和" in pair[1]]
-        one = [pair for pair in asked if pair not in two]
-        shares = (f"{right(model, tokenizer, part):.1%} of {len(part)}" for part in (one, two))
-        print("{}: one thing {}, two things {}".format(name, *shares))
+    for name, seed, fonts in (("unseen pictures", 1, KNOWN), ("unseen fonts", 2, UNKNOWN)):
+        unseen = [each for each in pairs(seed, TESTED, fonts) if pictures.signs(each[0]) not in learned]
+        print(f"{name}:")
+        for number, some in (
+            ("one thing ", [each for each in unseen if each[1].parted is None]),
+            ("two things", [each for each in unseen if each[1].parted is not None]),
+        ):
+            asked = [(source, told) for each in some for source, told in both(*each)]
+            print(f"  {number}  {right(model, tokenizer, asked):.1%} of {len(asked)}")
+        on, even = np.mean([on_its_thing(model, tokenizer, *each) for each in some[:LOOKED]], axis=0)
+        print(f"  of two things, {on:.0%} of a noun's attention is on its own, which covers {even:.0%} of the picture")
+
+
+def both(pixels: np.ndarray, drawn: Drawn) -> list[tuple[str, str]]:
+    """What the captioner reads and should say, in both languages."""
+    return [(pictures.source(pixels, lang), told) for lang, told in zip(pictures.TOLD_IN, drawn.told, strict=True)]
+
+
+def right(model: Any, tokenizer: Any, asked: list[tuple[str, str]]) -> float:
+    """The share that is told word for word."""
+    said = [
+        told
+        for i in range(0, len(asked), 200)
+        for told in translate(model, tokenizer, [source for source, _ in asked[i : i + 200]])
+    ]
+    return sum(a == b for a, (_, b) in zip(said, asked, strict=True)) / len(asked)
+
+
+def on_its_thing(model: Any, tokenizer: Any, pixels: np.ndarray, drawn: Drawn) -> tuple[float, float]:
+    """The mean share of a noun's attention, as `qkv caption` shows it, in the box around its thing; and that box's share of
+    the picture, which even attention would give."""
+    found = []
+    for lang in pictures.TOLD_IN:
+        told = caption(model, tokenizer, pixels, lang).words
+        for noun, box in zip(NOUNS, drawn.boxes(pixels), strict=True):
+            if noun < len(told):
+                found.append((told[noun].patches[box].sum(), box.mean()))
+    on, even = np.mean(found, axis=0)
+    return float(on), float(even)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A picture becomes 64 signs whatever its size, colours and place, and what is none is told."""
+"""A picture becomes 128 signs whatever its size, colours and place, and what is none is told."""
 
 import struct
 import zlib
@@ -24,13 +24,13 @@ def pixels(shades):
 def test_every_sign_is_its_patch():
     for number, sign in enumerate(pictures.SIGNS):
         patch = np.array([[number & 1, number & 2], [number & 4, number & 8]], bool)
-        assert pictures.signs(np.tile(patch, (8, 8))) == sign * 64
+        assert pictures.signs(np.tile(patch, (8, 16))) == sign * 128
     assert len(set(pictures.SIGNS)) == 16
 
 
 def test_size_place_and_colours_make_no_difference():
     ring = pixels(drawn())
-    assert ring.shape == (16, 16) and ring.any() and not ring[7:9, 7:9].any() and not ring[0].any()
+    assert ring.shape == (16, 32) and ring.any() and not ring[7:9, 15:17].any() and not ring[0].any()
     others = {
         "large": np.kron(drawn(), np.ones((5, 5))),
         "chalk": 1 - drawn(),

@@ -11,7 +11,7 @@ from .places import FIGURES, check_place
 EXAMPLES = [
     "qkv caption digit.png --demo",
     "qkv caption digit.png --demo --png looked.png -o looked.html",
-    "qkv caption digit.png --demo --layer 1 --head 2",
+    "qkv caption digit.png --demo --head 2",
 ]
 DEMO = Path(__file__).parent.parent / "demo" / "pictures"
 MADE_BY = "python tools/make_captioner.py"

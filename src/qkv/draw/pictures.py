@@ -8,7 +8,7 @@ from __future__ import annotations
 import html as escaping
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ STYLE = """:root { color-scheme: light dark; --paper: #fff; --ink: #222; }
 @media (prefers-color-scheme: dark) { :root { --paper: #1b1b1b; --ink: #ddd; } }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem; background: var(--paper); color: var(--ink); }
 .words { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: 0; } figcaption { text-align: center; }
-svg { width: 8rem; height: 8rem; border: 1px solid #8886; }"""
+svg { width: 12rem; height: 6rem; border: 1px solid #8886; }"""
 
 
 def terminal(pixels: np.ndarray, told: Caption, *, colour: str | None = None, columns: int | None = None) -> str:
@@ -73,15 +73,15 @@ def figure(
 ) -> Figure:
     """A row of pictures for each language, a picture for each word."""
     across = max(len(each.words) for each in told)
-    size = (1.5 * across + 0.4, 2.0 * len(told) + 0.3)
+    size = (2.0 * across + 0.4, 1.4 * len(told) + 0.3)
     made = blank(size, [each.text for each in told], lang)
     for i, each in enumerate(told):
         for j, word in enumerate(each.words):
             axes = made.add_subplot(len(told), across, i * across + j + 1)
-            axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest", extent=(0, 8, 8, 0))
-            axes.imshow(
-                word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, interpolation="nearest", extent=(0, 8, 8, 0)
-            )
+            rows, columns = word.patches.shape
+            place: dict[str, Any] = {"interpolation": "nearest", "extent": (0, columns, rows, 0)}
+            axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, **place)
+            axes.imshow(word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, **place)
             axes.set_title(word.word, fontsize=11)
             axes.set_xticks([])
             axes.set_yticks([])
@@ -128,4 +128,5 @@ def _svg(pixels: np.ndarray, word: Looked) -> str:
         for i, j in np.ndindex(*seen.shape)
     )
     name = escaping.escape(word.word, quote=True)
-    return f'<svg viewBox="0 0 16 16" role="img" aria-label="{name}"><path d="{ink}" fill="currentColor"/>{boxes}</svg>'
+    tall, wide = pixels.shape
+    return f'<svg viewBox="0 0 {wide} {tall}" role="img" aria-label="{name}"><path d="{ink}" fill="currentColor"/>{boxes}</svg>'

@@ -1,7 +1,9 @@
 """A small black-and-white picture as a text, so that a translator can read it.
 
-16 × 16 pixels are 8 × 8 patches of 2 × 2, and there is a sign for each of the 16 patches that can be: ▘ ▞ ▟ █ …, with · for
-the empty one. A picture is these 64 signs, row by row, after a letter that says in which language it should be told.
+16 × 32 pixels are 8 × 16 patches of 2 × 2, and there is a sign for each of the 16 patches that can be: ▘ ▞ ▟ █ …, with · for
+the empty one. A picture is these 128 signs, column by column, after a letter that says in which language it should be told.
+By columns, since things stand beside each other: what is near in the text is then near in the picture, and an encoder with a
+window knows of each place only what is drawn about it.
 """
 
 import warnings
@@ -12,13 +14,13 @@ import numpy as np
 
 from ..words import Problem, quoted
 
-GRID = 8  # patches along a side
-SIDE = 2 * GRID  # pixels
+ROWS, COLUMNS = 8, 16  # patches: two things beside each other have a square each
 SIGNS = "·▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"  # by bits: 1 top left, 2 top right, 4 bottom left, 8 bottom right
 TOLD_IN = {"en": "E", "zh": "中"}
 LARGEST = 50_000_000  # bytes of a file
 MOST_PIXELS = 25_000_000  # a few kilobytes can unpack to gigabytes
 KINDS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")  # others need a program of their own: EPS is run by Ghostscript
+WIDEST = 1 / 6  # gap between things, of their height
 FAINT = 0.15  # of the way from black to white: what differs less from the paper is no ink
 
 
@@ -37,7 +39,7 @@ def read(file: str | Path) -> np.ndarray:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # of what is refused here
             with Image.open(place, formats=KINDS) as opened:
                 wide, tall = opened.size  # known before anything is unpacked
-        pixels = np.asarray(image.imread(place)) if wide * tall <= MOST_PIXELS else None
+        pixels = np.asarray(image.imread(place, format="its own")) if wide * tall <= MOST_PIXELS else None
     except Exception as error:  # whatever a file that is none brings up in any of the decoders
         raise Problem("{file} is no picture that can be read: {why}", file=place, why=quoted(error)) from None
     if pixels is None:
@@ -47,13 +49,13 @@ def read(file: str | Path) -> np.ndarray:
 
 
 def grey(pixels: Any) -> np.ndarray:
-    """Shades of grey of a picture as decoders give it: (height, width) or (height, width, channels), bytes or 0 to 1.
+    """Shades of grey of a picture as decoders give it: (height, width) or (height, width, channels), whole numbers or 0 to 1.
 
-    >>> grey([[[255, 0, 0, 255], [0, 0, 0, 0]]]).round(2).tolist()
-    [[0.3, 1.0]]
+    >>> grey(np.uint8([[[255, 0, 0, 255], [0, 0, 0, 0]]])).round(2).tolist(), grey(np.uint16([[0, 65535]])).tolist()
+    ([[0.3, 1.0]], [[0.0, 1.0]])
     """
     table = np.asarray(pixels)
-    table = table.astype(np.float64) / (255.0 if table.dtype.kind in "iu" else 1.0)
+    table = table.astype(np.float64) / (np.iinfo(table.dtype).max if table.dtype.kind == "u" else 1.0)
     if table.ndim == 2:
         return table
     shades = table[..., :3] @ [0.299, 0.587, 0.114] if table.shape[-1] > 2 else table[..., 0]
@@ -64,7 +66,8 @@ def grey(pixels: Any) -> np.ndarray:
 def cut(shades: np.ndarray) -> np.ndarray:
     """What is drawn, in ink: 0 is the paper, 1 what differs most from it. Paper is what the edges have.
 
-    Never taller than wide: paper is put beside what is. Things beside each other are wider, and `small` stretches them.
+    Twice as wide as tall, or wider: paper is put beside what isn't, and `small` presses together what is wider. So that
+    things far from each other aren't, wide gaps between them are narrowed.
     """
     edges = np.concatenate([shades[0], shades[-1], shades[:, 0], shades[:, -1]])
     ink = np.abs(shades - np.median(edges))
@@ -73,8 +76,8 @@ def cut(shades: np.ndarray) -> np.ndarray:
         raise Problem("nothing is drawn on this picture: it is of one colour")
     ink = ink / most
     rows, columns = (np.flatnonzero((ink > 0.5).any(axis)) for axis in (1, 0))
-    inside = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    tall, wide = inside.shape[0], max(inside.shape)
+    inside = _close(ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+    tall, wide = inside.shape[0], max(COLUMNS * inside.shape[0] // ROWS, inside.shape[1])
     tall, wide = tall + -(-tall // 8), wide + -(-wide // 8)  # a pixel of the small picture stays free around
     sheet = np.zeros((tall, wide))
     top, left = (tall - inside.shape[0]) // 2, (wide - inside.shape[1]) // 2
@@ -82,32 +85,48 @@ def cut(shades: np.ndarray) -> np.ndarray:
     return sheet
 
 
+def _close(ink: np.ndarray) -> np.ndarray:
+    """Without what is wider than WIDEST of any gap between things.
+
+    >>> _close(np.array([[1.0] + [0.0] * 9 + [1.0]] * 12))[0].tolist()
+    [1.0, 0.0, 0.0, 1.0]
+    """
+    column = np.arange(ink.shape[1])
+    last_ink = np.maximum.accumulate(np.where((ink > 0.5).any(0), column, 0))
+    return ink[:, column - last_ink <= max(int(WIDEST * len(ink)), 1)]
+
+
 def small(sheet: np.ndarray) -> np.ndarray:
-    """16 × 16 pixels, True where there is ink: each is what lies under it, and dark if that is dark enough."""
+    """16 × 32 pixels, True where there is ink: each is what lies under it, and dark if that is dark enough."""
     tall, wide = sheet.shape
-    shares = _shares(tall) @ sheet @ _shares(wide).T
+    shares = _shares(2 * ROWS, tall) @ sheet @ _shares(2 * COLUMNS, wide).T
     return shares > 0.45 * shares.max()
 
 
-def _shares(n: int) -> np.ndarray:
-    """(16, n): how much of each of n pixels lies under each of 16."""
-    ends = np.arange(SIDE + 1) * n / SIDE
+def _shares(few: int, n: int) -> np.ndarray:
+    """(few, n): how much of each of n pixels lies under each of a few."""
+    ends = np.arange(few + 1) * n / few
     begins = np.arange(n)
     under = np.minimum(ends[1:, None], begins + 1) - np.maximum(ends[:-1, None], begins)
-    return under.clip(0) * SIDE / n
+    return under.clip(0) * few / n
 
 
 def signs(pixels: np.ndarray) -> str:
-    """16 × 16 pixels as 64 signs.
+    """16 × 32 pixels as 128 signs, column by column.
 
-    >>> corner = np.zeros((16, 16), bool)
+    >>> corner = np.zeros((16, 32), bool)
     >>> corner[:3, :3] = True
     >>> signs(corner)[:2], signs(corner)[8:10], len(signs(corner))
-    ('█▌', '▀▘', 64)
+    ('█▀', '▌▘', 128)
     """
     table = pixels.astype(int)
     bits = table[::2, ::2] + 2 * table[::2, 1::2] + 4 * table[1::2, ::2] + 8 * table[1::2, 1::2]
-    return "".join(SIGNS[i] for i in bits.ravel())
+    return "".join(SIGNS[i] for i in bits.T.ravel())
+
+
+def by_places(shares: np.ndarray) -> np.ndarray:
+    """Numbers of signs, (…, 128), as they lie on the picture, (…, 8, 16)."""
+    return shares.reshape(*shares.shape[:-1], COLUMNS, ROWS).swapaxes(-1, -2)
 
 
 def source(pixels: np.ndarray, lang: str) -> str:

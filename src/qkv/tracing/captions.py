@@ -15,7 +15,7 @@ from .traces import Trace
 
 @dataclass(frozen=True)
 class Looked:
-    """A word, and how much of its attention went to each patch of the picture, (8, 8)."""
+    """A word, and how much of its attention went to each patch of the picture, (8, 16)."""
 
     word: str
     patches: np.ndarray
@@ -34,18 +34,19 @@ class Caption:
 def caption(
     model: Any, tokenizer: Any, pixels: np.ndarray, lang: str, *, layer: int | None = None, head: int | None = None
 ) -> Caption:
-    """Tell a picture of 16 × 16 pixels (`pictures.small`) in "en" or "zh".
+    """Tell a picture of 16 × 32 pixels (`pictures.small`) in "en" or "zh".
 
     Where a word looked is the mean of the rows that made its letters, over the heads of a layer (the last unless another is
     named) or in one head. What goes to the letter of the language and to the end is no place in the picture and is left out.
     """
     found = trace(model, pictures.source(pixels, lang), tokenizer)
-    if len(found.tokens("cross", keys=True)) != pictures.GRID**2 + 2:  # the language, the patches, the end
+    signs = pictures.ROWS * pictures.COLUMNS
+    if len(found.tokens("cross", keys=True)) != signs + 2:  # the language, the patches, the end
         raise Problem("this model reads no pictures: take --demo, or a translator trained on pictures as signs")
     layer = len(found.calls["cross"]) - 1 if layer is None else layer
     heads = range(found.calls["cross"][-1].q.shape[1]) if head is None else [head]
-    shares = np.mean([found.map(layer, each, part="cross") for each in heads], axis=0)  # (letters, 1 + 64 + end)
-    patches = shares[:, 1 : 1 + pictures.GRID**2].reshape(-1, pictures.GRID, pictures.GRID)
+    shares = np.mean([found.map(layer, each, part="cross") for each in heads], axis=0)  # (tokens, 1 + 128 + end)
+    patches = pictures.by_places(shares[:, 1 : 1 + signs])
     tokens = found.tokens("cross")
     spoken = [(word, a, b) for word, a, b in tokens.words if word.strip() and not any(tokens.special[a:b])]
     words = tuple(Looked(word, patches[a:b].mean(0)) for word, a, b in spoken)
