@@ -499,6 +499,8 @@ def test_every_number_of_the_machine_can_be_changed(opened, trace, bench):
     tab = opened(room="steps", bench=bench, head=1)
     until(tab, "document.querySelector('qkv-machine') !== null")
     weights = tab.evaluate("document.querySelector('qkv-machine').stages.weights")
+    wide = "[...document.querySelectorAll('qkv-machine input')].map((cell) => cell.offsetWidth)"
+    assert 30 < min(tab.evaluate(wide)) and max(tab.evaluate(wide)) < 100  # as its numbers need
     if bench == "head":
         assert np.abs(np.array(weights) - trace.map(0, 1)[:6, :6]).max() < 1e-5
     cell = "[data-cell='q.5.0']" if bench == "head" else "[data-cell='x.2.0']"

@@ -247,6 +247,7 @@ export class MachineElement extends HTMLElement {
         ...common,
         "aria-label": label,
         type: "text",
+        size: 1, // its column is as wide as its numbers need, not as a field usually is
         autocomplete: "off",
         spellcheck: "false",
         enterkeyhint: "done",
