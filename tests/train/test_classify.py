@@ -72,6 +72,13 @@ def test_a_table_for_people(made, capsys):
     assert "准确率 100.0%" in capsys.readouterr().out
 
 
+def test_where_no_line_can_be_measured_the_first_is_named(made, capsys):
+    (made / "none.tsv").write_text("\ngood film\tso-so\nfine\tso-so\n", encoding="utf-8")
+    for lang, says in (("en", "qkv: line 2: the label 'so-so'"), ("zh", "qkv：第 2 行：标签 'so-so'")):
+        assert main(["--lang", lang, "eval", "--model", str(made / "run"), "--pairs", str(made / "none.tsv")]) == 2
+        assert says in capsys.readouterr().err
+
+
 def test_resumed_equals_uninterrupted_bit_for_bit(made, tmp_path):
     class Power(Exception):
         """The power goes."""

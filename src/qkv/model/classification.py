@@ -186,7 +186,10 @@ def score_labels(
         except Problem as problem:
             problems.append((line, problem))
     if not ready:
-        raise problems[0][1] if problems else Problem("there are no texts with labels: give at least one")
+        if problems:
+            first, why = problems[0]
+            raise Problem("line {line}: {problem}", line=first, problem=why)
+        raise Problem("there are no texts with labels: give at least one")
     done = 0
 
     def answer(some: list[tuple[int, str, str, list[int]]]) -> list[Labelled]:

@@ -284,7 +284,10 @@ def score_pairs(
         except Problem as problem:
             problems.append((line, problem))
     if not ready:
-        raise problems[0][1] if problems else Problem("there are no pairs: give at least one (source, target)")
+        if problems:
+            first, why = problems[0]
+            raise Problem("line {line}: {problem}", line=first, problem=why)
+        raise Problem("there are no pairs: give at least one (source, target)")
     done = 0
     # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
     full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
