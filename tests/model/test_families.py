@@ -634,17 +634,19 @@ def saved(model, folder):
     return json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
 
 
+def ours(name, folder, dtype=torch.float64, **how):
+    """The same model, read from what transformers wrote."""
+    config, state = to_ours(*saved(theirs(name, dtype, **how), folder / "theirs"))
+    for setting, value in CASES[name].more.items():
+        assert getattr(config, setting) == value, setting
+    model = Transformer(config).to(dtype).eval()
+    model.load_state_dict(state)
+    return model
+
+
 @pytest.fixture
 def read(tmp_path):
-    def read(name, dtype=torch.float64, **how):
-        config, state = to_ours(*saved(theirs(name, dtype, **how), tmp_path / "theirs"))
-        for setting, value in CASES[name].more.items():
-            assert getattr(config, setting) == value, setting
-        model = Transformer(config).to(dtype).eval()
-        model.load_state_dict(state)
-        return model
-
-    return read
+    return lambda name, *args, **how: ours(name, tmp_path, *args, **how)
 
 
 def texts(name, padding="none", seed=0):

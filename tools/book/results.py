@@ -58,7 +58,7 @@ class Chinese:
 
     def _sentence(self, text: str, line: str) -> str:
         key = _hollow(text)
-        if not re.search("[A-Za-z]", key):
+        if not re.search("[A-Za-z]", key) or re.fullmatch("`[^`]+`", key):
             return text
         if not self.known.get(key):
             self.missing[key] = line

@@ -1,0 +1,63 @@
+"""How far every family's logits are from transformers': random small models of awkward sizes, as its tests have them.
+
+    python -m benchmarks.parity            all of it, into RESULTS.md
+
+In float64 throughout, on texts that are padded on neither, the right and the left side; the bar of the tests is 1e-10. In
+float32 "as it comes" both sides round in their own order.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tests.model.test_families import BIASED, CASES, TRANSLATORS, asked, ours, said, texts, theirs
+
+from ._measure import Row, publish
+
+BAR = 1e-10
+
+
+@torch.no_grad()
+def apart(name: str, dtype: torch.dtype) -> float:
+    """The largest difference of any logit of a real token."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = ours(name, Path(folder), dtype)
+    found = [float((one - other).abs().max()) for one, other in _both(name, model, theirs(name, dtype))]
+    return max(found)
+
+
+def _both(name: str, model: torch.nn.Module, their: torch.nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    target = texts(name, seed=1)[0]
+    # With biases, transformers' Mamba-2 reads padding: compared as its tests do, without.
+    for padding in ("none",) if name in BIASED else ("none", "right", "left"):
+        ids, kept, at = texts(name, padding)
+        if name in TRANSLATORS:
+            wanted = their(input_ids=ids, attention_mask=kept.long(), decoder_input_ids=target).logits
+            yield model(target, ids, source_mask=kept), wanted
+        else:
+            yield model(ids, mask=kept, at=at)[kept], said(their(**asked(name, ids, kept, at)))[kept]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    families: dict[str, list[str]] = defaultdict(list)
+    for name, case in CASES.items():
+        families[case.config.model_type].append(name)
+    rows = []
+    for family, names in families.items():
+        exact = max(apart(name, torch.float64) for name in names)
+        rounded = max(apart(name, torch.float32) for name in names)
+        print(f"{family}: {exact:.1e}, in float32 {rounded:.1e}", flush=True)
+        note = f"configurations: {len(names)}, in float32 as it comes {rounded:.1e}"
+        rows.append(Row(f"`{family}`", exact, BAR, "≤ 1", "", note))
+    publish(
+        "parity", "Parity: logits of random small models, the largest difference from transformers' (float64)", rows
+    )
+
+
+if __name__ == "__main__":
+    main()
