@@ -294,6 +294,19 @@ def test_the_loss_of_a_long_text_comes_after_its_maps(opened, model, characters)
     assert "its output isn't used" in tab.inner_text("qkv-map .note")  # the map is of where it would look
 
 
+def test_a_link_is_not_written_over_before_it_is_followed(opened, shelf):
+    tab = opened()
+    link = f"model={quote(f'{shelf.name}/lm')}&text=a+cat&layer=0&head=1"
+    change = "(link) => { qkv.studio.set({ scale: 'linear' }); history.replaceState(null, '', `#${link}`) }"
+    tab.evaluate(change, link)  # the browser tells of it a little later
+    tab.wait_for_timeout(500)
+    assert tab.evaluate("location.hash.slice(1)") == link
+    tab.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+    until(tab, "qkv.studio.now.text === 'a cat' && qkv.studio.now.scale === 'root'")
+    settled(tab)
+    assert now(tab, "head") == 1
+
+
 @pytest.mark.parametrize("bench", ["toy", "head"])
 def test_a_link_brings_changed_numbers_back(opened, bench):
     tab = opened(room="steps", bench=bench, head=1)

@@ -160,17 +160,20 @@ export function linkNow() {
 
 /** Let the address follow, and follow it when somebody changes it. @param {(said: URLSearchParams) => void} go */
 export function mirror(go) {
-  let mine = "";
+  let known = location.hash;
   addEventListener("hashchange", () => {
-    if (location.hash.slice(1) !== mine) go(address());
+    if (location.hash === known) return;
+    known = location.hash;
+    go(address());
   });
   let waiting = 0;
   const soon = () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      if (!header) return; // until something is shown, the address says what was asked for
-      mine = linkNow();
-      history.replaceState(history.state, "", `${location.href.split("#")[0]}#${mine}`);
+      // Until something is shown, the address says what was asked for; and somebody may just have changed it.
+      if (!header || location.hash !== known) return;
+      history.replaceState(history.state, "", `${location.href.split("#")[0]}#${linkNow()}`);
+      known = location.hash;
     }, PAUSE);
   };
   studio.listen(soon);
