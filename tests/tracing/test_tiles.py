@@ -9,6 +9,8 @@ from qkv.attention.dispatch import Call
 from qkv.mixers import maps as mixing
 from qkv.mixers.calls import Mixing
 from qkv.tracing import maps
+from qkv.tracing.seen import Told, by_tiles
+from qkv.tracing.tokens import Tokens
 from qkv.words import Problem
 from tests.tracing.test_survey import SHAPES, random
 
@@ -85,9 +87,13 @@ def test_what_the_sink_leaves_is_shared_out_exactly():
     table, seen = exact(call, 0, 0, [0])
     one = maps.head_of(call, 0, 0)
     assert 0 < 1 - float(one.weights()[-1, 0]) < 1e-5
-    made = one.tile(slice(0, 90), slice(0, 90), without=[0]).numpy()
-    np.testing.assert_allclose(np.where(seen, made, 0), table, atol=1e-6)
-    assert (made[0] == -1).all() and (made[:, 0] == -1).all()  # the first query has nothing left to look at
+    told = maps.head_of(call, 0, 0)  # by who looked at all of it
+    tokens = Tokens(tuple(f" w{i}" for i in range(90)))
+    told.know_without([0], by_tiles(call, Told("decoder", tokens, tokens), 2, 2).left[0])
+    for each in (one, told):
+        made = each.tile(slice(0, 90), slice(0, 90), without=[0]).numpy()
+        np.testing.assert_allclose(np.where(seen, made, 0), table, atol=1e-6)
+        assert (made[0] == -1).all() and (made[:, 0] == -1).all()  # the first query has nothing left to look at
 
 
 @pytest.mark.parametrize("tile", [2048, 5], ids=["one piece", "small pieces"])

@@ -83,7 +83,11 @@ class View:
             from ..mixers import maps as mixing
             from ..tracing.maps import head_of
 
-            self.heads[key] = (mixing.head_of if part == "mixers" else head_of)(plain(call), item, head)
+            one: Any = (mixing.head_of if part == "mixers" else head_of)(plain(call), item, head)
+            looks = self.looks.get((part, at))
+            if looks is not None and (left := looks[item][head].left) is not None:
+                one.know_without(self.sinks(part, item), left)
+            self.heads[key] = one
         return self.heads[key]
 
     def make(self, send: Send, wanted: Wanted) -> None:

@@ -9,7 +9,7 @@ One item and one head at a time, or all heads of a layer: N queries, M keys, D h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from ..attention.formula import Call, places, reach, take
 from ..attention.pooling import POOLS, cells, sizes
 from ..attention.rules import Band, Full, Span
 from ..words import Problem
+from . import parallel
 
 BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
@@ -133,12 +134,18 @@ class Head:
         size = -(-(rows.stop - rows.start) // tall), -(-(cols.stop - cols.start) // wide)
         largest, total = torch.full(size, -torch.inf), torch.zeros(size)
         lse = self._sums_without(shut, rows) if shut else self.lse
-        for down, across, logs in self._logs(rows, cols, tall, wide, shut, lse):
-            found = cells(cells(logs, wide, 0, "max"), tall, 1, "max").T
-            at = slice(down, down + found.shape[0]), slice(across, across + found.shape[1])
-            largest[at] = found
+
+        def take(down: int, across: int, logs: Tensor, open_: bool) -> None:
+            high, broad = -(-logs.shape[1] // tall), -(-logs.shape[0] // wide)
+            at = slice(down, down + high), slice(across, across + broad)
+            if pool == "max" or not open_:
+                largest[at] = cells(cells(logs, wide, 0, "max"), tall, 1, "max").T
+            else:  # nothing of it is hidden
+                largest[at] = 0.0
             if pool == "mean":
                 total[at] = cells(cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
+
+        self._logs(rows, cols, tall, wide, shut, lse, take)
         if pool == "mean":
             made = total / (sizes(rows.stop - rows.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
         else:
@@ -146,35 +153,52 @@ class Head:
         return made.masked_fill_(largest == -torch.inf, -1.0)
 
     def _logs(
-        self, rows: slice, cols: slice, tall: int, wide: int, shut: tuple[int, ...], lse: Tensor
-    ) -> Iterator[tuple[int, int, Tensor]]:
-        """What of a rectangle can be seen, in pieces of whole cells that stay near the processor: which cell a piece begins
-        with, and the logs (of base 2) of its weights, whose rows sum to e^lse (N,), keys down and queries across, −inf where
-        hidden."""
+        self,
+        rows: slice,
+        cols: slice,
+        tall: int,
+        wide: int,
+        shut: tuple[int, ...],
+        lse: Tensor,
+        take: Callable[[int, int, Tensor, bool], None],
+    ) -> None:
+        """Hand over what of a rectangle can be seen, in pieces of whole cells that stay near the processor: which cell a
+        piece begins with, the logs (of base 2) of its weights, whose rows sum to e^lse (N,), keys down and queries across,
+        −inf where hidden, and whether it is known that nothing is. Pieces of the same rows come one after the other, those
+        of others meanwhile."""
         lse = lse.nan_to_num(neginf=0.0)  # a row that sees nothing is hidden by its scores
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
-        q = k = room = None
+        q = k = None
         if self.plain:  # as in _pool_tiles
-            room = torch.empty(min(high, rows.stop - rows.start) * min(broad, cols.stop - cols.start))
             q = torch.cat([self.call.q[0, 0, rows] * self.call.scale, -lse[rows, None]], 1).div_(math.log(2))
             k = torch.nn.functional.pad(self.call.k[0, 0, cols], (0, 1), value=1.0)
         closed = torch.tensor(shut, dtype=torch.long)
-        for top in range(rows.start, rows.stop, high):
+
+        def band(top: int) -> None:
             here = slice(top, min(top + high, rows.stop))
             seen = reach(self.call.mask, self.n, self.m, here)
             first = cols.start + max(seen.start - cols.start, 0) // wide * wide
             for left in range(first, min(seen.stop, cols.stop), broad):
                 there = slice(left, min(left + broad, cols.stop))
-                if q is not None and k is not None and room is not None:
+                inside = closed[(closed >= there.start) & (closed < there.stop)] - there.start
+                crossed = is_causal(self.call) and there.stop > here.start  # by the diagonal
+                if q is not None and k is not None:
                     some, asking = k[_since(there, cols)], q[_since(here, rows)]
-                    own = room[: len(some) * len(asking)].view(len(some), len(asking))
-                    logs = torch.mm(some, asking.T, out=own)  # fresh memory would cost more than the product
-                    if is_causal(self.call) and there.stop > here.start:
+                    own = parallel.room(len(some) * len(asking)).view(len(some), len(asking))
+                    logs = torch.mm(some, asking.T, out=own)
+                    if crossed:
                         logs.masked_fill_(_places(there)[:, None] > _places(here), -torch.inf)
                 else:
                     logs = (self.scores(here, there).T - lse[here]).div_(math.log(2)).float()
-                inside = closed[(closed >= there.start) & (closed < there.stop)] - there.start
-                yield (top - rows.start) // tall, (left - cols.start) // wide, logs.index_fill_(0, inside, -torch.inf)
+                logs.index_fill_(0, inside, -torch.inf)
+                open_ = self.plain and not crossed and not len(inside)
+                take((top - rows.start) // tall, (left - cols.start) // wide, logs, open_)
+
+        parallel.each(band, reversed(range(rows.start, rows.stop, high)))
+
+    def know_without(self, shut: Sequence[int], left: Tensor) -> None:
+        """Take over what each row gives to the keys that aren't shut (N,), from who looked at all of it; NaN where unknown."""
+        self._without.setdefault(tuple(sorted(shut)), self.lse + left.log())
 
     @torch.no_grad()
     def _sums_without(self, shut: tuple[int, ...], rows: slice) -> Tensor:
@@ -189,8 +213,11 @@ class Head:
             return made
         rows = slice(int(missing[0]), int(missing[-1]) + 1)
         left = torch.zeros(rows.stop - rows.start)
-        for down, _across, logs in self._logs(rows, slice(0, self.m), 1, 1, shut, self.lse):
+
+        def take(down: int, _across: int, logs: Tensor, _open: bool) -> None:
             left[down : down + logs.shape[1]] += logs.exp2_().sum(0)
+
+        self._logs(rows, slice(0, self.m), 1, 1, shut, self.lse, take)
         made[rows] = self.lse[rows].float() + left.log()
         # Too little is left, or nothing, for a share of all to say how much.
         little = (left < LITTLE).nonzero()[:, 0] + rows.start
@@ -220,16 +247,20 @@ class Head:
         q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1).div_(math.log(2))  # (N, D + 1)
         k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
-        for top in range(0, self.n, high):
+
+        def band(top: int) -> None:
             rows = slice(top, min(top + high, self.n))
             for left in range(0, rows.stop if causal else self.m, broad):
                 cols = slice(left, min(left + broad, self.m))
-                shares = (q[rows] @ k[cols].T).exp2_()
+                size = rows.stop - top, cols.stop - left
+                shares = torch.mm(q[rows], k[cols].T, out=parallel.room(math.prod(size)).view(size)).exp2_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
                     shares.tril_(rows.start - left)
                 joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
                 i, j = top // tall, left // wide
                 made[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
+
+        parallel.each(band, reversed(range(0, self.n, high)))
 
 
 def plain(call: Call) -> bool:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..attention.formula import Call, reach
 from ..attention.pooling import cells
-from . import maps
+from . import maps, parallel
 from .patterns import identities
 from .tokens import Tokens
 
@@ -75,6 +75,9 @@ class Seen:
     key: Tensor  # (H, N): that key
     away: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
     entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
+    left: Tensor | None = (
+        None  # (H, N): what each gives to keys that aren't closed (`Told`), NaN where that is too little to tell
+    )
 
 
 @torch.no_grad()
@@ -184,30 +187,39 @@ def by_tiles(call: Call, told: Told, tall: int, wide: int) -> Seen:
     picture = torch.full((heads, -(-n // tall), slots.cells), HIDDEN)
     most, away = torch.full((2, heads, n), HIDDEN)
     at = torch.zeros(heads, n, dtype=torch.long)
-    spread = torch.zeros(heads)
     step = max(TILE[0] // tall, 1) * tall
-    room = torch.empty(2, step * slots.step)
-    for top in range(0, n, step):
-        rows = slice(top, min(top + step, n))
-        for span in slots.spans(rows.stop if causal else m):
-            tile = _Tile(slots, span, rows, told, causal)
-            logs, shares = (part[: tile.size].view(-1, rows.stop - top) for part in room)
-            mine = picture[:, top // tall :, span.start // slots.cell :]
-            for head in range(heads):
-                torch.mm(k[head * groups // heads, span], q[head, rows].T, out=logs)
-                largest = tile.start(logs)
-                shown = cells(largest.view(-1, slots.parts, logs.shape[1]).amax(1), tall, 1, "max").T
-                mine[head, : shown.shape[0], : shown.shape[1]] = shown
-                tile.leave_out_special(logs)
-                spread[head] -= torch.exp2(logs, out=shares).mul_(logs).sum()
-                tile.close(logs, largest)
-                so_far, far = most[head, rows], away[head, rows]
-                found, slot = tile.most(logs, largest)
-                at[head, rows] = torch.where(found > so_far, slot, at[head, rows])
-                torch.maximum(so_far, found, out=so_far)
-                torch.maximum(far, tile.most_away(found, logs, largest), out=far)
-    entropy = spread * math.log(2) / told.asking.sum().clamp(min=1)
-    return Seen(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy)
+    bands = [slice(top, min(top + step, n)) for top in range(0, n, step)]
+    tiles = [
+        [_Tile(slots, span, rows, told, causal) for span in slots.spans(rows.stop if causal else m)] for rows in bands
+    ]
+    spread, left = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
+
+    def look(task: tuple[int, int]) -> None:
+        """Some rows of one head."""
+        head, band = task
+        rows = bands[band]
+        so_far, far = most[head, rows], away[head, rows]
+        for tile in tiles[band]:
+            logs, shares = (parallel.room(tile.size, which).view(-1, tile.broad) for which in (0, 1))
+            torch.mm(k[head * groups // heads, tile.span], q[head, rows].T, out=logs)
+            largest = tile.start(logs)
+            shown = cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
+            mine = picture[head, rows.start // tall :, tile.first // slots.cell :]
+            mine[: shown.shape[0], : shown.shape[1]] = shown
+            left[head, rows] += tile.left(torch.exp2(logs, out=shares))
+            tile.leave_out_special(logs, shares)
+            spread[head, band] -= torch.dot(shares.flatten(), logs.flatten())
+            tile.close(logs, largest)
+            found, slot = tile.most(logs, largest)
+            at[head, rows] = torch.where(found > so_far, slot, at[head, rows])
+            torch.maximum(so_far, found, out=so_far)
+            torch.maximum(far, tile.most_away(found, logs, largest), out=far)
+
+    # The last rows see most keys: begun last, they would keep the others waiting.
+    parallel.each(look, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
+    entropy = spread.sum(1) * math.log(2) / told.asking.sum().clamp(min=1)
+    left.masked_fill_(left < maps.LITTLE, torch.nan)
+    return Seen(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, left)
 
 
 class _Slots:
@@ -245,7 +257,7 @@ class _Tile:
     """Some slots by some rows: what of it is hidden, and what is taken out of it. It is the same for all heads."""
 
     def __init__(self, slots: _Slots, span: slice, rows: slice, told: Told, causal: bool) -> None:
-        self.slots, self.first, self.few = slots, span.start, slots.few
+        self.slots, self.span, self.first, self.few = slots, span, span.start, slots.few
         self.high, self.broad = span.stop - span.start, rows.stop - rows.start
         self.size = self.high * self.broad
         key, query = slots.key(torch.arange(span.start, span.stop)), torch.arange(rows.start, rows.stop)
@@ -283,10 +295,22 @@ class _Tile:
             logs[self.seen :].add_(self.future)
         return logs.view(-1, self.few, self.broad).amax(1)
 
-    def leave_out_special(self, logs: Tensor) -> None:
+    def left(self, shares: Tensor) -> Tensor:
+        """What every query gives to keys that aren't closed, (R,)."""
+        if not len(self.closed):
+            return shares.sum(0)
+        taken = shares[self.closed]
+        found = shares.index_fill_(0, self.closed, 0.0).sum(
+            0
+        )  # 1 − taken would be nothing but rounding where all is taken
+        shares[self.closed] = taken
+        return found
+
+    def leave_out_special(self, logs: Tensor, shares: Tensor) -> None:
         """Take out the queries that nothing is told of."""
         if len(self.special):
             logs.index_fill_(1, self.special, HIDDEN)
+            shares.index_fill_(1, self.special, 0.0)
 
     def close(self, logs: Tensor, largest: Tensor) -> None:
         """Take out the keys that no link is told of, and each query's own."""

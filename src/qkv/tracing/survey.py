@@ -73,6 +73,9 @@ class Look:
     entropy: float = (
         0.0  # of a query's weights in nats, the mean over those that aren't special; a mixer's by their sizes
     )
+    left: Tensor | None = (
+        None  # (N,) what each query gives to keys that links are told of, where that was seen; else NaN
+    )
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,8 @@ def _layer(call: Call, told: Told, tall: int, wide: int) -> Iterator[list[Look]]
     for h, (i, j, weight) in enumerate(links):
         link = (i, j, round(weight, 6)) if weight > LEAST else None
         shares = {kind: looks[kind][h] if kind in looks else 0.0 for kind in KINDS}
-        made.append(Look(small[h], link, shares, telling[h], entropy=float(seen.entropy[h])))
+        left = None if seen.left is None else seen.left[h]
+        made.append(Look(small[h], link, shares, telling[h], entropy=float(seen.entropy[h]), left=left))
     yield made
 
 
