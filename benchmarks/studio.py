@@ -367,11 +367,14 @@ def frames(browser: Browser) -> list[Row]:
         tab.locator("qkv-textbox textarea").fill(text)
         tab.wait_for_function(SETTLED, timeout=300_000)
         tab.wait_for_timeout(3000)
-        shares = []
+        shares, counts = [], [0, 0, 0, 0]
         for _ in range(3):
             still = tab.evaluate(f"({LOOP})(4, null)")
             moving = tab.evaluate(f"({LOOP})(4, {json.dumps(PAN)})")
             shares.append(max(0.0, moving[0] / moving[1] - still[0] / still[1]))
+            counts = [a + b for a, b in zip(counts, [*moving, *still], strict=True)]
+        assert tab.evaluate("document.querySelector('qkv-map').tiles.coloured") > 10  # it was drawn, and anew
+    note = "dropped: {} of {} frames, {} of {} in an empty loop".format(*counts)
     return [
         Row(
             "pan and zoom at 8,000 tokens: frames dropped beyond an empty loop's, against 5 %",
@@ -379,6 +382,7 @@ def frames(browser: Browser) -> list[Row]:
             5,
             "≤ 1",
             "%",
+            note,
         )
     ]
 
@@ -402,6 +406,7 @@ def tabs(browser: Browser) -> list[Row]:
                 tab.wait_for_function(SETTLED)
             return sorted(best)[len(best) // 2]
 
+        typed("ab")  # the first is slower
         alone = typed("abcde")
         others = []
         for _ in range(19):
@@ -428,7 +433,8 @@ def tabs(browser: Browser) -> list[Row]:
         assert wrong == 0 and count > 500, (wrong, count)
     forward.process.kill()
     note = f"{count} asks of 19 other tabs in a minute, none failed"
-    return [Row("typing beside twenty tabs, against typing alone", min(beside), alone, "≤ 3", "ms", note)]
+    usual = sorted(beside)[len(beside) // 2]
+    return [Row("typing beside twenty tabs, against typing alone", usual, alone, "≤ 3", "ms", note)]
 
 
 PARTS = {"first": first, "typing": typing, "long": long, "frames": frames, "tabs": tabs}
