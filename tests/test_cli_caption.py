@@ -57,6 +57,13 @@ def test_a_picture_is_told_in_both_languages_the_readers_first(name, english, ch
     assert code == 0 and lines.index(chinese) < lines.index(english) and "小模型" in lines[0]
 
 
+def test_without_a_picture_one_that_comes_along_is_told(call):
+    code, out, _ = call("caption", "--demo", "--lang", "en")
+    assert code == 0 and "a seven and a circle" in out.splitlines()
+    code, out, err = call("caption", "--lang", "en")
+    assert code == 2 and not out and "give a picture" in err
+
+
 def test_the_numbers_are_those_of_the_trace(files, call):
     code, out, _ = call("caption", files / "ring.png", "--demo", "--json", "--layer", 0, "--head", 2)
     told = json.loads(out)

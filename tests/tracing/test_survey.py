@@ -144,7 +144,9 @@ def test_one_pass_finds_what_the_exact_maps_say(name, road, monkeypatch):
             spread = -(shares * np.log(shares.clip(1e-30))).sum(1)
             assert one.entropy == pytest.approx(spread.mean() if len(spread) else 0, abs=2e-5)
             if one.left is not None:  # by tiles alone
-                told = table.astype(float)[:, ~asked & (np.arange(len(asked)) > 0) if part != "cross" else ~asked].sum(1)
+                told = table.astype(float)[:, ~asked & (np.arange(len(asked)) > 0) if part != "cross" else ~asked].sum(
+                    1
+                )
                 known = ~np.isnan(one.left.numpy())
                 assert np.abs(one.left.numpy() - told)[known].max(initial=0) < 1e-5 and not told[~known].any()
             table = table * ~asking[:, None] * ~asked

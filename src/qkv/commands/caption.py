@@ -4,11 +4,12 @@ import argparse
 import json
 from pathlib import Path
 
-from ..words import language, say
+from ..words import Problem, language, say
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place
 
 EXAMPLES = [
+    "qkv caption --demo",
     "qkv caption digit.png --demo",
     "qkv caption digit.png --demo --png looked.png -o looked.html",
     "qkv caption digit.png --demo --head 2",
@@ -19,7 +20,12 @@ MADE_BY = "python tools/make_captioner.py"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("picture", type=Path, help=say("a picture: PNG, JPEG or what else matplotlib reads"))
+    parser.add_argument(
+        "picture",
+        type=Path,
+        nargs="?",
+        help=say("a picture: PNG, JPEG or what else matplotlib reads (with --demo, one that comes with qkv)"),
+    )
     model_arguments(parser)
     parser.add_argument(
         "--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes")
@@ -36,9 +42,12 @@ def run(options: argparse.Namespace) -> None:
     for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm"))):
         if file is not None:
             check_place(file, endings)
+    picture = DEMO / "example.png" if options.demo and options.picture is None else options.picture
+    if picture is None:
+        raise Problem("give a picture, as in  {example}", example=EXAMPLES[1])
     from ..text import pictures
 
-    pixels = pictures.small(pictures.cut(pictures.read(options.picture)))
+    pixels = pictures.small(pictures.cut(pictures.read(picture)))
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "caption", yes=options.yes)
     from ..tracing.captions import caption
 
@@ -68,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     if options.png is not None:
         drawing.figure(pixels, told, path=options.png)
     if options.out is not None:
-        drawing.page(pixels, told, options.out, title=options.picture.name)
+        drawing.page(pixels, told, options.out, title=picture.name)
     for file in (options.png, options.out):
         if file is not None and not options.json:
             print(say("wrote {path}", path=file))
