@@ -112,7 +112,7 @@ def open_picture(folder: Path, file: Path) -> None:
     from qkv.text import pictures
 
     pixels = pictures.small(pictures.cut(pictures.read(file)))
-    assert len(pictures.source(pixels, "zh")) == 65
+    assert len(pictures.source(pixels, "zh")) == 1 + pictures.ROWS * pictures.COLUMNS
 
 
 # ── good examples ─────────────────────────────────────────────────────────────────────────────────────────────────────

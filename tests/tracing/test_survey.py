@@ -120,8 +120,17 @@ ROADS = {
 }
 
 
-@pytest.mark.parametrize("road", ROADS)
-@pytest.mark.parametrize("name", SHAPES)
+TINY = "tiles of one cell"  # thousands of them
+EVERY = [(name, road) for name in SHAPES for road in ROADS]
+
+
+@pytest.mark.parametrize(
+    "name, road",
+    [
+        pytest.param(*each, marks=[pytest.mark.slow] if each[1] == TINY and each[0] not in ("causal", "short") else [])
+        for each in EVERY
+    ],
+)
 def test_one_pass_finds_what_the_exact_maps_say(name, road, monkeypatch):
     """The picture is the map's largest weights, the link its largest entry, telling the largest away from neighbours."""
     for what, value in ROADS[road].items():
