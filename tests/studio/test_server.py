@@ -237,6 +237,20 @@ def test_a_newer_ask_of_a_tab_calls_its_older_one_off(client):
     assert newer[-1] == "done"
 
 
+def test_an_older_ask_that_arrives_late_calls_nothing_off(client):
+    """By a new connection an ask may be overtaken: it is the one that nobody waits for any more."""
+    spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 800}
+    later = []
+    asking = threading.Thread(target=lambda: later.extend(client.ask(do="importance", spec=spec, tab="two", turn=8)))
+    asking.start()
+    time.sleep(0.3)
+    assert client.kinds(do="importance", spec=spec | {"text": "the mat sat"}, tab="two", turn=7) == ["superseded"]
+    assert asking.is_alive()
+    assert client.kinds(do="importance", spec=spec | {"text": "the mat sat"}, tab="two", turn=9)[-1] == "done"
+    asking.join(60)
+    assert later[-1][0]["kind"] == "superseded"
+
+
 def test_two_studios_at_once_take_two_ports(studio, shelf):
     other = Running("--port", str(studio.client.port))
     try:

@@ -114,7 +114,7 @@ def checked(told: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(do, str) or do not in ASKS:
         raise unknown("do", do, ASKS)
     fields = ASKS[do]
-    given = {name: value for name, value in told.items() if name not in ("do", "tab")}
+    given = {name: value for name, value in told.items() if name not in ("do", "tab", "turn")}
     for name, value in given.items():
         if name not in fields:
             raise unknown(do, name, fields)

@@ -41,7 +41,7 @@ class Desk:
         self.process: subprocess.Popen[bytes] | None = None
         self.numbers = count(1)
         self.waiting: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
-        self.newest: dict[tuple[str, str], int] = {}
+        self.newest: dict[tuple[str, str], tuple[int, int]] = {}  # its turn, and its number
         self.kept: OrderedDict[str, Answer] = OrderedDict(shipped())
         self.listeners: set[asyncio.Queue[dict[str, Any]]] = set()
         self.state: dict[str, Any] = {"kind": "worker", "state": "starting"}
@@ -79,16 +79,26 @@ class Desk:
         self.kept.move_to_end(key)
         return b"".join(self.kept[key])
 
-    async def ask(self, told: dict[str, Any], tab: str) -> AsyncGenerator[bytes, None]:
-        """The frames of an answer as they come. Who stops reading calls it off."""
+    async def ask(self, told: dict[str, Any], tab: str, turn: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The frames of an answer as they come. Who stops reading calls it off.
+
+        `turn` counts a tab's asks: one that comes by a new connection may be overtaken by a later one on its way here, and
+        must not call that off.
+        """
         do, key = str(told["do"]), key_of(told)
         number = next(self.numbers)
+        turn = number if turn is None else turn
+        if do in NEWEST and (other := self.newest.get((tab, do))) is not None:
+            later, which = other
+            if turn < later:
+                yield frame({"kind": "superseded"})
+                return
+            if which in self.waiting:
+                self._cancel(which)
+                self.waiting.pop(which).put_nowait((LAST, frame({"kind": "superseded"})))
         inbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self.waiting[number] = inbox
-        if do in NEWEST and (older := self.newest.get((tab, do))) in self.waiting:
-            self._cancel(older)
-            self.waiting.pop(older).put_nowait((LAST, frame({"kind": "superseded"})))
-        self.newest[tab, do] = number
+        self.newest[tab, do] = turn, number
         answer: Answer | None = []
         try:
             await self._send(told | {"ask": number})
@@ -105,7 +115,7 @@ class Desk:
         finally:
             if self.waiting.pop(number, None) is not None:
                 self._cancel(number)
-            if self.newest.get((tab, do)) == number:
+            if self.newest.get((tab, do)) == (turn, number):
                 del self.newest[tab, do]
 
     def forget(self) -> None:

@@ -179,12 +179,13 @@ class Studio:
             return _framed(problem(wrong))
         if (known := self.desk.known(asked)) is not None:
             return Response(known, media_type="application/octet-stream")
-        tab = str(told.get("tab", ""))[:64]
-        return StreamingResponse(self._asked(asked, tab), media_type="application/octet-stream")
+        tab, turn = str(told.get("tab", ""))[:64], told.get("turn")
+        answer = self._asked(asked, tab, turn if isinstance(turn, int) else None)
+        return StreamingResponse(answer, media_type="application/octet-stream")
 
-    async def _asked(self, asked: dict[str, Any], tab: str) -> AsyncIterator[bytes]:
+    async def _asked(self, asked: dict[str, Any], tab: str, turn: int | None) -> AsyncIterator[bytes]:
         try:
-            async with aclosing(self.desk.ask(asked, tab)) as answer:
+            async with aclosing(self.desk.ask(asked, tab, turn)) as answer:
                 async for content in answer:
                     yield content
         except Problem as wrong:

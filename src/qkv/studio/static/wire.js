@@ -22,6 +22,8 @@ export const calledOff = (error) => error instanceof DOMException && error.name 
 
 /** This tab, by a name of its own: what is newer in one tab calls off nothing in another. */
 export const TAB = crypto.randomUUID();
+/** How many asks there were: by another connection a later one may arrive first. */
+let turns = 0;
 
 /** @type {Record<string, (bytes: ArrayBuffer) => Numbers>} */
 const KINDS = { f4: (bytes) => new Float32Array(bytes), i4: (bytes) => new Int32Array(bytes), u1: (bytes) => new Uint8Array(bytes) };
@@ -68,7 +70,7 @@ async function reached(body, signal) {
     answer = await fetch("/api/ask", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ tab: TAB, ...body }),
+      body: JSON.stringify({ tab: TAB, turn: ++turns, ...body }),
       signal,
     });
   } catch (error) {
