@@ -15,7 +15,8 @@ from typing import Any
 import qkv
 from qkv.model.sampling import Sampling
 from qkv.studio import asking, places
-from qkv.studio.answers import ANSWERS, Bench, next_words
+from qkv.studio.answers import ANSWERS, next_words
+from qkv.studio.bench import Bench
 from qkv.studio.desk import FIRST, key_of, ship
 from qkv.studio.frames import frame
 from qkv.studio.views import View

@@ -1,12 +1,17 @@
 """What the worker answers is what the library computes."""
 
+import os
+import sys
+import threading
+
 import numpy as np
 import pytest
 import torch
 
 import qkv
 from qkv.studio import asking, places
-from qkv.studio.answers import ANSWERS, Bench, Unmade
+from qkv.studio.answers import ANSWERS
+from qkv.studio.bench import Bench, Unmade, giving_way
 from qkv.tracing.live import Stopped
 from qkv.words import Problem
 
@@ -206,12 +211,24 @@ def test_a_view_that_nobody_waits_for_stops_between_layers(name, shelf):
     assert not fresh.bench.views
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_long_work_gives_way_and_nothing_else_does():
+    def nice():
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before, found = nice(), []
+    giving_way(lambda: found.append(nice()))
+    assert found == [before + 3] and nice() == before
+    with pytest.raises(ZeroDivisionError):
+        giving_way(lambda: 1 / 0)
+
+
 def test_models_that_nobody_uses_are_let_go(name, shelf, monkeypatch):
     fresh = Asked(shelf)
     for run in ("lm", "mlm", "translate"):
         fresh("open", spec=spec(name, run))
     assert len(fresh.bench.models) == 2
-    monkeypatch.setattr("qkv.studio.answers.UNUSED", -1.0)
+    monkeypatch.setattr("qkv.studio.bench.UNUSED", -1.0)
     fresh.bench.tidy()
     assert not fresh.bench.models and not fresh.bench.views
 

@@ -2,5 +2,5 @@
 
     browser ── frames ── server.py (web process: no torch) ── frames ── worker.py (one process that holds the models)
 
-Reading order: frames, places, desk, server · worker, views, answers.
+Reading order: frames, places, desk, server · worker, views, bench, answers.
 """

@@ -6,10 +6,8 @@ def answer(bench, asked, send, wanted, may_run)     sends frames; `may_run`: a m
 from __future__ import annotations
 
 import difflib
-import gc
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,89 +23,11 @@ from ..tracing.survey import plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.traces import Trace
 from ..words import Problem
+from .bench import Bench
 from .views import Send, View, Wanted, head_arrays, stored_words
 
-MODELS, UNUSED = 2, 900.0  # models held at once, and seconds after which one that nobody uses is let go
-VIEWS = 800_000_000  # bytes of q, k and v that are held
-LENGTHY = 5000  # characters of a text beside whose view no other is held
 SOON = 256  # tokens of a text whose loss is told at once
 LONG = 4096  # tokens of a text that patterns and comparisons look through
-
-
-class Unmade(Exception):
-    """A view that is looked at isn't there: it must be made first."""
-
-
-class Bench:
-    """The models and views at hand."""
-
-    def __init__(self, event: Callable[[dict[str, Any]], None]) -> None:
-        self.event = event
-        self.models: OrderedDict[str, tuple[float, Any, Any]] = OrderedDict()
-        self.views: OrderedDict[str, View] = OrderedDict()
-
-    def model(self, place: dict[str, Any]) -> tuple[Any, Any]:
-        """(model, tokenizer) of a place that the web process found."""
-        key = f"{place['file']} {place['changed']}"
-        if key not in self.models:
-            # Weights are mapped, not read from front to back: how large they are is true, how far one is isn't known.
-            self.event({"kind": "loading", "model": place["name"], "size": size_of(Path(place["file"]))})
-            try:
-                while len(self.models) >= MODELS:
-                    self._let_go(next(iter(self.models)))
-                from ..model.theirs import open_any
-
-                self.models[key] = time.monotonic(), *open_any(Path(place["file"]))
-            finally:
-                self.event({"kind": "loaded", "model": place["name"]})
-        _, model, tokenizer = self.models.pop(key)
-        self.models[key] = time.monotonic(), model, tokenizer
-        return model, tokenizer
-
-    def tidy(self) -> None:
-        """Let go of models that nobody used for a while, and of their views."""
-        for key, (used, _, _) in list(self.models.items()):
-            if time.monotonic() - used > UNUSED:
-                self._let_go(key)
-
-    def _let_go(self, key: str) -> None:
-        _, model, _ = self.models.pop(key)
-        for name, view in list(self.views.items()):
-            if view.model is model:
-                del self.views[name]
-        del model
-        gc.collect()
-
-    def view(self, spec: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> View:
-        """The view of a spec, made if it isn't there: its header and layers are sent as they come."""
-        key = repr(sorted(spec.items()))
-        found = self.views.get(key)
-        if found is not None and not found.failed:
-            self.views.move_to_end(key)
-            return found
-        if not may_run:
-            raise Unmade
-        traced = spec["model"]["trace"]
-        view = View(spec) if traced else View(spec, *self.model(spec["model"]))
-        if not traced and not spec["text"] and not spec["more"]:
-            raise Problem("there is no text: type one")
-        if len(spec["text"]) > LENGTHY:  # two long ones at once would be too many
-            self.views.clear()
-        self.views[key] = view
-        try:
-            view.make(send, wanted)
-        except BaseException:
-            self.views.pop(key, None)
-            raise
-        while len(self.views) > 1 and sum(each.bytes for each in self.views.values()) > VIEWS:
-            self.views.popitem(last=False)
-        return view
-
-
-def size_of(path: Path) -> int:
-    """The bytes of a model's weights: of the file, or of those in its folder."""
-    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
-    return sum(file.stat().st_size for file in files)
 
 
 def nothing(*told: Any, **how: Any) -> None:

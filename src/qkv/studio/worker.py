@@ -39,7 +39,7 @@ class Worker:
         """Until the web process is gone."""
         threading.Thread(target=self._listen, daemon=True).start()
         self.event({"kind": "worker", "state": "starting"})
-        from .answers import Bench  # torch
+        from .bench import Bench  # torch
 
         self.bench = Bench(self.event)
         self.event({"kind": "worker", "state": "ready"})
@@ -82,7 +82,8 @@ class Worker:
 
     def _answer(self, asked: dict[str, Any], light: bool) -> None:
         from ..tracing.live import Stopped
-        from .answers import ANSWERS, Unmade
+        from .answers import ANSWERS
+        from .bench import Unmade
 
         number = asked["ask"]
 
