@@ -23,18 +23,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..attention.heads import MultiHeadAttention
 from ..files import read_table
-from ..words import Problem, _, all_of, quoted
+from ..words import Problem, _, all_of
 from .config import Config
 from .families import FAMILIES, family_of
 from .families.family import Family, Foreign, Row
 from .layers import FeedForward
 from .pattern import choose
+from .tensors import read_tensors
 from .transformer import Transformer
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
@@ -236,14 +236,7 @@ def attach(model: Transformer, folder: Path) -> Transformer:
 def _read(model: Transformer, folder: Path, told: dict[str, Any]) -> dict[str, tuple[Tensor, Tensor, float]]:
     """By the names of our modules: A, B and their scale. What learned as a whole is put into the model on the way."""
     file = folder / WEIGHTS
-    try:
-        tensors = {name.removeprefix(WITHIN): tensor for name, tensor in load_file(file).items()}
-    except (SafetensorError, OSError) as error:
-        raise Problem(
-            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
-            file=file,
-            error=quoted(error),
-        ) from None
+    tensors = {name.removeprefix(WITHIN): tensor for name, tensor in read_tensors(file).items()}
     rows, prefix = _rows(model)
     found: dict[str, tuple[Tensor, Tensor, float]] = {}
     for row in rows:

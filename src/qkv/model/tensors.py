@@ -121,16 +121,21 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def load_weights(file: Path, model: nn.Module) -> None:
-    """Copy weights by name into a model of the same config."""
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, by their names."""
     try:
-        saved = load_file(file)
+        return load_file(file)
     except (SafetensorError, OSError) as error:
         raise Problem(
             "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
             file=file,
             error=quoted(error),
         ) from None
+
+
+def load_weights(file: Path, model: nn.Module) -> None:
+    """Copy weights by name into a model of the same config."""
+    saved = read_tensors(file)
     refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

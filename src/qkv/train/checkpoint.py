@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..model.adapters import LowRank, attach, saved
-from ..model.tensors import load_weights, weights_of
+from ..model.tensors import load_weights, read_tensors, weights_of
 from ..model.transformer import Transformer
 from ..runfiles import MOMENTA, SHARDS, WEIGHTS, begin, check, explained, finish, is_adapter, read_state, write_through
-from ..words import Problem, quoted
+from ..words import Problem
 from .optim import Muon
 
 
@@ -109,15 +108,7 @@ def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dic
 def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     named, owner = _owners(model, optimizers)
     file = place / MOMENTA
-    try:
-        momenta = load_file(file)
-    except (SafetensorError, OSError) as error:
-        raise Problem(
-            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
-            file=file,
-            error=quoted(error),
-        ) from None
-    for key, value in momenta.items():
+    for key, value in read_tensors(file).items():
         name, _, what = key.rpartition(":")
         parameter = named.get(name)
         if (
