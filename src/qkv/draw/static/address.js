@@ -2,12 +2,14 @@
 // Layers are called by their numbers in the model. What isn't here, or makes no sense, is passed over.
 
 import { address, lightAndLanguage } from "./setting.js";
-import { state } from "./state.js";
+import { BEGINNING, state } from "./state.js";
 import { bytewise, header, linkOf, partOf } from "./view.js";
 
-/** @import { Chosen } from "./state.js" */
+/** @import { Chosen, Zoom } from "./state.js" */
 /** @import { By } from "./view.js" */
 
+/** What is read in one of two ways. */
+const EITHER = { scale: ["root", "linear"], way: ["from", "to"], sink: ["shown", "hidden"], pool: ["max", "mean"] };
 const REST = 300; // milliseconds without a move, after which the address follows: browsers refuse too many changes
 
 /** What an address asks for, starting from what is chosen now. @param {URLSearchParams} said @returns {Partial<Chosen>} */
@@ -29,9 +31,21 @@ function wanted(said) {
   const key = place("key", part.m) ?? Math.min(j, part.m - 1);
   const units = /** @type {By[]} */ (bytewise() ? ["tokens", "characters", "words"] : ["tokens", "words"]);
   const unit = units.find((name) => name === said.get("unit")) ?? now.unit;
-  const sink = said.get("sink") === "hidden" || said.get("sink") === "shown" ? said.get("sink") : now.sink;
-  return { part: part.name, item, layer, head, query, key, unit, sink: /** @type {Chosen["sink"]} */ (sink), ...lightAndLanguage(said) };
+  const zoom = said.has("zoom") || said.has("layer") ? zoomSaid(said.get("zoom")) : now.zoom;
+  return { part: part.name, item, layer, head, query, key, unit, zoom, ...waysSaid(said), ...lightAndLanguage(said) };
 }
+
+/** How one reads, of the ways there are. @param {URLSearchParams} said @returns {Partial<Chosen>} */
+export const waysSaid = (said) => Object.fromEntries(Object.entries(EITHER).flatMap(([name, ways]) => ways.filter((way) => way === said.get(name)).map((way) => [name, way])));
+
+/** @param {string | null} text @returns {Zoom | null} */
+export function zoomSaid(text) {
+  const zoom = text?.split(",").map(Number) ?? [];
+  return zoom.length === 5 && zoom.every((x) => x >= 0 && x < 1e9) && zoom[2] > 0 ? /** @type {Zoom} */ (zoom) : null;
+}
+
+/** @param {Zoom | null} zoom */
+export const zoomTold = (zoom) => zoom?.map((x) => Number(x.toFixed(3))).join() ?? "";
 
 /** Brings the address up to date. */
 let hurry = () => {};
@@ -77,8 +91,9 @@ function addressOf(own, before) {
   if (part.queries.length > 1) said.set("item", String(now.item));
   said.set("layer", String(part.layers[now.layer].number));
   for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
-  const usual = { unit: header.first.unit, sink: "shown", ...own };
-  for (const name of /** @type {const} */ (["unit", "sink", "lang", "theme"]))
+  if (now.zoom) said.set("zoom", zoomTold(now.zoom));
+  const usual = { ...BEGINNING, unit: header.first.unit, ...own };
+  for (const name of /** @type {const} */ (["unit", "scale", "way", "sink", "pool", "lang", "theme"]))
     if (now[name] !== usual[name] || before.has(name)) said.set(name, now[name]);
   return said;
 }

@@ -13,11 +13,12 @@ import { mark, say } from "./words.js";
 import { partOf, unitAt, view } from "./view.js";
 
 /** @import { Minimap } from "./minimap.js" */
-/** @import { Tiles } from "./tiles.js" */
+/** @import { Frame, Tiles } from "./tiles.js" */
 /** @import { Kind, Unit, View } from "./view.js" */
 
 const LARGEST = 42; // pixels of a cell when all is shown
 const DEEPEST = 64; // … and when zoomed in
+const NEARER = 1.001; // times the size at which all of it fits, from which on only a part is in view
 
 /** What a map is called, and what its rows and columns are. @type {Record<Kind, [string, string]>} */
 const TOLD = {
@@ -41,8 +42,6 @@ export class MapElement extends HTMLElement {
   look = null;
   /** The address of what is seen. */
   link = addressNow;
-  /** What part of the first map is to be in view. @type {number[] | null} */
-  wish = null;
   /** What else is to be said of the head. */
   remark = () => "";
   ends = new AbortController();
@@ -75,7 +74,8 @@ export class MapElement extends HTMLElement {
       if (["lang", "unit", "scale", "pool", "sink"].some((name) => changed.has(name))) this.controls();
       if (["shown", "part", "item", "layer", "head", "unit", "sink", "lang"].some((name) => changed.has(name))) void this.load();
       else if (["theme", "scale", "pool"].some((name) => changed.has(name))) void this.draw();
-      if (changed.has("query") || changed.has("key")) this.follow();
+      if (changed.has("zoom")) this.place();
+      else if (changed.has("query") || changed.has("key")) this.follow();
     }, this.ends.signal);
     const sized = new ResizeObserver(() => {
       if (this.clientWidth === this.wide) return;
@@ -164,7 +164,6 @@ export class MapElement extends HTMLElement {
       return;
     }
     if (asked !== this.loading) return;
-    const same = this.seen?.queries.length === loaded.queries.length && this.seen.keys.length === loaded.keys.length;
     this.seen = loaded;
     this.hover = null;
     this.controls();
@@ -175,7 +174,7 @@ export class MapElement extends HTMLElement {
     if (loaded.without) notes.push(say(lang, "The sink is hidden: the first token and special ones are taken out, and every row is shared out anew among the rest."));
     else if (loaded.pooled && !loaded.signed && this.state.now.sink === "hidden") notes.push(say(lang, "From an overview the sink can't be taken out."));
     this.querySelector(".note")?.replaceChildren(notes.filter(Boolean).join(" "));
-    this.layout(!same);
+    this.layout();
     void this.draw();
     this.tell();
     if (!loaded.compute)
@@ -186,7 +185,7 @@ export class MapElement extends HTMLElement {
   }
 
   /** How large the picture is and where its labels go. */
-  layout(anew = false) {
+  layout() {
     const { seen, stage } = this;
     if (!seen || !stage) return;
     this.wide = this.clientWidth;
@@ -215,9 +214,6 @@ export class MapElement extends HTMLElement {
       fit,
       flat,
     };
-    if (anew || this.frame.size < fit) this.frame = { size: fit, x: 0, y: 0 };
-    if (anew && this.wish) this.zoomed = this.wish;
-    if (anew) this.wish = null;
     const tall = top + this.plot.height + 2;
     const dots = window.devicePixelRatio || 1;
     stage.style.height = `${tall}px`;
@@ -226,7 +222,7 @@ export class MapElement extends HTMLElement {
       canvas.width = Math.round(width * dots);
       canvas.height = Math.round(tall * dots);
     }
-    this.clamp();
+    this.frame = this.inView();
   }
 
   /** Say that the picture is being computed, or no more. @param {string} told */
@@ -246,18 +242,41 @@ export class MapElement extends HTMLElement {
     return context;
   }
 
-  clamp() {
-    const { seen, frame, plot } = this;
+  /** What is chosen to be in view. */
+  inView() {
+    const { seen, plot } = this;
+    const { zoom } = this.state.now;
+    if (!seen || zoom?.[3] !== seen.keys.length || zoom[4] !== seen.queries.length) return { size: plot.fit, x: 0, y: 0 };
+    return this.clamp({ size: plot.width / zoom[2], x: zoom[0], y: zoom[1] });
+  }
+
+  /** The nearest that there is. @param {Frame} frame */
+  clamp(frame) {
+    const { plot } = this;
+    const [columns, rows] = [this.seen?.keys.length ?? 0, this.seen?.queries.length ?? 0];
+    const size = Math.max(plot.fit, Math.min(frame.size, Math.max(DEEPEST, plot.fit)));
+    return { size, x: Math.max(0, Math.min(frame.x, columns - plot.width / size)), y: Math.max(0, Math.min(frame.y, rows - plot.height / size)) };
+  }
+
+  /** Choose another part to be in view. @param {Frame} to */
+  move(to) {
+    const { plot, seen } = this;
     if (!seen) return;
-    frame.size = Math.max(plot.fit, Math.min(frame.size, Math.max(DEEPEST, plot.fit)));
-    frame.x = Math.max(0, Math.min(frame.x, seen.keys.length - plot.width / frame.size));
-    frame.y = Math.max(0, Math.min(frame.y, seen.queries.length - plot.height / frame.size));
-    this.stage?.classList.toggle("zoomed", frame.size > plot.fit * 1.001);
+    const { size, x, y } = this.clamp(to);
+    this.state.set({ zoom: size > plot.fit * NEARER ? [x, y, plot.width / size, seen.keys.length, seen.queries.length] : null });
+  }
+
+  /** Show what was chosen to be in view. */
+  place() {
+    this.frame = this.inView();
+    void this.draw();
+    this.crosshair();
   }
 
   async draw() {
     const mine = ++this.drawing;
-    const { seen, base, plot, frame } = this;
+    const { seen, base, frame } = this;
+    this.stage?.classList.toggle("zoomed", this.near);
     if (!seen || !base) return;
     if (this.tiled) return this.soon(true);
     this.minimap?.hide();
@@ -325,7 +344,7 @@ export class MapElement extends HTMLElement {
     const context = this.pen(base);
     context.clearRect(0, 0, base.width, base.height);
     tiles.paint(context, level, box, dotted, dots, shades);
-    if (frame.size > plot.fit * 1.001) minimap?.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
+    if (this.near) minimap?.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
     else minimap?.hide();
     const of = { size: 2 ** level };
     const told = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
@@ -341,10 +360,13 @@ export class MapElement extends HTMLElement {
   /** Bring a place into the middle. @param {number} x @param {number} y */
   centre(x, y) {
     const { frame, plot } = this;
-    frame.x = x - plot.width / frame.size / 2;
-    frame.y = y - plot.height / frame.size / 2;
-    this.clamp();
-    void this.draw();
+    const { size } = frame;
+    this.move({ size, x: x - plot.width / size / 2, y: y - plot.height / size / 2 });
+  }
+
+  /** Is only a part in view? */
+  get near() {
+    return this.frame.size > this.plot.fit * NEARER;
   }
 
   /** Is it drawn from tiles? */
@@ -414,13 +436,10 @@ export class MapElement extends HTMLElement {
     const { seen, frame, plot } = this;
     if (!seen) return;
     const { u, c } = this.chosen();
-    const before = { ...frame };
-    frame.x = Math.min(frame.x, c);
-    frame.y = Math.min(frame.y, u);
-    frame.x = Math.max(frame.x, c + 1 - plot.width / frame.size);
-    frame.y = Math.max(frame.y, u + 1 - plot.height / frame.size);
-    this.clamp();
-    if (before.x !== frame.x || before.y !== frame.y) void this.draw();
+    const { size } = frame;
+    const x = Math.max(Math.min(frame.x, c), c + 1 - plot.width / size),
+      y = Math.max(Math.min(frame.y, u), u + 1 - plot.height / size);
+    if (this.near && (x !== frame.x || y !== frame.y)) this.move({ size, x, y });
     this.hover = null;
     this.crosshair();
     this.tell();
@@ -467,23 +486,8 @@ export class MapElement extends HTMLElement {
     if (seen) this.state.set({ query: seen.queries[u].end - 1, key: seen.keys[c].end - 1 });
   }
 
-  /** The part in view: the column and row it begins with, and how many columns it has; null is all. @returns {number[] | null} */
-  get zoomed() {
-    const { frame, plot } = this;
-    return frame.size > plot.fit * 1.001 ? [frame.x, frame.y, plot.width / frame.size].map((x) => Number(x.toFixed(2))) : null;
-  }
-
-  set zoomed(part) {
-    const [x, y, columns] = part ?? [0, 0, 0];
-    this.frame = { x, y, size: columns ? this.plot.width / columns : this.plot.fit };
-    this.clamp();
-  }
-
   whole() {
-    this.frame = { size: this.plot.fit, x: 0, y: 0 };
-    this.clamp();
-    void this.draw();
-    this.crosshair();
+    this.state.set({ zoom: null });
   }
 
   /** Nearer or further, keeping what is at a place (the chosen cell, if none is said) where it is. @param {number} by @param {{ x: number, y: number }} [about] */
@@ -494,12 +498,8 @@ export class MapElement extends HTMLElement {
     const x = about ? about.x - plot.left : (c + 0.5 - frame.x) * frame.size;
     const y = about ? about.y - plot.top : (u + 0.5 - frame.y) * frame.size;
     const cell = { x: frame.x + x / frame.size, y: frame.y + y / frame.size };
-    frame.size = Math.max(plot.fit, Math.min(frame.size * by, Math.max(DEEPEST, plot.fit)));
-    frame.x = cell.x - x / frame.size;
-    frame.y = cell.y - y / frame.size;
-    this.clamp();
-    void this.draw();
-    this.crosshair();
+    const { size } = this.clamp({ ...frame, size: frame.size * by });
+    this.move({ size, x: cell.x - x / size, y: cell.y - y / size });
   }
 
   /** @param {WheelEvent} event */
@@ -507,7 +507,7 @@ export class MapElement extends HTMLElement {
     // A plain wheel scrolls the page, unless the map has been clicked into.
     if (!event.ctrlKey && !event.metaKey && document.activeElement !== this.stage) return;
     const out = event.deltaY > 0;
-    if (out && this.frame.size <= this.plot.fit * 1.001 && !event.ctrlKey) return;
+    if (out && !this.near && !event.ctrlKey) return;
     event.preventDefault();
     this.zoom(Math.exp(-Math.max(-60, Math.min(event.deltaY, 60)) * (event.ctrlKey ? 0.012 : 0.006)), {
       x: event.offsetX,
@@ -542,20 +542,14 @@ export class MapElement extends HTMLElement {
       this.tell();
       return;
     }
-    const { frame } = this;
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) {
       const apart = (/** @type {{ x: number, y: number }} */ a) => Math.hypot(a.x - other.x, a.y - other.y);
       this.zoom(apart(here) / Math.max(apart(held), 1), { x: (here.x + other.x) / 2, y: (here.y + other.y) / 2 });
-    } else if (
-      this.stage?.classList.contains("zoomed") &&
-      (this.dragged || Math.hypot(here.x - held.x, here.y - held.y) > 4)
-    ) {
-      this.stage.setPointerCapture(event.pointerId);
-      frame.x -= (here.x - held.x) / frame.size;
-      frame.y -= (here.y - held.y) / frame.size;
-      this.clamp();
-      void this.draw();
+    } else if (this.near && (this.dragged || Math.hypot(here.x - held.x, here.y - held.y) > 4)) {
+      const { size, x, y } = this.frame;
+      this.stage?.setPointerCapture(event.pointerId);
+      this.move({ size, x: x - (here.x - held.x) / size, y: y - (here.y - held.y) / size });
     } else return;
     this.dragged = true;
     this.pointers.set(event.pointerId, here);

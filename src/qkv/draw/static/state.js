@@ -2,6 +2,8 @@
 
 /** @import { By } from "./view.js" */
 
+/** The part of a map that is in view: the column and row it begins with, how many columns it has; and of how many columns and rows in all: of another map it says nothing. @typedef {[number, number, number, number, number]} Zoom */
+
 /**
  * @typedef {object} Chosen
  * @property {number} shown grows whenever another source is shown
@@ -15,6 +17,7 @@
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
  * @property {"shown" | "hidden"} sink hidden: the first token and special ones are taken out, and rows shared out anew among the rest
+ * @property {Zoom | null} zoom null is all of the map
  * @property {"max" | "mean"} pool of cells of many tokens: their largest weight, or the mean
  * @property {string} lang
  * @property {"light" | "dark"} theme
@@ -33,6 +36,7 @@ export const BEGINNING = {
   scale: "root",
   way: "from",
   sink: "shown",
+  zoom: null,
   pool: "max",
   lang: "en",
   theme: "light",

@@ -33,7 +33,7 @@ const WHAT = [
 
 export class Comparison extends Piece {
   fields = ["shown", "part", "item", "layer", "head", "sink", "against", "models", "opened"];
-  /** The crosshair that the three maps share. */
+  /** The crosshair that the three maps share, and what is in view of them. */
   cross = new State({ ...studio.now });
   /** @type {MapElement[]} */
   maps = [];
@@ -59,14 +59,14 @@ export class Comparison extends Piece {
     this.ranked = h("div", { class: "changes" });
     this.replaceChildren(this.controls, h("div", { class: "three" }, ...this.maps.map((map, i) => h("section", {}, this.names?.[i], map))), this.ranked);
     const share = () => {
-      const { lang, theme, scale, sink } = studio.now;
-      this.cross.set({ lang, theme, scale, sink });
+      const { lang, theme, scale, sink, zoom } = studio.now;
+      this.cross.set({ lang, theme, scale, sink, zoom });
     };
     share(); // it may have stood aside for a while
     studio.listen(share, this.ending.signal);
     this.cross.listen((changed) => {
-      const { scale, sink } = this.cross.now;
-      if (changed.has("scale") || changed.has("sink")) studio.set({ scale, sink });
+      const { scale, sink, zoom } = this.cross.now;
+      if (["scale", "sink", "zoom"].some((name) => changed.has(name))) studio.set({ scale, sink, zoom });
     }, this.ending.signal);
     studio.listen((changed) => (changed.has("query") || changed.has("key")) && this.follow(), this.ending.signal);
     this.cross.listen((changed) => (changed.has("query") || changed.has("key")) && this.lead(), this.ending.signal);

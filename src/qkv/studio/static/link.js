@@ -1,11 +1,11 @@
 // The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
 
+import { waysSaid, zoomSaid, zoomTold } from "./address.js";
 import { address, lightAndLanguage } from "./setting.js";
 import { BEGINNING } from "./state.js";
 import { studio, UNTOUCHED } from "./store.js";
 import { header, partOf } from "./view.js";
 
-/** @import { MapElement } from "./map.js" */
 /** @import { Header } from "./source.js" */
 /** @import { Edit, Everything } from "./store.js" */
 
@@ -55,9 +55,6 @@ export function askedFor(said) {
     asked.ranked = { by: order, pattern: said.get("pattern") ?? "", limit: Number.isFinite(limit) ? limit : null };
   }
   if (said.get("after") === "chosen") asked.after = "chosen";
-  const zoom = listed(said.get("zoom")).map(Number);
-  if (zoom.length === 3 && zoom.every((x) => x >= 0 && x < 1e9) && zoom[2] > 0) asked.zoom = { part: zoom };
-  else if (said.has("model")) asked.zoom = { part: null };
   if (said.get("bench") === "head") asked.bench = "head";
   if (said.has("worked")) asked.worked = { of: "", changes: said.get("worked") ?? "" };
   return asked;
@@ -78,8 +75,8 @@ function editSaid(text) {
 /** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
 export function lookedAt(said, there, usually) {
   // What a whole link doesn't speak of is as it was in the beginning, not as it is now.
-  const { item, scale, way, sink, pool } = BEGINNING;
-  const usual = said.has("model") ? { item, scale, way, sink, pool, unit: there.first.unit } : {};
+  const { item, scale, way, sink, zoom, pool } = BEGINNING;
+  const usual = said.has("model") ? { item, scale, way, sink, zoom, pool, unit: there.first.unit } : {};
   const now = { ...studio.now, ...usual, ...usually };
   const named = (/** @type {string | null} */ wished) => there.parts.find(({ name }) => name === wished);
   const part = named(said.get("part")) ?? named(now.part) ?? there.parts[0];
@@ -90,6 +87,7 @@ export function lookedAt(said, there, usually) {
   const found = part.layers.findIndex(({ number }) => String(number) === said.get("layer"));
   const layer = found >= 0 ? found : Math.min(now.layer, part.layers.length - 1);
   return {
+    ...usual,
     part: part.name,
     item: place("item", part.queries.length, now.item),
     layer,
@@ -97,15 +95,10 @@ export function lookedAt(said, there, usually) {
     query: place("query", part.n, now.query),
     key: place("key", part.m, now.key),
     unit: oneOf(["tokens", "characters", "words"], said.get("unit"), now.unit),
-    scale: oneOf(["root", "linear"], said.get("scale"), now.scale),
-    way: oneOf(["from", "to"], said.get("way"), now.way),
-    sink: oneOf(["shown", "hidden"], said.get("sink"), now.sink),
-    pool: oneOf(["max", "mean"], said.get("pool"), now.pool),
+    zoom: said.has("zoom") ? zoomSaid(said.get("zoom")) : now.zoom,
+    ...waysSaid(said),
   };
 }
-
-/** The map that has its place in an address. */
-const mapShown = () => /** @type {MapElement | null} */ (document.querySelector("qkv-map:not([data-side])"));
 
 /** Everything that is chosen, as an address says it: after the #. */
 export function linkNow() {
@@ -147,7 +140,7 @@ export function linkNow() {
   put("item", now.item, 0);
   said.set("layer", String(part.layers[now.layer].number));
   for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
-  put("zoom", mapShown()?.zoomed?.join() ?? "");
+  put("zoom", zoomTold(now.zoom));
   put("unit", now.unit, header.first.unit);
   put("scale", now.scale, "root");
   put("way", now.way, "from");
@@ -177,5 +170,4 @@ export function mirror(go) {
     }, PAUSE);
   };
   studio.listen(soon);
-  for (const moved of ["pointerup", "keyup", "wheel"]) addEventListener(moved, soon, { passive: true }); // the map may be zoomed
 }

@@ -2,9 +2,8 @@
 
 import { choice, h } from "./dom.js";
 import { linkNow } from "./link.js";
-import { specShown } from "./live.js";
 import { Piece } from "./piece.js";
-import { headName, specNow, studio } from "./store.js";
+import { headName, studio } from "./store.js";
 import { mark, say } from "./words.js";
 import { header } from "./view.js";
 import "./comparison.js";
@@ -21,7 +20,6 @@ import "./switchboard.js";
 import "./textbox.js";
 import "./translation.js";
 
-/** @import { MapElement } from "./map.js" */
 /** @import { Everything } from "./store.js" */
 
 /** @type {[Everything["mode"], string][]} */
@@ -42,9 +40,9 @@ const ARRANGED = {
 };
 
 export class SeeRoom extends Piece {
-  fields = ["mode", "shown", "zoom"];
+  fields = ["mode", "shown"];
   arranged = "";
-  /** Pieces that were made already: a map that is put elsewhere keeps its zoom. @type {Map<string, HTMLElement>} */
+  /** Pieces that were made already. @type {Map<string, HTMLElement>} */
   pieces = new Map();
 
   connectedCallback() {
@@ -69,7 +67,6 @@ export class SeeRoom extends Piece {
       this.tabs.replaceChildren(choice(say(lang, "What to do"), tabs.map(([value, text]) => [value, say(lang, text)]), mode, (value) => studio.set({ mode: /** @type {Everything["mode"]} */ (value) })));
       if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-checked=true]"))?.focus();
     }
-    if (changed.has("zoom")) this.zoom();
     if (this.arranged === mode && !changed.has("mode")) return;
     this.arranged = mode;
     const { middle, side } = ARRANGED[mode];
@@ -85,20 +82,11 @@ export class SeeRoom extends Piece {
   piece(name) {
     const found = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
     // A link of the studio's says more than where one looks.
-    if (name === "map" && !this.pieces.has(name)) Object.assign(found, { link: () => `${location.origin}/#${linkNow()}`, remark, wish: studio.now.zoom?.part ?? null });
+    if (name === "map" && !this.pieces.has(name)) Object.assign(found, { link: () => `${location.origin}/#${linkNow()}`, remark });
     this.pieces.set(name, found);
     return found;
   }
 
-  /** A link asks for another part of the map: of the one that is shown, or of that which comes. */
-  zoom() {
-    const map = /** @type {MapElement | undefined} */ (this.pieces.get("map"));
-    if (!map) return;
-    const part = studio.now.zoom?.part ?? null;
-    if (JSON.stringify(specNow()) === JSON.stringify(specShown())) map.zoomed = part;
-    else map.wish = part;
-    void map.draw();
-  }
 }
 
 /** A head that was changed is drawn as it would look: what it is made to do isn't seen in its own map. */

@@ -33,7 +33,6 @@ import { header, partOf } from "./view.js";
  * @property {Sampling} sampling
  * @property {Ranked} ranked
  * @property {"end" | "chosen"} after what next words are asked for: the text, or the chosen token
- * @property {{ part: number[] | null } | null} zoom what part of the map a link asked for; from then on the map knows
  * @property {"toy" | "head"} bench what the steps room works on
  * @property {{ of: string, changes: string }} worked what was changed there, and in what: "" is whatever comes first
  * @property {{ here: Here[], offered: Offered[] } | null} models
@@ -67,7 +66,6 @@ export const UNTOUCHED = {
 const BEGIN = {
   ...UNTOUCHED,
   model: "",
-  zoom: null,
   models: null,
   opened: null,
   outcome: { words: null, loss: null },
