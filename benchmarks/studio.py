@@ -351,8 +351,8 @@ LOOP = """(seconds, move) => new Promise((resolve) => {
   requestAnimationFrame(frame);
 })"""
 PAN = """(() => { const map = document.querySelector("qkv-map"); let turn = 0;
-  return () => { turn++; const { frame } = map;
-    if (turn % 40 < 12) map.zoom(turn % 80 < 40 ? 1.06 : 1 / 1.06); else { frame.x += 6 / frame.size; frame.y += 6 / frame.size; map.clamp(); void map.draw(); map.crosshair(); } }; })()"""
+  return () => { turn++; const { size, x, y } = map.frame;
+    if (turn % 40 < 12) map.zoom(turn % 80 < 40 ? 1.06 : 1 / 1.06); else map.move({ size, x: x + 6 / size, y: y + 6 / size }); }; })()"""
 
 
 def frames(browser: Browser) -> list[Row]:
