@@ -19,8 +19,7 @@ export class Lines extends HTMLElement {
   connectedCallback() {
     this.ends = new AbortController();
     state.listen((changed) => {
-      if (changed.size === 1 && changed.has("theme")) return;
-      void this.render();
+      if (!["theme", "zoom"].some((name) => changed.size === 1 && changed.has(name))) void this.render();
     }, this.ends.signal);
     void this.render();
   }

@@ -37,8 +37,9 @@ export function settle(lang) {
   let told = asked.theme !== undefined;
   state.set({ ...own, ...asked });
   dress();
-  // First of all listeners: elements that draw with the theme's colours must find it set.
-  state.listen(dress);
+  // First of all listeners: elements that draw with the theme's colours must find it set. (Also the same value, said again,
+  // has the browser look at the style of everything.)
+  state.listen((changed) => (changed.has("theme") || changed.has("lang")) && dress());
   addEventListener("hashchange", () => {
     const { theme, ...more } = lightAndLanguage(address());
     told ||= theme !== undefined;
