@@ -10,7 +10,7 @@ from typing import TypeVar
 Text = TypeVar("Text")
 Answer = TypeVar("Answer")
 
-ROWS, TOKENS, WINDOW = 16, 4096, 128  # of a batch: texts and tokens at most; texts of a window
+ROWS, TOKENS, WINDOW = 64, 4096, 128  # of a batch: texts and tokens at most; texts of a window
 
 
 def in_batches(

@@ -20,6 +20,7 @@ from torch import Tensor
 from ..attention import masks
 from ..mixers.cache import StateCache
 from ..words import Message, Notice, Problem, _
+from .product import logits_of
 from .step import Step, fits
 from .transformer import Transformer
 
@@ -118,9 +119,9 @@ class Reading:
                     return
             self.lengths = self.lengths + 1
             if self._step is not None:
-                self.logits = self.model.head(self._step(tokens, self.memory_mask))
+                self.logits = logits_of(self.model, self._step(tokens, self.memory_mask))
             else:
-                self.logits = self.model.head(self._decode(tokens[:, None])[:, -1])
+                self.logits = logits_of(self.model, self._decode(tokens[:, None])[:, -1])
 
     def keep(self, index: Sequence[int]) -> None:
         """Row i goes on with what row index[i] held; rows not named are gone."""
@@ -153,7 +154,7 @@ class Reading:
             # What follows a row's last real token is padding, which being later changes nothing before it.
             ends = (left > 0) & (left <= piece.shape[1])
             last = torch.where(ends[:, None], states[rows, left.clamp(1, piece.shape[1]) - 1], last)
-        self.logits = self.model.head(last)  # (R, V)
+        self.logits = logits_of(self.model, last)  # (R, V)
 
     def _decode(self, ids: Tensor) -> Tensor:
         return self.model.decode(ids, self.memory, memory_mask=self.memory_mask, cache=self.cache)

@@ -26,6 +26,7 @@ from ..attention.positions import Rotary
 from .experts import MixtureOfExperts
 from .feed_forward import FeedForward
 from .layers import Block
+from .product import product
 from .transformer import ModelCache, Transformer
 
 # What is written out below. A block with any other part goes through the modules.
@@ -198,5 +199,5 @@ def _linear(part: Any) -> Callable[[Tensor], Tensor]:
     """A matrix product without the cost of calling a module."""
     if type(part) is nn.Linear:
         weight, bias = part.weight, part.bias
-        return lambda x: F.linear(x, weight, bias)
+        return lambda x: product(x, weight, bias)
     return part.flat() if hasattr(part, "flat") else part

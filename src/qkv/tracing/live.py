@@ -120,10 +120,12 @@ def says(model: Any, states: Tensor) -> Tensor:
     """The logits (…, V) that a model of ours gives to final states (…, C); see `follow`."""
     import torch
 
+    from ..model.product import logits_of
     from ..model.reading import wordless
 
     with torch.no_grad():
-        logits = model.head(states).float()
+        logits = logits_of(model, states.reshape(-1, states.shape[-1])).float()
+        logits = logits.view(*states.shape[:-1], logits.shape[-1])
     if model.config.head == "none" or logits.shape[-1] != model.config.vocab:
         raise wordless(model)
     return logits
