@@ -20,9 +20,9 @@ from ..words import Problem
 from .generation import translate_ids
 from .reading import pad, quiet, wordless
 from .transformer import Transformer
+from .word_loss import word_costs
 
 Rows = Sequence[Sequence[int]]
-LOGITS = 1 << 24  # numbers that are there at once, 64 MB: a whole window times a large vocabulary would be gigabytes
 
 
 class Scorer(Protocol):
@@ -92,10 +92,8 @@ class Ours:
         return translate_ids(self.model, tokenizer, sources, width=width, most=most)
 
     def _losses(self, states: Tensor, wanted: Tensor) -> Tensor:
-        """Of states (R, C), with the logits of some rows at a time."""
-        rows = max(LOGITS // self.model.config.vocab, 1)
-        parts = zip(states.split(rows), wanted.split(rows), strict=True)
-        return torch.cat([losses(self.model.head(some), tokens) for some, tokens in parts])
+        """Of states (R, C)."""
+        return word_costs(self.model.head, states, wanted).double().cpu()
 
 
 class Theirs:

@@ -19,6 +19,7 @@ from ..memory import need
 from ..words import Problem, _
 from .config import Config
 from .layers import HEADS, NORMS, Block, StateMixer
+from .word_loss import word_loss
 
 
 class ModelCache:
@@ -135,6 +136,7 @@ class Transformer(nn.Module):
         at: Tensor | None = None,
         source_at: Tensor | None = None,
         cache: ModelCache | None = None,
+        labels: Tensor | None = None,
     ) -> Tensor:
         """Logits (B, N, V) of ids (B, N); an encoder-decoder reads `source` (B, M) as well.
 
@@ -142,10 +144,12 @@ class Transformer(nn.Module):
         A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given. `at` and `source_at`
         (B, N) say where each token stands, which a batch padded on the left needs; 0, 1, 2, … if not given.
         With head="none" the states (B, N, C) come out instead of logits, with head="classes" a logit per label (B, L).
+        With `labels` (B, N) the sum of what these words cost comes out, for which not all logits are held; −100 isn't counted.
         """
         if self.decoder is None:
             states = self.encode(ids, mask, types, at=at)
-            return self.head(self.dropout(self.pool(states)) if self.config.head == "classes" else states)
+            states = self.dropout(self.pool(states)) if self.config.head == "classes" else states
+            return self.head(states) if labels is None else word_loss(self.head, states, labels)
         if types is not None:
             raise Problem("types are given but only an encoder has token types: leave them out")
         memory = None
@@ -153,7 +157,8 @@ class Transformer(nn.Module):
             if source is None:
                 raise Problem("this model is an encoder-decoder: give the source tokens too, model(target, source)")
             memory = self.encode(source, source_mask, at=source_at)
-        return self.head(self.decode(ids, memory, mask=mask, memory_mask=source_mask, at=at, cache=cache))
+        states = self.decode(ids, memory, mask=mask, memory_mask=source_mask, at=at, cache=cache)
+        return self.head(states) if labels is None else word_loss(self.head, states, labels)
 
     def encode(
         self,

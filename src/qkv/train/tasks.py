@@ -37,8 +37,12 @@ class Task(Protocol):
 
 def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(sum of −log p over the labels that count, how many do): sums, so that parts of a batch add up exactly."""
-    total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum")
-    return total, (labels != -100).sum()
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"), counted(labels)
+
+
+def counted(labels: Tensor) -> Tensor:
+    """How many of them count: −100 says nothing."""
+    return (labels != -100).sum()
 
 
 class NextWord:
@@ -58,7 +62,7 @@ class NextWord:
 
     def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch
-        return summed_loss(model(x), y)
+        return model(x, labels=y), counted(y)
 
     def sample(self, model: Transformer) -> str:
         from ..model.generation import generate
@@ -85,7 +89,7 @@ class Answers:
 
     def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch  # what is padded stands behind all that is real, which never sees it
-        return summed_loss(model(x), y)
+        return model(x, labels=y), counted(y)
 
     def sample(self, model: Transformer) -> str:
         from ..model.generation import generate
@@ -129,7 +133,7 @@ class HiddenWord:
 
     def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch
-        return summed_loss(model(x), y)
+        return model(x, labels=y), counted(y)
 
     def sample(self, model: Transformer) -> str:
         x, labels = (part.to(model.embedding.weight.device) for part in next(iter(self.validation(1, 1))))
@@ -161,7 +165,7 @@ class Translation:
 
     def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         source, lengths, target_in, labels = batch
-        return summed_loss(model(target_in, source, source_mask=masks.padding(lengths)), labels)
+        return model(target_in, source, source_mask=masks.padding(lengths), labels=labels), counted(labels)
 
     def sample(self, model: Transformer) -> str:
         from ..model.generation import translate
@@ -192,8 +196,7 @@ class Classification:
 
     def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         ids, lengths, labels = batch
-        logits = model(ids, mask=masks.padding(lengths))  # (B, L)
-        return F.cross_entropy(logits, labels, reduction="sum"), (labels != -100).sum()
+        return model(ids, mask=masks.padding(lengths), labels=labels), counted(labels)
 
     def sample(self, model: Transformer) -> str:
         from ..model.classification import probabilities
