@@ -1,5 +1,6 @@
 """Memory that is not there is no bug of ours: a sentence that names the cause and the size, before it is taken."""
 
+import platform
 import subprocess
 import sys
 
@@ -104,3 +105,24 @@ def test_need_says_both_sizes(monkeypatch):
     with pytest.raises(Problem, match=r"4 TB .* 3 MB"):
         memory.need(4_000_000_000_000, "it takes {size} and {free} is free")
     memory.need(3_000_000, "it takes {size} and {free} is free")
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from qkv import memory
+
+if sys.argv[1] == "reuse":
+    memory.reuse()
+for turn in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(16_000_000)
+    pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(pages)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
+def test_what_was_let_go_of_is_taken_again():
+    pages = [int(subprocess.check_output([sys.executable, "-c", FAULTS, how])) for how in ("reuse", "as it comes")]
+    assert pages[0] * 20 < pages[1]

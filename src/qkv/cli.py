@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from . import __version__, screen, words
+from . import __version__, memory, screen, words
 from .words import _, say
 
 # verb: (example, English, 中文)
@@ -102,6 +102,7 @@ VERBS: dict[str, tuple[str, str]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
     _wait_asleep()
+    memory.reuse()
     _print_unicode()
     _teach_argparse()
     with screen.guarded(), warnings.catch_warnings():
