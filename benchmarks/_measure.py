@@ -5,12 +5,16 @@ import gc
 import json
 import math
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
+SAYS = "rival: "
 
 
 @dataclass
@@ -55,6 +59,51 @@ def race(*rivals: Callable[[], object], rounds: int = 7, seconds: float = 0.2) -
     return [b * 1e3 for b in best]
 
 
+class Rival:
+    """One side of a race in a process of its own, so that neither pays for the other's memory: `python -m MODULE rival NAME`
+    does what `serve` is told each time it is asked."""
+
+    def __init__(self, module: str, name: str) -> None:
+        command = [sys.executable, "-m", module, "rival", name]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.heard()  # it is ready
+        self.best = self.worked = float("inf")
+
+    def heard(self) -> Any:
+        """What it says next, among what libraries print."""
+        assert self.process.stdout is not None
+        while (line := self.process.stdout.readline()) and not line.startswith(SAYS):
+            pass
+        if not line:
+            raise SystemExit(f"{' '.join(map(str, self.process.args))} ended")  # type: ignore[arg-type]
+        return json.loads(line.removeprefix(SAYS))
+
+    def turn(self, counts: bool = True) -> Any:
+        """What one more round gives; the best time by the clock and of the processors is remembered if it counts."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        clock, work, made = self.heard()
+        if counts:
+            self.best, self.worked = min(self.best, clock), min(self.worked, work)
+        return made
+
+    def end(self) -> None:
+        """Let it go."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve(run: Callable[[], Any]) -> None:
+    """The other side of `Rival`."""
+    print(SAYS, "null", sep="", flush=True)
+    for _ in sys.stdin:
+        clock, work = time.perf_counter(), time.process_time()
+        made = run()
+        print(SAYS, json.dumps([time.perf_counter() - clock, time.process_time() - work, made]), sep="", flush=True)
+
+
 def publish(name: str, title: str, rows: list[Row]) -> None:
     """Print the table, write it as JSON, and put it into RESULTS.md in place of the section of that name."""
     lines = ["| what | ours | peer | ratio | bar | |", "|---|---|---|---|---|---|"]
@@ -84,6 +133,14 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
     else:
         text = text.rstrip() + f"\n\n{section}\n"
     page.write_text(text, encoding="utf-8")
+
+
+def published(name: str) -> list[Row]:
+    """The rows of a table as they were measured last, on this machine."""
+    file = HERE / "results" / f"{name}.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    names = [field.name for field in fields(Row)]
+    return [Row(**{name: math.nan if row[name] is None else row[name] for name in names}) for row in found]
 
 
 def _verdict(row: Row) -> str:

@@ -7,18 +7,16 @@ Both read the same windows and must agree on the loss. Needs `qkv models get smo
 """
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import qkv
-from qkv import store
+from qkv import memory, store
 from qkv.model.evaluation import score_text
 
-from ._measure import Row, publish
+from ._measure import Rival, Row, publish, serve
 
 BYTES, LENGTH, STRIDE, ROUNDS = 100_000, 2048, 1024, 2
 
@@ -40,15 +38,12 @@ def recipe(model: Any, ids: list[int]) -> float:
     return total / count
 
 
-def timed(run: Callable[[], float]) -> tuple[float, float, float]:
-    """What it gives, and the seconds it takes by the clock and of the processors."""
-    clock, work = time.perf_counter(), time.process_time()
-    found = run()
-    return found, time.perf_counter() - clock, time.process_time() - work
-
-
-def main(size: int = BYTES) -> list[Row]:
+def one(name: str, size: int) -> None:
+    """One side, in a process of its own."""
     from transformers import AutoModelForCausalLM
+
+    if name == "ours":
+        memory.reuse()  # as the command does
 
     file, book = store.path("smollm2"), store.path("shakespeare")
     if file is None or book is None:
@@ -65,22 +60,29 @@ def main(size: int = BYTES) -> list[Row]:
         # `context` counts what is read, `max_length` also the last token that is scored.
         return score_text(model, tokenizer, text, context=LENGTH - 1, stride=STRIDE).loss
 
-    rivals = ours, lambda: recipe(theirs, ids)
-    best = [float("inf")] * 2
-    worked = [float("inf")] * 2
-    found = [0.0, 0.0]
+    def tokens_and_loss() -> tuple[int, float]:
+        return len(ids), ours() if name == "ours" else recipe(theirs, ids)
+
+    serve(tokens_and_loss)
+
+
+def main(size: int = BYTES) -> list[Row]:
+    rivals = [Rival("benchmarks.evaluate", f"{name} {size}") for name in ("ours", "theirs")]
     for _ in range(ROUNDS):
-        for i, rival in enumerate(rivals):
-            found[i], clock, work = timed(rival)
-            best[i], worked[i] = min(best[i], clock), min(worked[i], work)
-    assert abs(found[0] - found[1]) < 1e-4, found
-    note = f"{len(ids):,} tokens, loss {found[0]:.4f} by both; processor time {worked[0]:.3g} s and {worked[1]:.3g} s"
+        (tokens, loss), (_, right) = (rival.turn() for rival in rivals)
+        assert abs(loss - right) < 1e-4, (loss, right)
+    for rival in rivals:
+        rival.end()
+    spent = " and ".join(f"{rival.worked:.3g} s" for rival in rivals)
+    note = f"{tokens:,} tokens, loss {loss:.4f} by both; processor time {spent}"
     what = f"eval of {size / 1000:g} kB, windows of {LENGTH:,} tokens, stride {STRIDE:,}, against transformers' strided recipe"
-    return [Row(what, *best, "≤ 0.8", "s", note)]
+    return [Row(what, *(rival.best for rival in rivals), "≤ 0.8", "s", note)]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:2] == ["rival"]:
+        one(*(part if part.isalpha() else int(part) for part in sys.argv[2].split()))  # type: ignore[arg-type]
+    elif len(sys.argv) > 1:
         print(*main(int(sys.argv[1])), sep="\n")
     else:
         publish("evaluate", "Measuring a model (SmolLM2)", main())

@@ -1,7 +1,7 @@
 """The studio as a person meets it: from the command to the first map, from a key pressed to new maps and words, from a long
 text to all its heads, tiles while that is computed, panning at 8,000 tokens, memory, and twenty tabs.
 
-    python -m benchmarks.studio [first typing long frames tabs]         all, or those named
+    python -m benchmarks.studio [first typing long frames tabs]         all, or those named: the others stay in the table
 
 Needs Debian's chromium and `qkv models get smollm2`. The bare forward pass runs in a process of its own, in turns with the
 studio; the best of several rounds counts, but for tiles, of which the 95th of a hundred does.
@@ -24,7 +24,7 @@ from qkv import store
 from qkv.studio.frames import unpack
 from tests.studio.conftest import Client
 
-from ._measure import Row, publish
+from ._measure import Row, publish, published
 
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 IMPORTS = [sys.executable, "-c", "import numpy, starlette, uvicorn"]
@@ -446,8 +446,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS.split())
         rows = [row for name in sys.argv[1:] or PARTS for row in PARTS[name](browser)]
         browser.close()
-    if len(sys.argv) == 1:
-        publish("studio", "The studio (SmolLM2, a page in Chromium)", rows)
+    known = {row.what: row for row in published("studio")} if len(sys.argv) > 1 else {}
+    publish("studio", "The studio (SmolLM2, a page in Chromium)", [*(known | {row.what: row for row in rows}).values()])
     for row in rows:
         print(f"{row.what}: {row.ours:.4g} {row.unit}, {row.peer:.4g}, ratio {row.ratio:.3g} ({row.bar})")
 
