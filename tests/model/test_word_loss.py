@@ -83,4 +83,4 @@ def test_heads_of_other_kinds_and_half_numbers_are_counted_plainly(monkeypatch):
             head.weight = head[0].weight
         assert torch.allclose(word_loss(head, states, labels), plainly(head, states, labels), rtol=1e-2)
         wanted = F.cross_entropy(head(states).flatten(0, 1).float(), labels.flatten(), reduction="none")
-        assert torch.allclose(word_costs(head, states.flatten(0, 1), labels.flatten()), wanted)
+        assert torch.allclose(word_costs(head, states.flatten(0, 1), labels.flatten()), wanted.double())

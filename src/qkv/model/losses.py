@@ -93,7 +93,7 @@ class Ours:
 
     def _losses(self, states: Tensor, wanted: Tensor) -> Tensor:
         """Of states (R, C)."""
-        return word_costs(self.model.head, states, wanted).double().cpu()
+        return word_costs(self.model.head, states, wanted).cpu()
 
 
 class Theirs:

@@ -34,7 +34,7 @@ def word_loss(head: Any, states: Tensor, labels: Tensor) -> Tensor:
 
 @torch.no_grad()
 def word_costs(head: Any, rows: Tensor, labels: Tensor) -> Tensor:
-    """−log p (R,) of each of labels (R,) by rows (R, C), 0 for −100."""
+    """−log p (R,) of each of labels (R,) by rows (R, C), 0 for −100, in float64."""
     if _plain(head, rows):
         return torch.cat([costs for _, _, _, costs in _parts(rows, head.weight, head.bias, labels)])
     size = max(LOGITS // len(head.weight), 1)
@@ -43,7 +43,7 @@ def word_costs(head: Any, rows: Tensor, labels: Tensor) -> Tensor:
         logits = head(some)
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         found.append(F.cross_entropy(logits, words, reduction="none"))
-    return torch.cat(found)
+    return torch.cat(found).double()
 
 
 def _plain(head: Any, rows: Tensor) -> bool:
@@ -71,8 +71,9 @@ def _parts(rows: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) ->
         words = words.where(counts, 0)
         said, (top, at) = logits.gather(1, words), logits.max(1, keepdim=True)
         p = torch.softmax(logits, 1, out=logits)
-        # The log of the sum is the largest logit − log p of its word, which is never near 0.
-        yield which, p, words, (top - p.gather(1, at).log() - said).where(counts, 0)[:, 0]
+        # The log of the sum is the largest logit − log p of its word, which is never near 0. Their difference is exact.
+        costs = top.double() - p.gather(1, at).double().log() - said.double()
+        yield which, p, words, costs.where(counts, 0)[:, 0]
 
 
 class _Words(torch.autograd.Function):
@@ -82,7 +83,7 @@ class _Words(torch.autograd.Function):
         of_rows = torch.empty_like(rows) if wants[0] else None
         of_weight = torch.empty_like(weight) if wants[1] else None
         of_bias = torch.zeros_like(bias) if bias is not None and wants[2] else None
-        total = rows.new_zeros(())
+        total = rows.new_zeros((), dtype=torch.float64)
         for which, p, words, costs in _parts(rows, weight, bias, labels):
             total += costs.sum()
             if not any(wants):
@@ -96,7 +97,7 @@ class _Words(torch.autograd.Function):
             if of_bias is not None:
                 of_bias += gradient.sum(0)
         ctx.save_for_backward(of_rows, of_weight, of_bias)
-        return total
+        return total.to(rows.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
