@@ -38,32 +38,25 @@ def recipe(model: Any, ids: list[int]) -> float:
     return total / count
 
 
-def one(name: str, size: int) -> None:
+def rival(name: str, size: int) -> None:
     """One side, in a process of its own."""
-    from transformers import AutoModelForCausalLM
-
-    if name == "ours":
-        memory.reuse()  # as the command does
-
     file, book = store.path("smollm2"), store.path("shakespeare")
     if file is None or book is None:
         sys.exit("get what is measured first:  qkv models get smollm2; qkv data get shakespeare")
     text = Path(book).read_text(encoding="utf-8")[:size]
     model, tokenizer = qkv.load("smollm2")
     assert tokenizer is not None
-    theirs = AutoModelForCausalLM.from_pretrained(
-        Path(file).parent, gguf_file=Path(file).name, dtype=torch.float32
-    ).eval()
     ids = tokenizer.frame(tokenizer.encode(text))
-
-    def ours() -> float:
+    if name == "ours":
+        memory.reuse()  # as the command does
         # `context` counts what is read, `max_length` also the last token that is scored.
-        return score_text(model, tokenizer, text, context=LENGTH - 1, stride=STRIDE).loss
+        serve(lambda: (len(ids), score_text(model, tokenizer, text, context=LENGTH - 1, stride=STRIDE).loss))
+    else:
+        from transformers import AutoModelForCausalLM
 
-    def tokens_and_loss() -> tuple[int, float]:
-        return len(ids), ours() if name == "ours" else recipe(theirs, ids)
-
-    serve(tokens_and_loss)
+        given = dict(gguf_file=Path(file).name, dtype=torch.float32)
+        theirs = AutoModelForCausalLM.from_pretrained(Path(file).parent, **given).eval()
+        serve(lambda: (len(ids), recipe(theirs, ids)))
 
 
 def main(size: int = BYTES) -> list[Row]:
@@ -81,7 +74,8 @@ def main(size: int = BYTES) -> list[Row]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rival"]:
-        one(*(part if part.isalpha() else int(part) for part in sys.argv[2].split()))  # type: ignore[arg-type]
+        name, size = sys.argv[2].split()
+        rival(name, int(size))
     elif len(sys.argv) > 1:
         print(*main(int(sys.argv[1])), sep="\n")
     else:
