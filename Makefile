@@ -33,13 +33,14 @@ TYPES_zh := 正在检查脚本的类型
 NO_NODE_en := The types of the scripts are checked by TypeScript, which needs Node: install nodejs and npm, then try again. Nothing else here needs them.
 NO_NODE_zh := 脚本的类型由 TypeScript 检查，它需要 Node：请安装 nodejs 和 npm 后重试。这里的其他功能都不需要它们。
 
-# `make test OPTIONS="-k page"` gives pytest more to go by.
+# `make test OPTIONS="-k page"` gives pytest more to go by. supervise.py ends whatever a test left running.
 # One thread per test process: two processes with all threads each only get in each other's way.
 # The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
 # Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
 # Bytecode is written even where the system forbids it, as containers do: else every process compiles every test anew.
 TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 PYTHONDONTWRITEBYTECODE= \
-	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python tests/supervise.py \
+	$(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2 --durations 10 --durations-min 5
 
 BOOK := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m tools.book
 

@@ -1,6 +1,6 @@
 """Built with the package: the .mo files that gettext reads, made from the .po files that people edit."""
 
-import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ class Catalogues(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         package = Path(self.root) / "src" / "qkv"
-        made = runpy.run_path(str(package / "words.py"))["compile_catalogue"]
+        sys.path.insert(0, str(package.parent))
+        from qkv.words import compile_catalogue
+
         for po in sorted((package / "locale").glob("*.po")):
-            made(str(po), str(po.with_suffix(".mo")))
+            compile_catalogue(str(po), str(po.with_suffix(".mo")))
             if not po.with_suffix(".mo").exists():
                 raise RuntimeError(f"{po.name} could not be compiled")
         build_data["artifacts"].append("src/qkv/locale/*.mo")

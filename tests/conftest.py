@@ -8,6 +8,7 @@ machine and one with --furnished on another run every test once.
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -17,8 +18,15 @@ import pytest
 import torch
 from hypothesis import settings
 
+from qkv.streams import open_missing_streams
 from qkv.train.run import compiler
 from qkv.words import language
+from tests.supervise import descendants, kill
+
+# However the tests were started, what they start has standard streams and stops by Ctrl-C.
+open_missing_streams()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("qkv", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("qkv")
@@ -60,6 +68,44 @@ def repeatable():
     yield
     torch.use_deterministic_algorithms(False)
     speak_as_begun()
+
+
+STARTED: list[subprocess.Popen] = []  # while the test that is being run was called
+KEPT = ("template.py", "warm.py")  # processes that the next test uses again; they end with this one
+_start = subprocess.Popen.__init__
+
+
+def _start_noted(self, *args, **more):
+    _start(self, *args, **more)
+    STARTED.append(self)
+
+
+subprocess.Popen.__init__ = _start_noted
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    STARTED.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """End what a test started and neither it nor its fixtures ended, also where it failed or lost patience."""
+    try:
+        return (yield)
+    finally:
+        left = [process for process in STARTED if process.poll() is None and not _is_kept(process.args)]
+        STARTED.clear()
+        for process in left:
+            kill([process.pid, *descendants(process.pid)])
+            process.wait()
+        if left and sys.exc_info()[0] is None:
+            pytest.fail(f"left running: {[process.args for process in left]}")
+
+
+def _is_kept(command):
+    return isinstance(command, list) and any(str(word).endswith(KEPT) for word in command)
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ LARGE = (".safetensors", ".gguf", ".bin", ".model", ".spm")
 
 
 @contextmanager
-def serving(repositories, gated=(), cut=()):
+def serving(repositories, gated=(), cut=(), changed=None):
     """Serve {"owner/name": folder}; gives the address and the list of what is asked.
 
     Files of `gated` are shown to nobody. Of `cut` half of each large file is sent, and nothing more however often one
-    asks.
+    asks. `changed` is a dict of {file: function of its content} that says what is sent of small files instead.
     """
     asked = []
-    handler = partial(_Handler, repositories, frozenset(gated), frozenset(cut), asked)
+    handler = partial(_Handler, repositories, frozenset(gated), frozenset(cut), changed or {}, asked)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -42,11 +42,16 @@ def _sha256(file):
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
+def _git_sha1(content):
+    """git's name of a file's content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, repositories, gated, cut, asked, *more):
-        self.repositories, self.gated, self.cut, self.asked = repositories, gated, cut, asked
+    def __init__(self, repositories, gated, cut, changed, asked, *more):
+        self.repositories, self.gated, self.cut, self.changed, self.asked = repositories, gated, cut, changed, asked
         super().__init__(*more)
 
     def log_message(self, *_):
@@ -78,8 +83,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"})
         siblings = []
         for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-            told = {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size, "blobId": "0" * 40}
-            if file.suffix in LARGE:
+            told = {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size}
+            told["blobId"] = _git_sha1(file.read_bytes())
+            if file.suffix in LARGE:  # its blob is a note of where it lies
+                told["blobId"] = _git_sha1(b"oid sha256:" + _sha256(file).encode())
                 told["lfs"] = {"sha256": _sha256(file), "size": file.stat().st_size, "pointerSize": 130}
             siblings.append(told)
         about = {"_id": "0", "id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
@@ -95,9 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"})
         commit = {"X-Repo-Commit": COMMIT}
         if file.suffix not in LARGE:
-            return self._send(
-                200, commit | {"ETag": f'"{hashlib.sha1(file.read_bytes()).hexdigest()}"'}, file.read_bytes()
-            )
+            content = file.read_bytes()
+            sent = self.changed.get(wanted, lambda content: content)(content)
+            return self._send(200, commit | {"ETag": f'"{_git_sha1(content)}"'}, sent)
         sha256, size = _sha256(file), str(file.stat().st_size)
         away = f"http://localhost:{self.server.server_port}"  # another host than 127.0.0.1: it gets no token
         linked = {"X-Linked-Etag": f'"{sha256}"', "X-Linked-Size": size, "Location": f"{away}/blobs/{name}/{sha256}"}

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,12 @@ def test_what_to_install_is_said_for_the_python_that_runs(said):
     assert not [sentence for sentence in said if "pip install" in sentence + translated(sentence, "zh")]
 
 
+def test_in_an_environment_without_pip_uv_is_named(monkeypatch):
+    assert words.pip_install("einops") == f"{shlex.quote(sys.executable)} -m pip install einops"
+    monkeypatch.setattr(words.importlib.util, "find_spec", lambda name: None)
+    assert words.pip_install("einops") == f"uv pip install --python {shlex.quote(sys.executable)} einops"
+
+
 def test_an_edited_translation_shows_at_once(tmp_path, monkeypatch):
     """In a checkout the .mo follows the .po."""
     shutil.copy(tool.LOCALE / "zh_CN.po", tmp_path)
@@ -128,9 +135,8 @@ def test_a_sentence_in_a_sentence_speaks_the_same_language():
         assert str(outer) == f"b is not a readable trace: {value}"
         assert outer.say("zh") == f"b 不是可读的记录文件：{value.say('zh')}"
     dog = unpacked({"en": "dog", "zh": "狗"})
-    assert (
-        Problem("{word} is not in the text; there are: {words}", word=dog, words="").say("zh").startswith("文中没有 狗")
-    )
+    problem = Problem("{word} is not a token of the text; near ones: {near}", word=dog, near="")
+    assert problem.say("zh").startswith("文本中没有词元 狗")
 
 
 def test_the_nearest_word():
@@ -258,7 +264,7 @@ MISTAKES = {
     "eval t --model {shelf}/lm": "只有 1 个词元",
     "eval ' ' --model {shelf}/lm": "是空的",
     "eval --text {shelf}/none.txt --model {shelf}/lm": "这个文件",
-    "eval the --model {shelf}/mlm": "没有定义",
+    "eval the --model {shelf}/mlm": "需要 decoder 类的模型",
     "eval the --model {shelf}/translate": "编码器-解码器",
     "eval --pairs {shelf}/pairs.tsv --model {shelf}/lm": "decoder 类",
     "eval --pairs {shelf}/book.txt --model {shelf}/translate": "没有句对",
@@ -278,7 +284,7 @@ MISTAKES = {
     "steps 我爱北京 --mask widow:2": "是不是想写 window",
     "steps 我爱北京 --mask documents:0,1": "文档编号",
     "steps 我爱北京 --heads 0": "--heads 是 0",
-    "steps 我爱北京 --word 猫": "文中没有 猫",
+    "steps 我爱北京 --word 猫": "文本中没有词元 猫",
     "steps --file {shelf}/none.json": "没有",
     "steps --file {shelf}/strange.npz": "需要 q、k、v",
     "steps --file {shelf}/qkv.json --seed 3": "没有随机数",

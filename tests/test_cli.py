@@ -4,6 +4,7 @@ import errno
 import importlib
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -16,8 +17,9 @@ import numpy as np
 import pytest
 
 from qkv import __version__, cli, steps
-from qkv.cli import VERBS, main
+from qkv.cli import FIRST, GROUPS, VERBS, main
 from qkv.commands.steps import tokens
+from qkv.grid import width
 from qkv.lab import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,13 +51,35 @@ def call(capfd, monkeypatch):
     return ask
 
 
-def test_bare_qkv_lists_the_verbs_with_an_example_each():
-    code, out, _ = run()
+def test_bare_qkv_lists_the_verbs_by_group_with_an_example_each():
+    wide = {"COLUMNS": "200"}  # pytest's processes are told a width
+    code, out, _ = run(**wide)
     assert code == 0
-    for verb, (example, english) in VERBS.items():
-        assert verb in out and example in out and english in out
-        assert f"  {verb} " in out, "a blank parts the verb from what it does"
-    assert run("--help")[1] == out
+    for example, english in VERBS.values():
+        assert re.search(rf"^  {re.escape(example)}  +{re.escape(english)}$", out, re.MULTILINE), example
+    assert sorted(verb for verbs in GROUPS.values() for verb in verbs) == sorted(VERBS)
+    assert [out.index(f"\n{name}:\n") for name in GROUPS] == sorted(out.index(f"\n{name}:\n") for name in GROUPS)
+    assert run("--help", **wide)[1] == run("help", **wide)[1] == out
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_overview_fits_a_terminal_of_80_columns(lang, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = call("help", "--lang", lang)
+    lines = out.splitlines()
+    assert code == 0 and max(map(width, lines)) <= 80 and len(lines) < 45
+    assert len(FIRST) == 5 and [line.split("  ")[1] for line in lines[3:8]] == [command for command, _ in FIRST]
+    for verb in VERBS:
+        assert any(line.startswith(f"  {verb} ") for line in lines[9:]), verb
+
+
+def test_help_of_a_verb_is_its_own_help(call):
+    for verb in ("steps", "train"):
+        assert call("help", verb) == call(verb, "--help")
+    assert call("help", "lab", "scaling") == call("lab", "scaling", "--help")
+    code, _, err = call("help", "stpes")
+    assert code == 2 and "did you mean steps?" in err
+    assert call("help", "steps", "--lang", "zh") == call("steps", "--help", "--lang", "zh")
 
 
 def test_help_is_quick_because_nothing_heavy_is_imported():
@@ -375,7 +399,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps"], "give a text or --file"),
         (["steps", "a", "--file", "b.json"], "one of the two"),
         (["steps", "  "], "the text is empty"),
-        (["steps", "a b", "--word", "c"], "c is not in the text; there are: a, b"),
+        (["steps", "a b", "--word", "c"], "c is not a token of the text; near ones: a, b"),
         (["steps", "a b", "--heads", "0"], "--heads is 0"),
         (["steps", "a b", "--heads", "3", "--dim", "4"], "doesn't divide into 3 heads"),
         (["steps", "a b", "--head", "1"], "--head is 1: give 0 … 0"),
@@ -387,7 +411,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps", "a b", "--mask", ""], "--mask is empty"),
         (["steps", "a b", "--mask", "causal &"], "the name of a mask is missing"),
         (["steps", "a b", "--mask", "~~casual"], "Did you mean causal?"),
-        (["steps", "a b", "--word", "zzz", "--json"], "zzz is not in the text"),
+        (["steps", "a b", "--word", "zzz", "--json"], "zzz is not a token of the text"),
         (["steps", "a b", "--word", ""], "--word is empty"),
         (["steps", "a b", "--tiles", "0", "--json"], "--tiles is 0"),
         (["steps", "a b", "--heads", "5000"], "--heads is 5000: give 1 … 1024"),
@@ -410,7 +434,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps", "a", "--lang"], "--lang needs a language after it"),
         (["steps", "a", "--json=1"], "ignored explicit argument"),
         (["stpes"], "there is no verb stpes: did you mean steps?"),
-        (["tokenize"], "there is no verb tokenize; there are steps, see, "),
+        (["tokenize"], "there is no verb tokenize; there are learn, steps, "),
         (["steps", "I", "love", "Beijing"], "a text of several words stands in quotes"),
         (["generate", "hi", "--temp", "0"], "did you mean --temperature?"),
         (["masks", "--nn", "3"], "did you mean --n?"),
@@ -424,7 +448,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps", "a", "--model"], "--model: expected one argument"),
         (["--fast"], "--fast needs a verb"),
         (["steps", "a", "--fast"], "qkv steps has no option --fast; see"),
-        (["steps", "a", "--dim", "x"], "invalid int value"),
+        (["steps", "a", "--dim", "x"], "--dim is 'x': give a whole number"),
         (["masks"], "required: mask"),
         (["steps", "a", "--lang", "fr"], "there is no language fr"),
     ],
@@ -433,6 +457,36 @@ def test_a_pickle_is_not_opened(call, tmp_path):
 def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
     code, out, err = call(*arguments)
     assert code == 2 and says in err and "Traceback" not in err and out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "lm", "--steps", "abc"],
+        ["studio", "--port", "22a"],
+        ["masks", "causal", "--n", "x"],
+        ["see", "a", "--layer"],
+        ["train", "--lr", "fast"],
+        ["masks"],
+        ["steps", "a", "--json=1"],
+        ["see", "a", "--words", "--tokens"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_argparse_refuses_is_one_sentence_like_any_other(call, arguments, lang):
+    code, out, err = call(*arguments, "--lang", lang)
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1 and err.startswith(("qkv: ", "qkv：")), err
+    assert lang == "en" or (re.search("[一-鿿]", err) and "see  qkv" not in err)
+
+
+def test_numbers_are_read_in_one_place():
+    """No option has a type of its own for numbers, whose errors would be argparse's."""
+    for verb in VERBS:
+        command = importlib.import_module(f"qkv.commands.{verb}")
+        parser = cli._parser(verb, command.EXAMPLES)
+        command.arguments(parser)
+        assert {action.type for action in parser._actions} <= {None, int, float, Path}
 
 
 def options_of(verb):
@@ -463,7 +517,7 @@ def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
     ("arguments", "says"),
     [
         (["steps"], "请给一段文本或 --file"),
-        (["steps", "a", "--word", "b"], "文中没有 b"),
+        (["steps", "a", "--word", "b"], "文本中没有词元 b"),
         (["steps", "a", "--heads", "3", "--dim", "4"], "不能平分给 3 个头"),
         (["steps", "a", "--heads", "0"], "--heads 是 0：应为 1, 2, 3, …"),
         (["steps", "a\udcff"], "不是 UTF-8"),
@@ -471,14 +525,14 @@ def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
         (["steps", "a", "--fast"], "qkv steps 没有 --fast 这个选项；请看"),
         (["models", "gett"], "qkv models 不能是 'gett'：可选 list、get、show、why、verify、remove。是不是想写 get？"),
         (["steps", "a", "--dim"], "参数 --dim：后面要有一个值"),
-        (["steps", "a", "--dim", "x"], "不是有效的数（int）：'x'"),
+        (["steps", "a", "--dim", "x"], "--dim 是 'x'：应为整数"),
         (["masks", "casual"], "是不是想写 causal？"),
         (["masks", "zzz"], "没有叫 zzz 的掩码；可用的有 causal、full、window:LEFT[,RIGHT]、"),
         (["masks", "window:a"], "请写成 window:LEFT[,RIGHT]"),
         (["masks", "causal", "--n", "0"], "--n 是 0：应为 1 … 4096"),
         (["masks"], "缺少参数：mask"),
         (["stpes"], "没有 stpes 这个命令：是不是想写 steps？"),
-        (["分词"], "没有 分词 这个命令；可用的有 steps、see、studio、"),
+        (["分词"], "没有 分词 这个命令；可用的有 learn、steps、masks、"),
         (["-x"], "-x 前面要有命令"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
@@ -493,18 +547,19 @@ def test_a_number_of_axes_is_told_in_chinese(call, tmp_path):
     assert "应有 2 或 3 个" in call("steps", "--file", tmp_path / "m.json", "--lang", "zh")[2]
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, ValueError, TypeError, KeyError], ids=lambda e: e.__name__)
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, call, monkeypatch):
+def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, error, call, monkeypatch):
     def fail(options):
-        raise ZeroDivisionError("float division by zero\nand more")
+        raise error("float division by zero\nand more")
 
     monkeypatch.setattr("qkv.commands.steps.run", fail)
     code, out, err = call("steps", "a", "--lang", lang)
     assert (code, out) == (1, "") and len(err.splitlines()) == 1 and "Traceback" not in err
     assert {"en": "a bug of qkv", "zh": "qkv 自身的错误"}[lang] in err
-    assert "ZeroDivisionError: float division by zero" in err and "QKV_DEBUG=1" in err
+    assert f"{error.__name__}: " in err and "float division by zero" in err and "QKV_DEBUG=1" in err
     monkeypatch.setenv("QKV_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(error):
         main(["steps", "a"])
 
 
@@ -590,3 +645,15 @@ def test_set_up_speaks_the_language_of_the_system(lang, says):
     env |= {"LANG": lang, "PYTHONPATH": str(ROOT / "tools"), "PYTHONUTF8": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, encoding="utf-8")
     assert done.stdout.strip() == says, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lang", "why"), [("en", "as bytes most characters would take three"), ("zh", "按字节的话，多数字符要占三个")]
+)
+def test_a_small_chinese_text_is_cut_into_characters(call, tmp_path, lang, why):
+    text = "".join(random.Random(0).choices([chr(0x4E00 + i) for i in range(2500)], k=20_000))
+    (tmp_path / "poems.txt").write_text(text, encoding="utf-8")
+    command = ["data", "prepare", str(tmp_path / "poems.txt"), "--out", str(tmp_path / "tokens"), "--lang", lang]
+    code, out, _ = call(*command)
+    assert code == 0 and why in out
+    assert why not in call(*command, "--tokenizer", "bytes")[1]

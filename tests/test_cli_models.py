@@ -8,6 +8,8 @@ import pytest
 
 import qkv
 from qkv.cli import main
+from qkv.train.data import Sources
+from qkv.train.run import _called
 
 from .conftest import SMALL
 
@@ -28,13 +30,16 @@ def call(capfd, monkeypatch):
     return ask
 
 
-def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path):
+def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path, monkeypatch):
+    monkeypatch.setenv("QKV_HOME", str(tmp_path / "cache"))
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "en", *SMALL)
     assert code == 0 and "parameters: 1 layers, width 32" in out and "tokenizer: characters" in out
     assert "best validation loss" in out and f"--model {tmp_path / 'en'}" in out
-    assert any("loss" in line and "tokens/s" in line and "of peak" in line for line in out.splitlines())
+    assert any("loss" in line and "tokens/s" in line and "left" in line for line in out.splitlines())
+    assert "not compiled" in out and "of peak" not in out
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "zh", *SMALL, "--lang", "zh")
     assert code == 0 and "个参数" in out and "分词" in out and "词元/秒" in out and "完成" in out
+    assert "未编译" not in out, "said once on a machine"
 
 
 def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(call, shelf):
@@ -182,3 +187,22 @@ def test_torchrun_starts_the_same_command(shelf, tmp_path):
     done = subprocess.run([*command, "--parallel", "fsdp"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("best validation loss") == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "base", "changes", "name"),
+    [
+        ("lm", {"text": "mybook.txt"}, None, {}, "lm-mybook"),
+        ("mlm", {"text": "books/*.txt"}, None, {}, "mlm-books"),
+        ("lm", {"text": "."}, None, {}, "lm-text"),
+        ("translate", {}, None, {}, "translate-dates"),
+        ("translate", {"pairs": "zh-en.tsv"}, "opus-zh-en", {}, "translate-zh-en-opus-zh-en"),
+        ("lm", {"text": "mybook.txt"}, "smollm2", {}, "lm-mybook-smollm2"),
+        ("lm", {"chat": "data.jsonl"}, "models/mine.gguf", {"lora": 16}, "lm-data-mine-lora"),
+        ("classify", {"pairs": "reviews.tsv"}, "minilm", {}, "classify-reviews-minilm"),
+    ],
+    ids=lambda p: p if isinstance(p, str) else "",
+)
+def test_one_rule_names_the_folders_of_runs(task, source, base, changes, name):
+    sources = Sources(source.get("text"), source.get("pairs"), source.get("chat"))
+    assert _called(task, sources, base, changes) == name

@@ -12,7 +12,7 @@ import pytest
 from qkv import store
 from qkv.cli import main
 from qkv.tracing.traces import Trace
-from qkv.words import Problem
+from qkv.words import Message, Problem
 
 DATES = str(Path(__file__).parent.parent / "src" / "qkv" / "demo" / "dates")
 TRACES = Path(DATES).parent / "traces"
@@ -79,8 +79,13 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
     [
         (
             Problem(
-                "{what} could not be fetched: the package registry cannot be reached; go online and try again, or use a file of your own",
+                "{what} could not be fetched: {why}",
                 what="smollm2",
+                why=Message(
+                    "{host} cannot be reached ({why}); go online and try again, or use a file of your own",
+                    host="index.test",
+                    why="timed out",
+                ),
             ),
             {"en": "cannot be reached", "zh": "连不上软件源"},
         ),
@@ -377,6 +382,7 @@ def test_watching_a_run(call, tmp_path):
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--png", str(tmp_path / "g.png"))
     assert code == 0 and "step 2" in out and "step 6" in out and (tmp_path / "g.png").exists()
     assert "the first, the middle and the last" not in out  # all three are there
+    (tmp_path / "run" / "watch" / "000006 copy.safetensors").write_text("not a trace, and not the run's")
     shutil.copy(tmp_path / "run" / "watch" / "000006.safetensors", tmp_path / "run" / "watch" / "000008.safetensors")
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1")
     assert code == 0 and "over 4 evaluations" in out and "the first, the middle and the last" in out
@@ -395,7 +401,7 @@ def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
     rows = re.findall(r"^  ([\w-]+) +(\d)\.(\d) +([-+][0-9.]+)", out, re.MULTILINE)
     changes = [float(change) for *_, change in rows]
     assert len(rows) == 24 and changes == sorted(changes, reverse=True) and changes[0] > 0.01
-    again = call("importance", "--text", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
+    again = call("importance", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)
     assert again[1] == out
 
 
@@ -478,9 +484,7 @@ def test_tokens_as_they_are(call, bytewise):
     rows = rows_of(out)
     assert code == 0 and list(rows)[:4] == ["我₁", "我₂", "我₃", "爱₁"] and len(rows) == 15
     assert "joined" not in out
-    with pytest.raises(SystemExit) as left:
-        call("see", "--trace", bytewise, "--tokens", "--words")
-    assert left.value.code == 2
+    assert call("see", "--trace", bytewise, "--tokens", "--words")[0] == 2
 
 
 def test_words_have_a_mark_too(call, bytewise):
@@ -581,9 +585,9 @@ def test_what_cannot_be_done_is_refused_before_the_work(call, untouched, tmp_pat
 
 
 ALONE = {
-    "--watch": "--patterns,--without 0.1,--save a.safetensors,--demo,--trace a.safetensors,--file a.txt,--from x",
-    "--trace a.safetensors": "--model m,--file a.txt,--without 0.1",
-    "--demo": "--model m,--file a.txt,--without 0.1,--trace a.safetensors",
+    "--watch": "--patterns,--without 0.1,--save a.safetensors,--demo,--trace a.safetensors,--text a.txt,--from x",
+    "--trace a.safetensors": "--model m,--text a.txt,--without 0.1",
+    "--demo": "--model m,--text a.txt,--without 0.1,--trace a.safetensors",
     "--syntax": "--from x,--to x,--layer 0,--head 0,--part cross,--cross,--words,--tokens,-o a.html,--png a.png,--patterns",
 }
 
@@ -622,7 +626,7 @@ def test_a_run_that_was_watched_has_a_page_of_its_last_evaluation(call, tmp_path
     (run / "watch").mkdir()
     found = Trace.load(TRACES / "cat-smollm2.safetensors")
     for step in (10, 200):
-        replace(found, model="run", more={**found.more, "step": step}).save(run / "watch" / f"{step:04}.safetensors")
+        replace(found, model="run", more={**found.more, "step": step}).save(run / "watch" / f"{step:06}.safetensors")
     code, out, err = call("see", "--model", str(run), "--watch", "-o", str(tmp_path / "a.html"))
     made = (tmp_path / "a.html").read_text("utf-8")
     assert code == 0 and "last evaluation, step 200" in out and "wrote" in out, err
@@ -678,3 +682,49 @@ def test_a_row_is_said_to_add_up_to_1_only_if_it_does(call, tmp_path):
         row = rows_of(out)["tired"]
         total = sum(float(number) for number in row if number not in ("·", "╱╱"))
         assert says in out and (abs(total - 1) < 0.05) == (one is found)
+
+
+@pytest.fixture(scope="module")
+def river(tmp_path_factory):
+    """A byte-pair model in which 的河 is one token and 岸 is two or three, and a text with both."""
+    import torch
+
+    from qkv import Config, Transformer
+    from qkv.model.export import export
+    from qkv.text import train_tokenizer
+
+    tokenizer = train_tokenizer("bpe", ["的河 的河 的河 边 边"] * 20, vocab=268)
+    text = "小 的河 岸边 的河的"
+    assert "的河" in "|".join(tokenizer.pieces(tokenizer.encode(text))).replace(" ", "").split("|")
+    assert "岸" not in "".join(tokenizer.pieces(tokenizer.encode(text)))
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("river") / "model"
+    export(Transformer(Config(vocab=tokenizer.vocab, width=32, n_layer=1, n_head=2)), tokenizer, folder)
+    return str(folder), text
+
+
+@pytest.mark.parametrize(("word", "token"), [("岸", "岸₃"), ("岸₁", "岸₁"), ("河#2", "的河"), ("-1", "的₂")])
+@pytest.mark.parametrize(
+    ("lang", "row", "instead"), [("en", "The row of {}", "used instead"), ("zh", "{} 这一行", "改用")]
+)
+def test_every_verb_finds_a_word_by_the_same_names(call, river, word, token, lang, row, instead):
+    folder, text = river
+    for verb, option in (("see", "--from"), ("steps", "--word")):
+        code, out, err = call(verb, text, "--model", folder, option, word, "--layer", "0", "--lang", lang)
+        assert code == 0, err
+        assert row.format(token) in out and "<E5>" not in out
+        assert (instead in err) == ("河" in word)
+
+
+@pytest.mark.parametrize(("lang", "near"), [("en", "near ones: 小, 的河, 岸"), ("zh", "相近的有：小, 的河, 岸")])
+def test_every_verb_refuses_a_word_alike(call, river, lang, near):
+    folder, text = river
+    for verb, option in (("see", "--from"), ("steps", "--word")):
+        code, _, err = call(verb, text, "--model", folder, option, "海", "--lang", lang)
+        assert code == 2 and near in err
+
+
+def test_patterns_name_tokens_as_maps_do(call, river):
+    folder, text = river
+    code, out, _ = call("see", text, "--model", folder, "--patterns")
+    assert code == 0 and "0:小₁" in out and "<E5>" not in out

@@ -39,6 +39,7 @@ def hall(tmp_path_factory):
             (place / name / file).write_bytes(b"{}")
     return {f"owner/{folder.name}": folder for folder in place.iterdir()} | {
         "owner/gated": single,
+        "owner/changed": single,
         "owner/cut": sharded,
     }
 
@@ -122,13 +123,15 @@ FAILURES = {
     "gated": ("accept it on the model's page", "请先在模型页面上接受许可"),
     "pickles": ("only pytorch_model.bin: pickled files can run any program", "pickle 文件打开时可以运行任意程序"),
     "adapter": ("has adapter_model.safetensors, but no weights under the names", "没有 qkv 能读的权重文件"),
+    "changed": ("chat_template.jinja of hf:owner/changed is not what the hub says", "与 hub 所说的不符（git sha1"),
     "cut": ("the connection broke while hf:owner/cut was being fetched", "下载 hf:owner/cut 时连接中断"),
 }
 
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_the_hub_does_not_give_is_told_and_nothing_is_left(hall, tmp_path, name):
-    with hub.serving(hall, gated=["owner/gated"], cut=["owner/cut"]) as (place, _):
+    changed = {"chat_template.jinja": lambda content: content.replace(b"role", b"evil")}  # of the same size
+    with hub.serving(hall, gated=["owner/gated"], cut=["owner/cut"], changed=changed) as (place, _):
         _fails(place, tmp_path, f"hf:owner/{name}", FAILURES[name])
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 import tarfile
 import zipfile
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from qkv import hashes, hub, packages, store
 from qkv.catalogue import ITEMS, File, Inner, Item, Package
 from qkv.text import read_pairs
 from qkv.words import Problem, translated
+from tests.full_disk import contents, full_disk
 
 REAL = ITEMS
 HOME = os.environ.get("QKV_HOME")
@@ -31,7 +33,7 @@ def digest(raw):
 
 
 def wheel(files):
-    """A wheel that pip accepts, with some files in it."""
+    """A wheel with some files in it."""
     info = "tiny_book-1.0.dist-info"
     files = {
         **files,
@@ -115,6 +117,24 @@ def left_behind(home):
     """All that is in the cache, but for the notes on what it should hold."""
     files = (file for file in home.rglob("*") if file.is_file() and file.name != hashes.NAME)
     return sorted(str(file.relative_to(home)) for file in files)
+
+
+def test_a_full_disk_leaves_no_scraps(home):
+    with ExitStack() as stack:
+
+        def fetch(*given):
+            file = brings(WHEEL)(*given)
+            stack.enter_context(full_disk(10))  # room for the archive, and for nothing that is in it
+            return file
+
+        with pytest.raises(OSError, match="File too large"):
+            store.get("book", fetch=fetch)
+    assert contents(home) == {}
+    hashes.write(home, {"old": {}})
+    before = contents(home)
+    with full_disk(10):  # notes only save time: nobody is told
+        hashes.write(home, {"new": {}})
+    assert contents(home) == before
 
 
 @pytest.mark.parametrize(
@@ -310,6 +330,9 @@ class FakeHub:
             SimpleNamespace(
                 rfilename=name,
                 size=len(content),
+                blob_id=None
+                if "no hash" in self.lies
+                else hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
                 lfs=SimpleNamespace(sha256=digest(content)) if name in large else None,
             )
             for name, content in self.files.items()
@@ -324,7 +347,7 @@ class FakeHub:
         (local_dir / ".cache" / "notes").write_text("the library's own")
         if "interrupt" in self.lies:
             raise KeyboardInterrupt
-        content = content[:-1] + b"!" if "content" in self.lies else content[:-1] if "size" in self.lies else content
+        content = content[:-1] + b"!" if name in self.lies else content[:-1] if "size" in self.lies else content
         (local_dir / name).write_bytes(content)
 
 
@@ -380,10 +403,28 @@ def test_a_gguf_is_a_file_and_one_of_several_is_chosen():
         (FakeHub(error=refusing(503)), "can't give hf:owner/tiny just now"),
         (FakeHub(error=refusing(401)), "refused to give hf:owner/tiny .* log in anew"),
         (FakeHub(error=RuntimeError("odd\nmore")), "could not be fetched from the hub: odd$"),
-        (FakeHub(lies=("content",)), r"model\.safetensors of hf:owner/tiny is not what the hub says"),
+        *(
+            (FakeHub(lies=(name,)), rf"{name} of hf:owner/tiny is not what the hub says it is \({kind}")
+            for name, kind in (
+                ("model.safetensors", "sha256"),
+                *((name, "git sha1") for name in ("config.json", "tokenizer.json", "vocab.txt", "spiece.model")),
+            )
+        ),
+        (FakeHub(lies=("no hash",)), r"lists no hash of config\.json of hf:owner/tiny"),
         (FakeHub(lies=("size",)), "did not arrive whole"),
     ],
-    ids=["no weights", "offline mode", "asked too often", "down", "token", "odd", "wrong hash", "cut"],
+    ids=[
+        *("no weights", "offline mode", "asked too often", "down", "token", "odd"),
+        *(
+            "weights changed",
+            "config changed",
+            "tokenizer changed",
+            "words changed",
+            "pieces changed",
+            "no hash",
+            "cut",
+        ),
+    ],
 )
 def test_what_the_hub_cannot_give_is_told(api, says, home):
     with pytest.raises(Problem, match=says) as told:
@@ -400,7 +441,19 @@ def test_an_interrupted_repository_leaves_nothing(home):
 
 @pytest.mark.parametrize(
     "name",
-    ["hf:", "hf:owner", "hf:../etc", "hf:owner/..", "hf:a/b/c", "hf:a/b@../../x", "hf:a b/c", "hf:./b", "hf:a/b@"],
+    [
+        "hf:",
+        "hf:owner",
+        "hf:../etc",
+        "hf:owner/..",
+        "hf:a/b/c",
+        "hf:a/b@../../x",
+        "hf:a b/c",
+        "hf:./b",
+        "hf:a/b@",
+        f"hf:{'a' * 1_000_000}/b",
+    ],
+    ids=lambda name: name[:20],
 )
 def test_names_that_lead_elsewhere_are_refused(name):
     for do in (store.path, store.get, store.remove):
@@ -414,116 +467,21 @@ def test_without_the_hubs_library_it_says_how_to_get_it(monkeypatch):
         store.get("hf:owner/tiny")
 
 
-def test_pip_takes_a_wheel_alone_without_a_network(tmp_path, monkeypatch):
-    """The real pip, pointed at a folder instead of a registry."""
-    (tmp_path / "tiny_book-1.0-py3-none-any.whl").write_bytes(WHEEL)
+def test_what_the_registry_gives_is_taken_out_and_kept(home, tmp_path, monkeypatch):
+    """The whole way, from a folder instead of an index; `test_packages.py` has the rest."""
+    source = tmp_path / "tiny_book-1.0-py3-none-any.whl"
+    source.write_bytes(WHEEL)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    told = []
-    assert store.get("book", progress=lambda *now: told.append(now)).read_bytes() == TEXT
-    assert told[-1] == (len(WHEEL), len(WHEEL)) and all(done <= total for done, total in told)
+    monkeypatch.setenv("PIP_FIND_LINKS", tmp_path.as_uri())  # pip splits it at spaces
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    assert store.get("book").read_bytes() == TEXT and source.read_bytes() == WHEEL
     store.remove("book")
-    (tmp_path / "tiny_book-1.0-py3-none-any.whl").write_bytes(wheel({"tiny_book/book.txt": b"changed"}))
-    with pytest.raises(ValueError, match=r"offers something else under this name .wrong hash., which was not used"):
+    source.write_bytes(wheel({"tiny_book/book.txt": b"changed"}))
+    with pytest.raises(Problem, match=r"offers something else under this name .wrong hash., which was not used"):
         store.get("book")
-    (tmp_path / "tiny_book-1.0-py3-none-any.whl").unlink()
-    with pytest.raises(ValueError, match=r"does not have it .any more.; use a file of your own"):
-        store.get("book")
-
-
-def pip_says(monkeypatch, *answers):
-    """Let pip fail with these words, one after the other, and record the pauses between."""
-    said, commands = iter(answers), []
-
-    def run(command, folder, total, progress):
-        commands.append(command)
-        words = next(said)
-        if words is None:
-            (folder / "archive").mkdir(exist_ok=True)
-            (folder / "archive" / "tiny_book-1.0-py3-none-any.whl").write_bytes(WHEEL)
-        return (0 if words is None else 1), words or ""
-
-    monkeypatch.setattr(packages, "_run", run)
-    return commands
-
-
-TOO_MANY = "ERROR: HTTP error 429 while getting … 429 Client Error: Too Many Requests"
-
-
-def test_a_busy_registry_is_given_time(tmp_path, monkeypatch):
-    commands, pauses = pip_says(monkeypatch, TOO_MANY, TOO_MANY, None), []
-    archive = packages.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
-    assert archive.read_bytes() == WHEEL and len(commands) == 3
-    assert pauses == sorted(pauses) and len(pauses) == 2 and pauses[0] >= 1
-    pip_says(monkeypatch, *[TOO_MANY] * 10)
-    with pytest.raises(ValueError, match="try again in some minutes"):
-        packages.pip_download(BOOK.package, tmp_path, lambda *_: None, sleep=pauses.append)
-
-
-@pytest.mark.parametrize(
-    ("said", "says"),
-    [
-        (
-            "WARNING: Retrying … connection broken by 'NewConnectionError(…)'\nERROR: No matching distribution",
-            "go online",
-        ),
-        ("WARNING: … Temporary failure in name resolution", "cannot be reached; go online and try again"),
-        ("/usr/bin/python: No module named pip", "-m ensurepip"),
-        ("something odd\n\n", "pip says «something odd»"),
-    ],
-    ids=["offline", "no name service", "no pip", "anything else"],
-)
-def test_what_pip_says_is_explained(said, says, tmp_path, monkeypatch):
-    pip_says(monkeypatch, said)
-    with pytest.raises(ValueError, match=says):
-        packages.pip_download(BOOK.package, tmp_path, lambda *_: None)
-
-
-def test_pip_is_asked_for_one_archive_by_hash(tmp_path, monkeypatch):
-    for package in (BOOK.package, ZIPPED.package):
-        folder = tmp_path / str(package.sdist)
-        folder.mkdir()
-        commands = pip_says(monkeypatch, None)
-        packages.pip_download(package, folder, lambda *_: None)
-        assert {"download", "--no-deps", "--require-hashes"} <= set(commands[0])
-        assert ("--no-binary" in commands[0]) == package.sdist
-        assert not any("http" in word for word in commands[0]), "the registry is the user's own"
-        assert (folder / "wanted.txt").read_text() == f"tiny-book==1.0 --hash=sha256:{package.sha256}\n"
-
-
-NPM = item("npm", SDIST, *ZIPPED.files, registry="npm")
-
-
-def test_npm_is_asked_for_one_archive_and_nothing_of_it_is_run(tmp_path, monkeypatch):
-    """What comes is verified by our own hash: npm knows none of ours."""
-    monkeypatch.setattr(store, "ITEMS", (NPM,))
-    monkeypatch.setattr(packages.shutil, "which", lambda name: f"/usr/bin/{name}")
-    commands = pip_says(monkeypatch, TOO_MANY, None)
-    monkeypatch.setattr(packages.time, "sleep", lambda seconds: None)
-    archive = packages.npm_download(NPM.package, tmp_path, lambda *_: None, sleep=lambda seconds: None)
-    assert archive.parent == tmp_path / "archive" and len(commands) == 2
-    assert commands[0][:3] == ["/usr/bin/npm", "pack", "tiny-book@1.0"] and "--ignore-scripts" in commands[0]
-    assert not any("http" in word for word in commands[0]), "the registry is the user's own"
-    with pytest.raises(ValueError, match="the archive of npm is not what it should be"):  # it brought the wheel
-        pip_says(monkeypatch, None)
-        store.get("npm")
-
-
-@pytest.mark.parametrize(
-    ("said", "says"),
-    [
-        ("npm error code ENOTFOUND\nnpm error network request to … failed", "go online"),
-        ("npm error code E404\nnpm error 404 Not Found", "does not have it"),
-        ("npm error code EODD\nnpm error odd\nnpm error A complete log of this run …", "npm says «npm error odd»"),
-        (None, "no npm; install Node.js"),
-    ],
-    ids=["offline", "gone", "anything else", "not installed"],
-)
-def test_what_npm_says_is_explained(said, says, tmp_path, monkeypatch):
-    monkeypatch.setattr(packages.shutil, "which", lambda name: said and f"/usr/bin/{name}")
-    pip_says(monkeypatch, said)
-    with pytest.raises(ValueError, match=says):
-        packages.download(NPM.package, tmp_path, lambda *_: None)
+    assert left_behind(home) == []
 
 
 @pytest.mark.parametrize(

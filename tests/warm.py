@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,11 @@ import types
 import warnings
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":  # run as a file
+    sys.path.append(str(Path(__file__).parents[1]))
+
+from tests.supervise import end_with_parent
 
 LOADED = ("torch", "qkv.cli", "qkv.doctor.doctor", "qkv.lessons.grade")
 ABOVE = 200  # open files wait with numbers above this, until each gets the number that it is known by
@@ -118,6 +124,8 @@ def door() -> socket.socket:
 
 def serve(number: int) -> dict[str, Any]:
     """Loads, then forks as often as it is asked to; comes back only in the forks, with what was asked."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, which then ends this
     for name in LOADED:
         importlib.import_module(name)
     gc.collect()
@@ -139,6 +147,7 @@ def serve(number: int) -> dict[str, Any]:
 
 def watched(request: dict[str, Any], files: list[int]) -> dict[str, Any]:
     """Forks once more and tells how that one ends; comes back in that one, with its files where they belong."""
+    end_with_parent()
     if pid := os.fork():
         for file in files[1:]:
             os.close(file)
@@ -148,6 +157,8 @@ def watched(request: dict[str, Any], files: list[int]) -> dict[str, Any]:
         with contextlib.suppress(OSError):  # nobody waits for it any more
             news.send(b"%d" % status)
         os._exit(0)
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     waiting = [fcntl.fcntl(file, fcntl.F_DUPFD, ABOVE) for file in files[1:]]
     os.closerange(3, ABOVE)
     for file, number in zip(waiting, request["numbers"], strict=True):

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import subprocess
+import sysconfig
 from collections import deque
 from importlib import util
 from pathlib import Path
@@ -116,7 +117,6 @@ def find_torch():
 
 def make_venv(torch_folder):
     """A new .venv; with `torch_folder` it also sees the packages of the Python that runs this."""
-    import sysconfig
     import venv
 
     say("making .venv with Python {version}", version=VERSION)
@@ -213,7 +213,21 @@ def install(torch, fresh):
     pip(*rest)
     say("installing qkv from this folder")
     pip("--no-deps", "--no-build-isolation", "--editable", ".")
+    make_links_relative()
     return torch_works()
+
+
+def make_links_relative():
+    """Let .venv find this folder's src by a relative path.
+
+    Before 3.13 Python reads .pth files in the encoding of the locale: with LC_ALL=C it would not even start if the path
+    of this folder is not ASCII.
+    """
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
+    source = ROOT / "src"
+    for link in site.glob("*.pth"):
+        if link.read_text(encoding="utf-8").strip() == str(source):
+            link.write_text(os.path.relpath(source, site).replace(os.sep, "/") + "\n", encoding="utf-8")
 
 
 def set_up(stamp, target):

@@ -5,53 +5,51 @@ argparse, because its few words can all be said in Chinese, and `qkv --help` ans
 
 import argparse
 import importlib
+import itertools
 import os
 import re
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from . import __version__, memory, screen, words
-from .words import _, say
+from . import __version__, grid, memory, screen, streams, words
+from .words import Problem, _, say
 
-# verb: (example, English, 中文)
+# verb: (example, what it does)
 VERBS: dict[str, tuple[str, str]] = {
+    "learn": (
+        "qkv learn",
+        _("graded exercises, from q·k by hand to a GPT that trains"),
+    ),
     "steps": (
         'qkv steps "我 爱 北京"',
         _("attention computed step by step, with true numbers"),
-    ),
-    "see": (
-        'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
-        _("look into any head of any model, exactly"),
-    ),
-    "studio": (
-        "qkv studio",
-        _("attention live in the browser: type, switch heads off, generate, compare"),
-    ),
-    "importance": (
-        'qkv importance "The cat sat on the mat" --model smollm2',
-        _("which heads a model needs"),
     ),
     "masks": (
         "qkv masks causal window:3 --n 12",
         _("draw who may look at whom"),
     ),
+    "lab": (
+        "qkv lab scaling",
+        _("measured experiments: scaling, memory, distance, heads, …"),
+    ),
     "check": (
         "qkv check mymodel.py:MultiHeadAttention",
         _("name the mistake in attention you wrote"),
     ),
-    "learn": (
-        "qkv learn",
-        _("graded exercises, from q·k by hand to a GPT that trains"),
-    ),
     "train": (
         "qkv train lm --text mybook.txt",
-        _("train a GPT, a BERT, a translator or a classifier on your own text"),
+        _("train a GPT, a BERT, a translator or a classifier"),
+    ),
+    "eval": (
+        "qkv eval --model smollm2 --text mybook.txt",
+        _("how good a model is: perplexity, BLEU, accuracy, …"),
     ),
     "generate": (
-        'qkv generate "ROMEO:" --model runs/lm-shakespeare',
+        'qkv generate "Once upon a time" --model smollm2',
         _("let a trained GPT go on with a text"),
     ),
     "chat": (
@@ -67,40 +65,58 @@ VERBS: dict[str, tuple[str, str]] = {
         _("translate with a trained encoder-decoder"),
     ),
     "classify": (
-        'qkv classify "A moving film" --model runs/classify-reviews',
+        'qkv classify "Good" --model runs/classify-reviews-minilm',
         _("tell the label of a text, with how sure that is"),
     ),
     "caption": (
         "qkv caption digit.png --demo",
         _("tell a picture in words, and show where each word looked"),
     ),
-    "eval": (
-        "qkv eval --model smollm2 --text mybook.txt",
-        _(
-            "how good a model is: loss, perplexity, bits per byte; BLEU and chrF of a translator; accuracy of a classifier"
-        ),
-    ),
     "export": (
         "qkv export runs/lm-mybook --to hf",
         _("write a model as a folder that transformers loads"),
     ),
+    "see": (
+        'qkv see "The cat sat on the mat" --model smollm2',
+        _("look into any head of any model, exactly"),
+    ),
+    "studio": (
+        "qkv studio",
+        _("attention live in the browser: switch heads off, compare"),
+    ),
+    "importance": (
+        'qkv importance "The cat sat" --model smollm2',
+        _("which heads a model needs"),
+    ),
     "models": (
         "qkv models get smollm2",
         _("real models by name: what can be had, and what is inside"),
-    ),
-    "lab": (
-        "qkv lab scaling",
-        _("measured experiments: scaling, complexity, memory, distance, heads, …"),
     ),
     "data": (
         "qkv data get shakespeare",
         _("data sets by name, and text into tokens"),
     ),
 }
+GROUPS: dict[str, tuple[str, ...]] = {
+    _("Learn"): ("learn", "steps", "masks", "lab"),
+    _("Check"): ("check",),
+    _("Build and train"): tuple("train eval generate chat fill translate classify caption export".split()),
+    _("See"): ("see", "studio", "importance"),
+    _("Models and data"): ("models", "data"),
+}
+# What to try first, in this order; none of these needs a download.
+FIRST = (
+    ("qkv see --demo", _("where a real model looks")),
+    ('qkv steps "我 爱 北京"', _("attention by hand, on a sentence of your own")),
+    ("qkv learn", _("write it yourself, exercise by exercise")),
+    ("qkv check mymodel.py", _("find the mistake in attention you wrote")),
+    ("qkv train lm --text mybook.txt", _("train a GPT on a text of your own")),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
+    streams.open_missing_streams()
     _wait_asleep()
     memory.reuse()
     _print_unicode()
@@ -136,9 +152,6 @@ def _main(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         forget_output()
         sentence = _refused(error)
-    except ValueError as error:
-        complain(words.say("qkv: {english}", english=str(error) or type(error).__name__))
-        return 2
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
@@ -202,7 +215,9 @@ def _run(arguments: list[str]) -> int:
     if first == "--version":
         print(f"qkv {__version__}")
         return 0
-    if first in ("-h", "--help"):
+    if first == "help" and rest:
+        first, *rest = [*rest, "--help"]
+    if first in ("-h", "--help", "help"):
         print(_overview())
         return 0
     if first.startswith("-"):
@@ -274,6 +289,21 @@ class _Parser(argparse.ArgumentParser):
                     known += [option for option in action.choices[name]._option_string_actions if option[:2] == "--"]
         return sorted(set(known), key=lambda option: (len(option), option))
 
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse found wrong as a Problem, like every other mistake: without the usage."""
+        raise words.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Numbers are read here, for every option of every verb."""
+        number: Any = action.type
+        if number not in NUMBERS:
+            return super()._get_value(action, arg_string)
+        try:
+            return number(arg_string)
+        except ValueError:
+            option = "/".join(action.option_strings) or action.dest
+            raise words.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             raise words.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
@@ -281,7 +311,8 @@ class _Parser(argparse.ArgumentParser):
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
-            if "" in arg_strings and option not in MAY_BE_EMPTY:
+            # Of `--layer=--` argparse would make [].
+            if "--" in arg_strings or ("" in arg_strings and option not in MAY_BE_EMPTY):
                 raise words.Problem("{option} is empty: give it a value, or leave it out", option=option)
         return super()._get_values(action, arg_strings)
 
@@ -297,19 +328,26 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _overview() -> str:
-    lines = [
-        say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."),
-        "",
-        say("Start here: qkv see --demo (where a real model looks), then qkv steps and qkv learn."),
-        say("The book that explains it all, in a checkout of qkv: make docs-serve"),
-        "",
-    ]
-    column = max(map(len, VERBS)) + 2
-    for verb, (example, line) in VERBS.items():
-        lines += [f"  {verb:{column}}{say(line)}", f"  {'':{column}}{example}", ""]
+    """The first five commands, then every verb in its group, with its example where the terminal is wide enough."""
+    columns = shutil.get_terminal_size((200, 24)).columns  # a pipe or a file has no width: it gets all
+    rows = _in_columns([VERBS[verb] for verbs in GROUPS.values() for verb in verbs])
+    if max(map(grid.width, rows)) > columns:
+        rows = _in_columns([(verb, VERBS[verb][1]) for verbs in GROUPS.values() for verb in verbs])
+    coming = iter(rows)
+    lines = [say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."), ""]
+    lines += [say("Start with these:"), *_in_columns(FIRST), ""]
+    for name, verbs in GROUPS.items():
+        lines += [say("{heading}:", heading=say(name)), *itertools.islice(coming, len(verbs)), ""]
+    lines.append(say("More on a verb, with examples: qkv help VERB    中文: --lang zh"))
     lines.append(say("In Python: from qkv import attend, masks, MultiHeadAttention"))
-    lines.append(say("More on a verb: qkv VERB --help    中文: --lang zh"))
+    lines.append(say("The book that explains it all, in a checkout of qkv: make docs-serve"))
     return "\n".join(lines)
+
+
+def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each command and what it does."""
+    column = max(grid.width(command) for command, _line in rows) + 2
+    return [f"  {grid.left(command, column)}{say(line)}" for command, line in rows]
 
 
 def _wait_asleep() -> None:
@@ -344,7 +382,8 @@ def forget_output() -> None:
 def _refused(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a missing permission, …"""
     why = words.refused(error)
-    return say(why) if error.filename is None else say("{why}: {file}", why=why, file=error.filename)
+    # A Problem, since that cuts a name that is too long.
+    return say(why) if error.filename is None else Problem("{why}: {file}", why=why, file=error.filename).say()
 
 
 def _teach_argparse() -> None:
@@ -353,6 +392,10 @@ def _teach_argparse() -> None:
     argparse.ngettext = lambda one, many, n: words.translated(one if n == 1 or words.language() != "en" else many)  # type: ignore[attr-defined]
 
 
+NUMBERS: dict[Any, str] = {  # a type, and what is said of a value that isn't one
+    int: _("{option} is {value}: give a whole number, such as 12"),
+    float: _("{option} is {value}: give a number, such as 0.5"),
+}
 MAY_BE_EMPTY = ("--system",)  # no system prompt, not even the model's own
 
 # What argparse says in its own words; `_teach_argparse` has them looked up.
@@ -361,7 +404,6 @@ ARGPARSE = (
     _("positional arguments"),
     _("options"),
     _("show this help message and exit"),
-    _("%(prog)s: error: %(message)s\n"),
     _("expected one argument"),
     _("expected at least one argument"),
     _("the following arguments are required: %s"),
@@ -370,6 +412,5 @@ ARGPARSE = (
     _("expected %s argument"),
     _("ignored explicit argument %r"),
     _("one of the arguments %s is required"),
-    _("invalid %(type)s value: %(value)r"),
     _("not allowed with argument %s"),
 )

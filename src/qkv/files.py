@@ -15,6 +15,8 @@ from typing import Any
 from .words import Message, Problem, quoted
 
 LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
+DEEPEST = 100  # brackets within brackets of a JSON text
+LONGEST_NAME = 255  # bytes of a file's name, on all common systems
 # What a file with nonsense in it can lead to, in code that looks at it name by name.
 WRONG = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
@@ -36,18 +38,41 @@ def read_text(file: Path, key: str) -> str:
 
 
 def read_json(file: Path, key: str) -> Any:
-    """A JSON file, whatever it holds; halves of characters, which no text can hold, are refused."""
+    """A JSON file, whatever it holds that `parse_json` takes."""
     text = read_text(file, key)
     try:
-        made = json.loads(text)
+        return parse_json(text)
+    except Problem as problem:
+        raise unfit(file, key, problem) from None
+
+
+def parse_json(text: str) -> Any:
+    """JSON whose values can be walked through, compared and shown; what can't is refused, without the name of a file.
+
+    Halves of characters, which no text can hold, and brackets nested deeper than any program writes them.
+
+    >>> parse_json("[" * 1000 + "]" * 1000)
+    Traceback (most recent call last):
+    qkv.words.Problem: its brackets are nested more than 100 deep
+    """
+    try:
+        value = json.loads(text)
         if re.search(r"\\u[dD][89a-fA-F]", text):
-            json.dumps(made, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        why = Message("it holds half a character (a lone surrogate)")
-        raise unfit(file, key, why) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise unfit(file, key, quoted(error)) from None
-    return made
+        raise Problem("it holds half a character (a lone surrogate)") from None
+    except RecursionError:
+        raise Problem("its brackets are nested more than {most} deep", most=DEEPEST) from None
+    except (ValueError, MemoryError) as error:
+        words = quoted(error)
+        raise Problem(words.sentence, words.values) from None
+    level = [value]
+    for _depth in range(DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise Problem("its brackets are nested more than {most} deep", most=DEEPEST)
 
 
 def read_table(file: Path, key: str) -> dict[str, Any]:
@@ -88,7 +113,8 @@ def is_plain(name: object, depth: int = 1) -> bool:
     if not isinstance(name, str) or any(sign in name for sign in "\\:\0"):
         return False
     parts = name.split("/")
-    return len(parts) <= depth and not any(part in ("", ".", "..") for part in parts)
+    short = all(len(part.encode("utf-8", "replace")) <= LONGEST_NAME for part in parts[: depth + 1])
+    return len(parts) <= depth and short and not any(part in ("", ".", "..") for part in parts)
 
 
 def unfit(file: Path | None, key: str, why: object) -> Problem:

@@ -6,10 +6,11 @@
 it  1.000  0.000
 """
 
+import bisect
+import itertools
+import math
 import unicodedata
 from collections.abc import Sequence
-
-import numpy as np
 
 
 def width(text: str) -> int:
@@ -34,14 +35,13 @@ def clip(text: str, cells: int) -> str:
     """The text cut to that many cells, a cut shown as …"""
     if width(text) <= cells:
         return text
-    while width(text) > cells - 1:
-        text = text[:-1]
-    return text + "…"
+    kept = list(itertools.accumulate(map(width, text)))
+    return text[: bisect.bisect_right(kept, cells - 1)] + "…"
 
 
 def number(value: float, digits: int = 3) -> str:
     """One number as a person writes it: −∞ for what a mask hides, a real minus sign, exponents only when needed."""
-    if np.isneginf(value):
+    if value == -math.inf:
         return "−∞"
     size = abs(value)
     value = value if size else 0.0  # −0 is 0
@@ -57,6 +57,8 @@ def numbers(
     most: int = 12,
 ) -> str:
     """A matrix with labelled rows and columns; past `most` of either, the middle is left out and shown as …"""
+    import numpy as np  # here, because `qkv --help` needs only the widths
+
     table = np.asarray(matrix, dtype=np.float64)
     n, m = table.shape
     shown_rows, shown_columns = _kept(n, most), _kept(m, most)

@@ -6,12 +6,12 @@ was computed; it is computed anew when either is another. A file without a known
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from .writing import write_file
 
 NAME = ".hashes.json"
 CHUNK = 1 << 22
@@ -64,10 +64,7 @@ def read(home: Path) -> dict[str, Any]:
 def write(home: Path, notes: dict[str, Any]) -> None:
     """All at once; a cache that can't be written to is only slower."""
     with suppress(OSError):
-        handle, beside = tempfile.mkstemp(prefix=NAME, dir=home)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(notes, file, indent=1, sort_keys=True)
-        os.replace(beside, home / NAME)
+        write_file(home / NAME, json.dumps(notes, indent=1, sort_keys=True))
 
 
 def _sha256(file: Path, progress: Callable[[int], None]) -> str:

@@ -2,8 +2,8 @@
 
 Only safetensors, GGUF, JSON, text, SentencePiece and chat template files are fetched; a pickled file could run any
 program when it is opened, so it is left where it is. Of safetensors, those that a folder is read by: repositories often
-hold the same weights once more under other names. The hub states the sha256 of large files: each is verified before it
-gets its name.
+hold the same weights once more under other names. The hub lists a hash of every file, the sha256 of large ones and git's
+blob sha1 of the others: each file is compared with it before the repository gets its name in the cache.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from .files import is_plain
 from .words import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
@@ -48,14 +49,17 @@ class Repository:
         >>> Repository.named("hf:owner/tiny@v1", Path("cache")).folder.as_posix()
         'cache/model/hf/owner--tiny@v1'
         """
-        found = NAME.fullmatch(name)
-        if not found or any(set(part) <= {"."} or ".." in part for part in found.groupdict().values() if part):
+        found, whole = NAME.fullmatch(name), name.removeprefix(PREFIX).replace("/", "--")
+        if (
+            not found
+            or not is_plain(whole)
+            or any(set(part) <= {"."} or ".." in part for part in found.groupdict().values() if part)
+        ):
             raise Problem(
                 "{name} names no repository of the hub: write hf:owner/name, hf:owner/name@revision, or, for one file "
                 "of several, hf:owner/name/FILE.gguf",
                 name=name,
             )
-        whole = name.removeprefix(PREFIX).replace("/", "--")
         repository = f"{found['owner']}/{found['repo']}"
         return cls(name, repository, found["file"], found["revision"], home / "model" / "hf" / whole)
 
@@ -83,7 +87,7 @@ def fetched(home: Path) -> list[Repository]:
 
 
 def download(repository: Repository, out: Path, progress: Callable[[int, int], None], api: Any = None) -> None:
-    """Bring the wanted files of a repository into a folder, verified where the hub states a hash."""
+    """Bring the wanted files of a repository into a folder, each compared with the hash that the hub lists."""
     api = api or _library(repository)
     try:
         info = api.model_info(repository.id, revision=repository.revision, files_metadata=True)
@@ -153,23 +157,37 @@ def _like(names: list[str], *patterns: str) -> list[str]:
 
 
 def _verify(repository: Repository, file: Path, stated: Any) -> None:
-    sha256 = getattr(stated.lfs, "sha256", None) if getattr(stated, "lfs", None) else None
+    """Compare a file with the hash that the hub lists: sha256 of a large one, git's name of its content of any other."""
     if not file.is_file() or file.is_symlink() or (stated.size is not None and file.stat().st_size != stated.size):
         raise Problem(
             "{file} of {name} did not arrive whole and was not used: try again", name=repository.name, file=file.name
         )
-    if sha256:
-        with file.open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
-        if found != sha256:
-            raise Problem(
-                "{file} of {name} is not what the hub says it is (sha256 {found}…, expected {expected}…): it was not "
-                "used; try again",
-                name=repository.name,
-                file=file.name,
-                found=found[:12],
-                expected=sha256[:12],
-            )
+    if getattr(stated, "lfs", None):
+        kind, expected = "sha256", getattr(stated.lfs, "sha256", None)
+    else:
+        kind, expected = "git sha1", getattr(stated, "blob_id", None)
+    if not expected:
+        raise Problem(
+            "the hub lists no hash of {file} of {name}, so that what arrived can't be compared with it: it was not used",
+            name=repository.name,
+            file=file.name,
+        )
+    digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(usedforsecurity=False)
+    if kind == "git sha1":
+        digest.update(b"blob %d\0" % file.stat().st_size)
+    with file.open("rb") as opened:
+        while piece := opened.read(1 << 20):
+            digest.update(piece)
+    if (found := digest.hexdigest()) != expected:
+        raise Problem(
+            "{file} of {name} is not what the hub says it is ({kind} {found}…, expected {expected}…): it was not used; try "
+            "again",
+            name=repository.name,
+            file=file.name,
+            kind=kind,
+            found=found[:12],
+            expected=expected[:12],
+        )
 
 
 def _library(repository: Repository) -> Any:

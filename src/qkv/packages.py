@@ -1,150 +1,203 @@
-"""Archives of a package registry, brought by its own client (pip, npm): this version, or a sentence that says why not.
+"""Archives of package registries: exactly one version, found in an index and verified by its hash.
 
-Whoever asks verifies the hash of what comes: pip refuses another by itself, npm knows none of ours.
+Python packages come from simple indexes (PEP 503 in HTML, PEP 691 in JSON) or from folders of archives; npm's from its
+registry. Neither pip nor npm is needed, and nothing of a package is built, installed or run.
 """
 
+import hashlib
+import json
 import os
 import re
-import shlex
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 from .catalogue import Package
-from .files import bytes_in
-from .words import Problem
+from .registries import npm_registry, python_registry
+from .transfer import Client, Progress, TransferError, join, local_path
+from .words import Message, Problem, _, refused
 
-Progress = Callable[[int, int], None]
-UNREACHABLE = (
-    *("onnection", "imed out", "resolution", "Max retries", "ProxyError"),  # pip's words, and npm's
-    *("ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH"),
-)
+ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+MISSING = _("the package registry does not have it (any more); use a file of your own")
 
 
-def pip_download(
-    package: Package, folder: Path, progress: Progress, sleep: Callable[[float], None] = time.sleep
-) -> Path:
-    """Bring the archive of a package into a folder with pip, which refuses any other hash.
+@dataclass(frozen=True)
+class Link:
+    """An archive in an index; `sha256` is "" if the index states none."""
 
-    pip uses the registry it is set up for, whichever that is. Of an sdist it asks the build tool for the metadata,
-    after it has verified the hash. A registry that says «too many requests» is given some time.
-    """
-    wanted = folder / "wanted.txt"
-    wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", encoding="utf-8")
-    quiet = "--no-cache-dir --no-input --disable-pip-version-check --retries 1".split()
-    only = ["--no-binary", package.name] if package.sdist else ["--only-binary", ":all:"]
-    archive = folder / "archive"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", *quiet, *only]
-    command += ["-r", str(wanted), "-d", str(archive)]
-    return _bring(package, command, folder, progress, sleep)
-
-
-def npm_download(
-    package: Package, folder: Path, progress: Progress, sleep: Callable[[float], None] = time.sleep
-) -> Path:
-    """Bring the archive of a package into a folder with npm, where that is installed; nothing of it is installed or run."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise Problem(
-            "{what} could not be fetched: it lies in npm's registry, and this system has no npm; install Node.js, which "
-            "brings it, and try again. Nothing else here needs it",
-            what=f"{package.name} {package.version}",
-        )
-    archive = folder / "archive"
-    archive.mkdir(exist_ok=True)
-    command = [npm, "pack", f"{package.name}@{package.version}", "--pack-destination", str(archive), "--ignore-scripts"]
-    command += ["--cache", str(folder / "scratch" / "npm"), "--loglevel", "error", "--no-update-notifier"]
-    return _bring(package, command, folder, progress, sleep)
-
-
-CLIENTS = {"pypi": pip_download, "npm": npm_download}
+    filename: str
+    url: str
+    sha256: str = ""
 
 
 def download(package: Package, folder: Path, progress: Progress) -> Path:
-    """Bring the archive of a package into a folder by the client of its registry."""
+    """Return the archive of a package, written into a folder; its hash is verified."""
     return CLIENTS[package.registry](package, folder, progress)
 
 
-def _bring(
-    package: Package, command: list[str], folder: Path, progress: Progress, sleep: Callable[[float], None]
+def pypi_download(package: Package, folder: Path, progress: Progress) -> Path:
+    """Fetch a wheel or an sdist from the first source that has exactly this archive."""
+    registry = python_registry()
+    client = Client(registry.network)
+    pages = [f"{address.rstrip('/')}/{_normalised(package.name)}/" for address in registry.indexes]
+    sources = [partial(_links_of_place, client, place) for place in registry.find_links]
+    sources += [partial(_links_of_page, client, page) for page in pages]
+    return _first_exact(package, client, sources, folder, progress)
+
+
+def npm_download(package: Package, folder: Path, progress: Progress) -> Path:
+    """Fetch a tarball from npm's registry."""
+    registry = npm_registry()
+    client = Client(registry.network)
+    record = f"{registry.indexes[0].rstrip('/')}/{quote(package.name, safe='@')}/{quote(package.version, safe='')}"
+    return _first_exact(package, client, [partial(_links_of_record, client, record, package)], folder, progress)
+
+
+CLIENTS = {"pypi": pypi_download, "npm": npm_download}
+
+
+def _first_exact(
+    package: Package, client: Client, sources: Sequence[Callable[[], list[Link]]], folder: Path, progress: Progress
 ) -> Path:
-    """Run a client until it has put one file into `archive`."""
-    for pause in (5, 20, 60, None):
-        code, said = _run(command, folder, package.size, progress)
-        if code == 0 and (brought := next((folder / "archive").iterdir(), None)):
-            progress(package.size, package.size)
-            return brought
-        if pause is None or not _too_many(said):
-            break
-        sleep(pause)
-    raise _explain(package, said)
-
-
-def _run(command: list[str], folder: Path, total: int, progress: Progress) -> tuple[int, str]:
-    """Run a client, telling how its files in `folder` grow."""
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
-    log = folder / "client.log"
-    with log.open("wb") as out:
-        # pip and npm download into a folder of their own first: put that where it can be watched
-        where = {"TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **where})
+    """Fetch the archive from the first source whose file has the right hash; else raise the most telling failure."""
+    failure = TransferError(Message(MISSING), is_missing=True)
+    for links in sources:
         try:
-            while process.poll() is None:
-                progress(min(bytes_in(scratch), total), total)
-                time.sleep(0.1)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-    return process.returncode, log.read_text(encoding="utf-8", errors="replace")
+            for link in _candidates(links(), package):
+                file = folder / (Path(unquote(link.filename)).name or "archive")
+                _download(client, link, file, package, progress)
+                with file.open("rb") as opened:
+                    if hashlib.file_digest(opened, "sha256").hexdigest() == package.sha256:
+                        return file
+                file.unlink()
+                raise _wrong_hash()
+        except TransferError as error:
+            if failure.is_missing and not error.is_missing:
+                failure = error
+    raise Problem("{what} could not be fetched: {why}", what=f"{package.name} {package.version}", why=failure.reason)
 
 
-def _explain(package: Package, said: str) -> Problem:
-    """What a client's failure means, and what to do."""
-    what = f"{package.name} {package.version}"
-    if "No module named pip" in said:
-        return Problem(
-            "{what} could not be fetched: this Python has no pip; install it with  {python} -m ensurepip",
-            what=what,
-            python=shlex.quote(sys.executable),
-        )
-    if "DO NOT MATCH THE HASHES" in said:
-        return Problem(
-            "{what} could not be fetched: the registry offers something else under this name (wrong hash), which "
-            "was not used",
-            what=what,
-        )
-    if _too_many(said):
-        return Problem(
-            "{what} could not be fetched: the registry asks for fewer requests; try again in some minutes", what=what
-        )
-    if any(sign in said for sign in UNREACHABLE):
-        return Problem(
-            "{what} could not be fetched: the package registry cannot be reached; go online and try again, or use "
-            "a file of your own",
-            what=what,
-        )
-    if any(sign in said for sign in ("No matching distribution", "E404", "ETARGET")):
-        return Problem(
-            "{what} could not be fetched: the package registry does not have it (any more); use a file of your own",
-            what=what,
-        )
-    return Problem(
-        "{what} could not be fetched: {client} says «{said}»",
-        what=what,
-        said=_last_line(said),
-        client="pip" if package.registry == "pypi" else package.registry,
-    )
+def _download(client: Client, link: Link, file: Path, package: Package, progress: Progress) -> None:
+    try:
+        client.download(link.url, file, package.size, progress)
+    except OSError as error:
+        raise Problem(
+            "{what} could not be fetched: {why}; {size} MB are needed in {folder}",
+            what=f"{package.name} {package.version}",
+            why=refused(error),
+            size=f"{package.size / 1e6:.1f}",
+            folder=file.parent.parent,
+        ) from None
 
 
-def _too_many(said: str) -> bool:
-    return re.search(r"\b429\b", said) is not None and "too many" in said.lower()
+def _candidates(links: list[Link], package: Package) -> list[Link]:
+    """Return the links that may lead to the archive, at most one with its hash stated; raise if all state another."""
+    if exact := [link for link in links if link.sha256 == package.sha256]:
+        return exact[:1]
+    named = [link for link in links if _is_archive(link.filename, package)]
+    if named and all(link.sha256 for link in named):
+        raise _wrong_hash()
+    return [link for link in named if not link.sha256][:1]
 
 
-def _last_line(said: str) -> str:
-    told = [line for line in said.splitlines() if line.strip() and "complete log" not in line and ".log" not in line]
-    return told[-1] if told else "nothing"
+def _wrong_hash() -> TransferError:
+    return TransferError(Message("the registry offers something else under this name (wrong hash), which was not used"))
+
+
+def _is_archive(filename: str, package: Package) -> bool:
+    """True for an archive of the right name, version and kind."""
+    wanted = _normalised(f"{package.name}-{package.version}")
+    if package.registry == "npm":
+        return True
+    if not package.sdist:
+        return filename.endswith(".whl") and _normalised("-".join(filename.split("-")[:2])) == wanted
+    stem = re.sub(r"\.(tar\.gz|zip|tar\.bz2|tgz)$", "", filename)
+    return stem != filename and _normalised(stem) == wanted
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# ── what a source lists ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _links_of_place(client: Client, place: str) -> list[Link]:
+    """Return the archives of a folder, or those that a page links to."""
+    if "://" not in place and not place.startswith("file:"):
+        place = Path(os.path.abspath(place)).as_uri()
+    path = local_path(place)
+    if path is not None and path.is_dir():
+        return [Link(file.name, file.as_uri()) for file in sorted(path.iterdir()) if file.is_file()]
+    return _links_of_page(client, place)
+
+
+def _links_of_page(client: Client, address: str) -> list[Link]:
+    """Return the links of a simple index's page, in JSON or HTML."""
+    body, kind, url = client.read(address, ACCEPT)
+    try:
+        return _parse_json(body, url) if kind.endswith("json") else _parse_html(body, url)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise TransferError(Message("{url} is not the page of a package index", url=url)) from None
+
+
+def _links_of_record(client: Client, address: str, package: Package) -> list[Link]:
+    """Return the tarball that npm's record of a version names."""
+    body, _kind, url = client.read(address, "application/json")
+    try:
+        tarball = join(url, json.loads(body)["dist"]["tarball"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise TransferError(Message("{url} is not the page of a package index", url=url)) from None
+    return [Link(f"{package.name}-{package.version}.tgz", tarball)]
+
+
+def _parse_json(body: bytes, url: str) -> list[Link]:
+    """
+    >>> page = b'{"files": [{"filename": "b-1.tar.gz", "url": "../b-1.tar.gz", "hashes": {"sha256": "c0"}}]}'
+    >>> _parse_json(page, "https://example.org/simple/b/")
+    [Link(filename='b-1.tar.gz', url='https://example.org/simple/b-1.tar.gz', sha256='c0')]
+    """
+    files = json.loads(body)["files"]
+    return [
+        Link(str(file["filename"]), link, str(file.get("hashes", {}).get("sha256", "")).lower())
+        for file in files
+        if (link := join(url, file["url"]))
+    ]
+
+
+def _parse_html(body: bytes, url: str) -> list[Link]:
+    """
+    >>> _parse_html(b'<a href="../b-1.tar.gz#sha256=c0">b-1.tar.gz</a>', "https://example.org/simple/b/")
+    [Link(filename='b-1.tar.gz', url='https://example.org/simple/b-1.tar.gz', sha256='c0')]
+    """
+    parser = _Anchors()
+    parser.feed(body.decode("utf-8", "replace"))
+    links = []
+    for href in parser.hrefs:
+        address = join(join(url, parser.base) or url, href)
+        bare, _hash, fragment = address.partition("#")
+        stated = re.search(r"sha256=([0-9a-fA-F]+)", fragment)
+        if bare:
+            links.append(
+                Link(unquote(urlsplit(bare).path.rpartition("/")[2]), bare, stated[1].lower() if stated else "")
+            )
+    return links
+
+
+class _Anchors(HTMLParser):
+    """The addresses that a page links to, and what they are relative to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hrefs: list[str] = []
+        self.base = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        value = dict(attrs).get("href")
+        if value and tag == "a":
+            self.hrefs.append(value.strip())
+        elif value and tag == "base" and not self.base:
+            self.base = value.strip()

@@ -4,6 +4,7 @@
     tokens/, pairs.tsv or chats.jsonl    what it learns from; beside it the files of its tokenizer (`text`)
     metrics.jsonl         how it went, a line per report
     samples.txt           what it wrote on the way
+    .lock                 there while it is trained: which process does it (train/lock.py)
     watch/000200.safetensors    the attention of a probe sentence as it forms
     checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of many processes;
                           adapter_config.json · adapter_model.safetensors instead of the model, where one learns beside it
@@ -20,16 +21,17 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from . import files
-from .words import Message, Problem, _, quoted
-from .writing import aside, flush_folder
+from .words import Message, Notice, Problem, _, all_of, quoted
+from .writing import atomic_write, flush_folder
 
-CONFIG, METRICS, SAMPLES = "config.json", "metrics.jsonl", "samples.txt"
+CONFIG, METRICS, SAMPLES, LOCK = "config.json", "metrics.jsonl", "samples.txt", ".lock"
 PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
 TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
 STATE, WEIGHTS, MOMENTA = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
@@ -102,13 +104,45 @@ def first_look(folder: Path) -> int | None:
 
 def write_record(folder: Path, record: Record) -> None:
     """Write config.json, wholly or not at all."""
-    with aside(folder / CONFIG) as file:
+    with atomic_write(folder / CONFIG) as file:
         file.write((json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def read_metrics(file: Path) -> list[tuple[int, str]]:
+    """Return the step and the text of each line of metrics.jsonl. Damaged lines are skipped; a Notice gives their numbers."""
+    lines, damaged = [], []
+    with file.open("rb") as opened:
+        for number, raw in enumerate(opened, 1):
+            if not raw.endswith(b"\n"):  # the process was killed while it wrote its last line
+                break
+            try:
+                step, text = json.loads(raw)["step"], raw.decode().rstrip("\r\n")
+            except (ValueError, LookupError, TypeError, RecursionError):
+                step, text = None, ""
+            if type(step) is int:
+                lines.append((step, text))
+            else:
+                damaged.append(number)
+    if damaged:
+        shown = all_of([*damaged[:10], *["…"] * (len(damaged) > 10)])
+        notice = Notice("{file} had damaged lines, which were left out: {lines}", file=file, lines=shown)
+        warnings.warn(notice, stacklevel=2)
+    return lines
+
+
+def numbered(folder: Path, ending: str = "") -> dict[int, Path]:
+    """Return what a run named by its step (000200, 1000000), in the order of steps; other names are not the run's."""
+    steps = {file.name.removesuffix(ending): file for file in folder.glob(f"[0-9]*{ending}")}
+    return dict(sorted((int(name), file) for name, file in steps.items() if _is_step(name)))
+
+
+def _is_step(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 20 and name == f"{int(name):06d}"
+
+
 def checkpoints(folder: Path) -> list[Path]:
-    """Those of a folder of checkpoints, whole or not, the oldest first."""
-    return sorted(folder.glob("[0-9]*"))
+    """Return the checkpoints of a folder, whole or not, the oldest first."""
+    return [place for place in numbered(folder).values() if place.is_dir()]
 
 
 def best(folder: Path) -> Path:
@@ -149,7 +183,7 @@ def check(place: Path) -> Problem | None:
                 known=CHECKPOINT,
             )
         weights = list(ADAPTER) if ADAPTER[0] in state["files"] else [WEIGHTS]
-        needed = weights + [MOMENTA] * (not (place / SHARDS).is_dir())
+        needed = weights + [MOMENTA] * (not shard_files(place, state))
         for name in dict.fromkeys([*needed, *state["files"]]):
             if problem := changed(place, name, state):
                 return problem
@@ -169,7 +203,7 @@ def read_state(place: Path) -> dict[str, Any]:
         return type(value) is int and 0 <= value < 1 << 53
 
     def number(value: object) -> bool:
-        return type(value) in (int, float)
+        return type(value) is float or (type(value) is int and abs(value) < 1 << 53)  # a larger one is no float
 
     # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
     fits = {
@@ -193,6 +227,11 @@ def read_state(place: Path) -> dict[str, Any]:
             why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
             raise files.unfit(file, _("{file} can't be read: {error}"), why)
     return state
+
+
+def shard_files(place: Path, state: dict[str, Any]) -> list[Path]:
+    """Return the files of shards/ that state.json lists; any other file there is not the checkpoint's."""
+    return [place / name for name in sorted(state["files"]) if name.startswith(f"{SHARDS}/")]
 
 
 def is_adapter(place: Path) -> bool:
@@ -294,10 +333,9 @@ def explained(folder: Path, step: int) -> Iterator[None]:
 
 
 def _prune(folder: Path, best: int | None) -> None:
-    steps = [int(place.name) for place in checkpoints(folder)]
-    for step in steps[:-2]:
-        if step != best:
-            shutil.rmtree(folder / f"{step:06d}", ignore_errors=True)
+    for place in checkpoints(folder)[:-2]:
+        if int(place.name) != best:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def write_through(path: Path, content: bytes) -> dict[str, Any]:

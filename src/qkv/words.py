@@ -12,11 +12,13 @@ import difflib
 import errno
 import functools
 import gettext
+import importlib.util
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 LOCALE = os.path.join(os.path.dirname(__file__), "locale")
@@ -77,13 +79,10 @@ def compile_catalogue(po: str, mo: str) -> None:
         return
     with open(po, "rb") as file:
         catalogue = pofile.read_po(file)
-    beside = f"{mo}.{os.getpid()}"  # several processes may do this at once
-    try:
-        with open(beside, "wb") as file:
-            mofile.write_mo(file, catalogue)
-        os.replace(beside, mo)
-    except OSError:
-        return
+    from .writing import atomic_write
+
+    with suppress(OSError), atomic_write(mo) as out:
+        mofile.write_mo(out, catalogue)
 
 
 def translated(sentence: str, lang: str | None = None) -> str:
@@ -254,7 +253,7 @@ def _cut(value: Any) -> Any:
         return Message(value.sentence, **{name: _cut(each) for name, each in value.values.items()})
     if isinstance(value, Listed):
         return Listed(map(_cut, value.items), value.joint)
-    text = value if isinstance(value, str) else ""
+    text = str(value) if isinstance(value, str | os.PathLike) else ""
     if isinstance(value, list | tuple | dict | int) and not isinstance(value, bool):
         text = str(value)
     return value if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
@@ -263,8 +262,8 @@ def _cut(value: Any) -> Any:
 class Problem(Spoken, ValueError):
     """A user's mistake.
 
-    >>> print(Problem("{word} is not in the text; there are: {words}", word="dog", words=all_of(["cat", "mat"])))
-    dog is not in the text; there are: cat, mat
+    >>> print(Problem("{word} is not a token of the text; near ones: {near}", word="dog", near=all_of(["cat", "mat"])))
+    dog is not a token of the text; near ones: cat, mat
     """
 
 
@@ -273,8 +272,14 @@ class Notice(Spoken, UserWarning):
 
 
 def pip_install(package: str) -> str:
-    """The command that installs a package where this very Python sees it: `pip` alone may be another's."""
-    return f"{shlex.quote(sys.executable)} -m pip install {package}"
+    """Return the command that installs a package for this very Python: `pip` alone may be another's.
+
+    Environments made by uv have no pip; uv then installs into them.
+    """
+    python = shlex.quote(sys.executable)
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {python} {package}"
+    return f"{python} -m pip install {package}"
 
 
 SYSTEM = {
@@ -288,6 +293,7 @@ SYSTEM = {
     "EEXIST": _("that exists already"),
     "EROFS": _("the disk can only be read"),
     "EIO": _("the disk has an error"),
+    "EFBIG": _("the file is larger than this system allows"),
     "ENAMETOOLONG": _("the name is too long"),
     "EMFILE": _("too many files are open"),
 }

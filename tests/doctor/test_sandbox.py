@@ -1,5 +1,6 @@
 """Nothing in a user's file can crash, hang or fool the doctor, and each such thing is told in a sentence."""
 
+import faulthandler
 import json
 import os
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qkv.doctor.process.child import End
 from qkv.doctor.process.sandbox import examine
 from qkv.words import Problem
 
@@ -136,6 +138,17 @@ def test_an_endless_loop_is_told_with_its_line_and_the_others_go_on(examined):
     assert ("q = q + 1" in reports[1].problem.say("en")) or ("while True:" in reports[1].problem.say("en"))
     assert "--seconds 3" in reports[1].problem.say("en") and "计算 1 秒后仍没有完成" in reports[1].problem.say("zh")
     assert "while 1: pass" in reports[2].problem.say("en")
+
+
+def test_a_line_is_found_in_a_file_of_any_name(tmp_path):
+    """faulthandler writes names in ASCII."""
+    name = "/é 临时/😀 'mine'.py"
+    names = {"faulthandler": faulthandler}
+    exec(compile("def dump(file):\n    faulthandler.dump_traceback(file)\n", name, "exec"), names)
+    with open(tmp_path / "trace", "w+") as file:
+        names["dump"](file)
+        file.seek(0)
+        assert End(None, file.read()).line(name) == 2
 
 
 def test_an_endless_loop_while_loading(examined):

@@ -109,6 +109,17 @@ def assert_shown(text, true):
     assert abs(float(text) - true) <= unit, (text, true)
 
 
+TARGETS = """() => [...document.querySelectorAll("button, select, input, summary, textarea, a[href], [role=option], [role=slider]")].flatMap((e) => {
+    const { width, height } = e.getBoundingClientRect(), style = getComputedStyle(e);
+    const seen = width > 0 && height > 0 && style.visibility !== "hidden" && !e.closest(".unseen");
+    return seen && (width < 23.9 || height < 23.9) ? [`${Math.round(width)}×${Math.round(height)} ${e.outerHTML.slice(0, 90)}`] : [] })"""
+
+
+def small_targets(tab):
+    """What can be clicked and is smaller than 24 × 24 pixels (WCAG 2.5.8)."""
+    return tab.evaluate(TARGETS)
+
+
 def contrast(tab, selector):
     """How much the text of each such element stands out from its own ground: 4.5 is what can be read."""
 

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 import pytest
 
-from tests.draw.pages import made, until
+from tests.draw.pages import made, small_targets, until
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
@@ -16,6 +16,7 @@ def test_axe_finds_nothing_serious(opened, scheme, width):
     until(tab, "document.querySelector('qkv-map').seen?.without")
     tab.click(".takeaway summary")
     assert serious(tab) == []
+    assert small_targets(tab) == []
 
 
 def test_axe_finds_nothing_serious_about_a_long_map(elements):

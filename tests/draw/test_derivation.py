@@ -1,5 +1,8 @@
 """The row of a trace as text: the numbers of the item, head and word that were asked for, a line per key."""
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +10,7 @@ from qkv import Config, Transformer
 from qkv.draw.derivation import row
 from qkv.text import Bytes
 from qkv.tracing.recorder import trace
+from tests.draw.pages import made
 
 
 @pytest.mark.parametrize("item", [0, 1])
@@ -22,3 +26,13 @@ def test_a_row_has_the_weights_of_its_item(item, position):
     for letter, share in zip(("abcde", "vwxyz")[item], found.row(0, 3, 2, batch=item), strict=True):
         assert float(lines[letter]) == pytest.approx(share, abs=6e-4)
     assert ("rotary positions" in text) is (position == "rotary")
+
+
+def test_keys_that_are_not_listed_are_named_as_hidden_where_the_mask_hides_them():
+    found = made(n=20)
+    assert "and 8 more keys, hidden by the mask: 0" in row(found, 0, 1, "w3")
+    weights = np.sort(found.row(0, 1, 15))
+    text = row(found, 0, 1, "w15")
+    shared = re.search(r"and 8 more keys, which share (\S+); 4 of them are hidden by the mask", text)
+    assert float(shared[1]) == pytest.approx(weights[:8].sum(), abs=5e-4)
+    assert "and 8 more keys, which share" in row(found, 0, 1, "w19") and "hidden" not in row(found, 0, 1, "w19")

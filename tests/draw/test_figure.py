@@ -195,10 +195,14 @@ def test_in_a_frame_it_tells_its_height_and_takes_the_light_from_its_parent(open
     until(tab, f"told.at(-1).height === {inside.evaluate(height)}")
     assert tab.evaluate("told.every((one) => one.qkv === 'height' && Object.keys(one).length === 2)")
     before = inside.evaluate(height)
-    tab.evaluate("document.querySelector('iframe').style.width = '390px'")  # stacked, and taller
+    tab.evaluate("""() => {
+        const frame = document.querySelector("iframe");
+        addEventListener("message", (event) => { frame.style.height = `${event.data.height}px` });
+        frame.style.width = "390px";  // stacked, and taller
+    }""")
     until(tab, f"told.at(-1).height > {before} + 100")
-    tab.evaluate("document.querySelector('iframe').style.height = told.at(-1).height + 'px'")
-    tab.wait_for_timeout(200)
+    # The frame has the height that was sent, and nothing scrolls.
+    until(inside, "innerHeight === Math.ceil(document.documentElement.getBoundingClientRect().height)")
     assert inside.evaluate("document.documentElement.scrollHeight") == tab.evaluate("told.at(-1).height")
 
     theme = "document.documentElement.dataset.theme"

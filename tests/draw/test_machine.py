@@ -212,6 +212,43 @@ def test_a_line_spells_out_how_a_number_comes_about(shown, name):
                 assert abs(value(sides[0]) - number(result)) < 1e-12, said
 
 
+SPELL_ALL = """async ({ digits, given, mask, scale }) => {
+    const [{ spelled }, { stagesOf }] = [await import("./spelling.js"), await import("./arithmetic.js")];
+    const stages = stagesOf(given, mask, scale), words = mask.map((_, i) => `w${i}`), keys = mask[0].map((_, j) => `k${j}`), lines = [];
+    for (const name of ["q", "k", "v", "scores", "scaled", "weights", "output"]) stages[name].forEach((row, i) => row.forEach((true_, j) => {
+        const line = spelled({ lang: "en", digits, words, keys, given, stages, mask, scale }, name, i, j);
+        if (/[=≈] \\S+$/.test(line) && !line.startsWith("=")) lines.push([line, true_]) }));
+    return lines }"""
+
+
+def test_what_a_line_spells_out_comes_to_what_it_says(elements):
+    """Whoever works out the printed numbers gets the printed result, to its last digit."""
+    tab = elements("0")
+    rng = np.random.default_rng(3)
+    lines = []
+    for digits in [0, 1, 2, 3, 4] * 6:
+        n, width = rng.integers(1, 6, 2)
+        size = 10.0 ** rng.integers(-1, 2)
+        given = {
+            name: (rng.standard_normal(shape) * size).tolist()
+            for name, shape in (
+                ("x", (n, width)),
+                ("w_q", (width, width)),
+                ("w_k", (width, width)),
+                ("w_v", (width, width)),
+            )
+        }
+        scale = [0.3137, "sqrt", "none", "width"][rng.integers(4)]
+        given = dict(digits=digits, given=given, mask=np.tril(np.ones((n, n), bool)).tolist(), scale=scale)
+        lines += [(digits, *line) for line in tab.evaluate(SPELL_ALL, given)]
+    assert len(lines) > 500
+    for digits, line, true in lines:
+        *sides, result = re.split(" [=≈] ", re.sub(r"\^{([^}]*)}", r"^\1", line))
+        assert abs(number(result) - true) <= 0.5001 * 10.0**-digits, line
+        for side in sides:
+            assert abs(value(side) - number(result)) <= 0.5001 * 10.0**-digits, line
+
+
 def test_scores_too_large_to_raise_are_spelled_after_the_largest_is_taken_off(shown):
     made = Machine(["a"], scores=[[900, 899, 0]], key_words="xyz")
     tab = shown(made)

@@ -241,6 +241,28 @@ def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
     numbers = re.findall(r"[<>]?−?\d+\.\d+", tab.inner_text("qkv-steps .pair"))
     for text, number in zip(numbers, true, strict=True):
         assert_signed(text, float(number))
+    factors, product = numbers[: 2 + delta], numbers[2 + delta]
+    if product[0] not in "<>":
+        unit = 10.0 ** -len(product.partition(".")[2])
+        worked_out = np.prod([float(text.replace("−", "-")) for text in factors])
+        assert abs(worked_out - float(product.replace("−", "-"))) <= 0.5001 * unit, numbers
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-6, 3e-4])
+def test_a_product_is_what_its_written_factors_come_to(elements, error):
+    tab = elements("0")
+    write = """({ pairs, error }) => pairs.map(([score, left]) => { const factors = [knownText(score, error), factor(left)];
+        return [...factors, productText(score * left, error * left, factors)] })"""
+    rng = np.random.default_rng(5)
+    pairs = np.stack([rng.standard_normal(300) * 10.0 ** rng.integers(-2, 3, 300), rng.random(300) ** 3], 1)
+    written = tab.evaluate(write, dict(pairs=pairs.tolist(), error=error))
+    for (score, left), texts in zip(pairs, written, strict=True):
+        if texts[2][0] in "<>":
+            continue
+        a, b, product = (float(text.replace("−", "-")) for text in texts)
+        unit = 10.0 ** -len(texts[2].partition(".")[2])
+        assert abs(a * b - product) <= 0.5001 * unit and abs(score * left - product) <= 0.5001 * unit, texts
+    assert sum(len(product.partition(".")[2]) >= 2 for *_, product in written) > 200
 
 
 def test_a_sum_of_many_rough_weights_shows_no_digit_that_is_not_known(opened, monkeypatch):

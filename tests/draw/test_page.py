@@ -19,7 +19,7 @@ from qkv.draw.telling import token_lists
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
 from qkv.words import Notice, Problem, translated
-from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, made, small, traced, until, weights
+from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, contrast, made, small, traced, until, weights
 from tools import words
 
 
@@ -419,7 +419,28 @@ def test_layers_may_differ_in_heads(opened):
         assert np.corrcoef(blue.ravel(), -np.sqrt(found.map(layer, head)).ravel())[0, 1] > 0.98
 
 
-def test_hidden_cells_are_hatched_and_special_tokens_dimmed(opened):
+COLOURS = """(() => { const { base, plot } = document.querySelector('qkv-map');
+    return [...base.getContext('2d').getImageData(plot.left, plot.top, plot.width, plot.height).data] })()"""
+
+
+def test_special_tokens_have_the_colours_of_their_weights_and_labels_that_can_be_read(opened):
+    for scheme in ("light", "dark"):
+        tabs = [opened(made(special=special), scheme=scheme, first=("decoder", 0, 1)) for special in ((), (1, 3))]
+        plain, marked = (tab.evaluate(COLOURS) for tab in tabs)
+        assert plain == marked
+        tabs[1].evaluate("qkv.state.set({ query: 6, key: 5 })")
+        until(tabs[1], "document.querySelector('qkv-lines .near .chosen').textContent === 'w6'")
+        read = """(selector) => [...document.querySelectorAll(selector)].map((e) => { const { color, fontStyle } = getComputedStyle(e);
+            const ground = getComputedStyle(document.querySelector('.card')).backgroundColor; e.style.backgroundColor = ground; return [color, fontStyle] })"""
+        special, others = (
+            tabs[1].evaluate(read, ".special"),
+            tabs[1].evaluate(read, ".near button:not(.special, .chosen)"),
+        )
+        assert len(special) > 2 and {style for _, style in special} == {"italic"} != {style for _, style in others}
+        assert min(contrast(tabs[1], ".special")) >= 4.5
+
+
+def test_hidden_cells_are_hatched(opened):
     found = made(special=(1,))
     tab = opened(found)
     until(tab, "document.querySelector('qkv-map').base.dataset.drawn")
@@ -430,6 +451,26 @@ def test_hidden_cells_are_hatched_and_special_tokens_dimmed(opened):
     assert len(tab.evaluate(colours, [2, 6])) == 2  # paper and lines
     assert len(tab.evaluate(colours, [6, 2])) == 1
     assert tab.locator("qkv-lines .special").count() == 2
+
+
+def test_other_keys_that_the_mask_hides_are_said_to_be_hidden(opened):
+    """Their weight is 0, not a number too small to write."""
+    found = made(n=20)
+    tab = opened(found, first=("decoder", 0, 1), lang="en")
+    for query, key, name in ((3, 1, "hidden by the mask"), (14, 14, "5 of them hidden by the mask"), (19, 19, "")):
+        tab.evaluate(f"qkv.state.set({{ query: {query}, key: {key} }})")
+        until(tab, f"document.querySelector('qkv-steps h3').textContent.includes('query {query})')")
+        title, weight = tab.locator("qkv-steps tfoot .rest").inner_text().split("\t")[:2]
+        listed = {
+            int(j)
+            for j in tab.evaluate("[...document.querySelectorAll('qkv-steps tbody tr')].map((row) => row.dataset.key)")
+        }
+        others = sorted(set(range(20)) - listed)
+        assert title == f"other keys: {len(others)}" + (f", {name}" if name else "")
+        if query == 3:
+            assert weight == "0"
+        else:
+            assert_shown(weight, found.row(0, 1, query)[others].sum())
 
 
 def test_lines_are_as_wide_as_the_weights(opened):
@@ -486,7 +527,7 @@ def test_what_scrolls_can_be_scrolled_by_keys(opened):
     tab = opened(made(n=40, layers=3, heads=16, groups=2), size=(390, 800), lang="en")
     scrolling = """[...document.querySelectorAll('body *')].filter((one) => ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
         && (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight))"""
-    assert tab.evaluate(f"{scrolling}.length") == 2  # the text, and the steps
+    assert tab.evaluate(f"{scrolling}.length") == 3  # the text, the overview and the steps
     until(tab, f"{scrolling}.every((one) => one.tabIndex === 0 || one.querySelector('[tabindex=\"0\"]'))")
 
 

@@ -20,7 +20,7 @@ from qkv.draw import paper, plots
 from qkv.text import Bytes
 from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
-from qkv.words import Notice
+from qkv.words import Notice, Problem
 from tests.draw.pages import made
 from tests.mixers.test_models import TEXT, model_of
 
@@ -331,3 +331,14 @@ def test_a_mixers_figures_are_signed_and_in_one_scale():
     for image, table in zip(small, tables, strict=True):
         np.testing.assert_allclose(image.get_array(), np.sign(table) * np.abs(table) ** 0.5, rtol=1e-4, atol=1e-6)
         assert image.get_clim()[0] == -image.get_clim()[1]
+
+
+def test_the_tokens_of_a_trace_name_a_map_and_what_is_no_list_is_refused():
+    seen = trace(Transformer(Config(vocab=256, width=8, n_layer=1, n_head=2)), "a b", Bytes.make())
+    axes = qkv.heatmap(seen.map(0, 0), seen.tokens()).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == seen.tokens().shown
+    for wrong, kind in ((seen.tokens, "method"), (3, "int")):
+        with pytest.raises(Problem, match=rf"queries is a {kind}: give a list .*trace\.tokens\(\)\)"):
+            qkv.heatmap(seen.map(0, 0), wrong)
+    with pytest.raises(Problem, match="keys is a int"):
+        qkv.heatmap(seen.map(0, 0), None, 3)

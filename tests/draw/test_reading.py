@@ -9,6 +9,7 @@ from qkv.attention.dispatch import Call
 from qkv.draw import carry as carrying
 from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT, html
+from qkv.draw.precision import ERRORS, errors_of
 from qkv.tracing.survey import plain
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
@@ -38,6 +39,44 @@ def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enou
         .max()
     )
     assert off <= float(precision["error"])
+
+
+def test_a_trace_that_was_kept_in_float16_shows_no_digit_beyond_that(opened, tmp_path):
+    exact = made(n=14, layers=3)
+    exact.save(tmp_path / "half.safetensors", half=True)
+    exact.save(tmp_path / "full.safetensors")
+    half, full = (Trace.load(tmp_path / f"{name}.safetensors") for name in ("half", "full"))
+    half.save(tmp_path / "again.safetensors")  # float32 now, of numbers that were rounded before
+    again = Trace.load(tmp_path / "again.safetensors")
+    for layer in range(3):
+        true, call = exact.calls["decoder"][layer], half.calls["decoder"][layer]
+        errors = errors_of(half, call)
+        assert errors_of(full, full.calls["decoder"][layer]) == ERRORS
+        assert errors_of(again, again.calls["decoder"][layer]) == errors
+        assert 0 < float((plain(call).weights() - plain(true).weights()).abs().max()) <= errors["weight"] < 5e-3
+        assert 0 < float((call.q[0, 0] @ call.k[0, 0].T - true.q[0, 0] @ true.k[0, 0].T).abs().max()) <= errors["dot"]
+        assert 0 < float((call.v - true.v).abs().max()) <= errors["value"]
+    header = carry(half, LIMIT).header["parts"][0]
+    assert header["precision"]["dtype"] == "float16" and float(header["precision"]["error"]) > 1e-5
+    shown = []
+    for trace in (half, full):
+        tab = opened(trace, lang="en", first=("decoder", 0, 1))
+        tab.evaluate("qkv.state.set({ query: 13, key: 3 })")
+        until(tab, "document.querySelector('qkv-steps h3').textContent.includes('query 13')")
+        rows = tab.evaluate(
+            "[...document.querySelectorAll('qkv-steps tbody tr')].map((r) => [r.dataset.key, ...[...r.cells].slice(1).map((c) => c.textContent)])"
+        )
+        shown.append({int(j): (dot, weight) for j, dot, _, _, weight, _ in rows})
+    true = exact.row(0, 1, 13)
+    dots = (exact.calls["decoder"][0].q[0, 1, 13] @ exact.calls["decoder"][0].k[0, 0].T).tolist()
+    for j in shown[0].keys() & shown[1].keys():
+        for one in shown:
+            assert_shown(one[j][1], true[j])
+            text = one[j][0].replace("−", "-")
+            assert abs(float(text) - dots[j]) <= 10.0 ** -len(text.partition(".")[2])
+    assert (
+        max(len(weight) for _, weight in shown[0].values()) <= 5 < max(len(weight) for _, weight in shown[1].values())
+    )
 
 
 def test_float32_gives_way_only_where_it_does_not_fit():

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from qkv.screen import plain
 from tests.draw.pages import until
 
 ALL = "document.querySelector('main').append(...['overview', 'map', 'lines', 'steps'].map((name) => h(`qkv-${name}`, { class: 'card' })))"
@@ -115,3 +116,18 @@ def test_what_is_taken_away_listens_no_more(elements):
     assert tab.evaluate("old.loading === before")
     tab.evaluate("document.querySelector('main').append(old)")
     drawn(tab, "x0")
+
+
+def test_what_could_show_a_name_as_another_is_written_out(elements):
+    """The same characters as in the terminal, in texts, labels and what is announced."""
+    tab = elements("0")
+    text = "".join(chr(i) for i in (*range(0x20), *range(0x7E, 0xA2), *range(0x2028, 0x2030), *range(0x2064, 0x206B)))
+    text += "a\r\nb 人 é"
+    assert tab.evaluate("(text) => plainText(text)", text) == plain(text)
+    name = "run\u202egnp.exe"
+    shown = tab.evaluate(
+        """(name) => { const made = h("p", { title: name, "aria-label": name }, name, token(name)); announce(name);
+        return [made.textContent, made.title, made.ariaLabel, document.getElementById("qkv-live").textContent] }""",
+        name,
+    )
+    assert shown == [2 * plain(name), plain(name), plain(name), plain(name)]

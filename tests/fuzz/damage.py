@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 Setting = tuple[bytes, int, bytes]  # key, type, value as GGUF writes it
+SIZES = dict(BOOL=1, U8=1, I8=1, F8_E4M3=1, I16=2, F16=2, BF16=2, I32=4, F32=4, I64=8, F64=8)  # bytes of a number
 NUMBERS = [0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**33, 2**48, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 WORDS = [
     *("", " ", "\0", "\ud800", "x", "�", "\x1b[2J", "-1", "nan", "/dev/zero", "../../x", "..", "a/b", "C:\\x"),
@@ -22,7 +23,7 @@ def value(dice: Random) -> Any:
     return dice.choice(
         [
             lambda: dice.choice([None, True, False]),
-            lambda: dice.choice([-1, -(2**63), 10**40, *NUMBERS]),
+            lambda: dice.choice([-1, -(2**63), 10**12, 10**40, 10**400, *NUMBERS]),
             lambda: dice.choice([-0.5, 0.1, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf]),
             lambda: dice.choice(WORDS),
             lambda: dice.choice(WORDS),
@@ -214,6 +215,50 @@ def as_safetensors(good: bytes, dice: Random, inner: str | None = None) -> bytes
     told = json.dumps(header).encode()
     told += b" " * (-len(told) % 8)
     return struct.pack("<Q", len(told)) + told + data
+
+
+def as_tensors(good: bytes, dice: Random) -> bytes:
+    """A whole safetensors file in which tensors have other names, shapes, types and values, or are not there."""
+    if dice.random() < 0.3:
+        return as_safetensors(good, dice)
+    length = int.from_bytes(good[:8], "little")
+    header, data = json.loads(good[8 : 8 + length]), good[8 + length :]
+    more = header.pop("__metadata__", None)
+    tensors = {name: (e["dtype"], e["shape"], data[slice(*e["data_offsets"])]) for name, e in header.items()}
+    for _ in range(dice.choice([1, 1, 2, 4])):
+        name = dice.choice(list(tensors))
+        dtype, shape, raw = tensors.pop(name)
+        way = dice.choice("shape shape shape dtype dtype values name name leave".split())
+        if way == "shape":
+            shape = dice.choice([[], [0], [1], [0, *shape[1:]], [*shape[:1], 0], shape[::-1], [1, *shape], shape[:1]])
+            raw = (raw * math.prod(shape))[: math.prod(shape) * SIZES[dtype]]
+        elif way == "dtype":
+            dtype = dice.choice(list(SIZES))
+            raw = (raw * SIZES[dtype])[: math.prod(shape) * SIZES[dtype]]
+        elif way == "values":
+            raw = (struct.pack("<f", dice.choice([math.nan, math.inf, 3e38, -3e38])) * len(raw))[: len(raw)]
+        elif way == "name":
+            at = dice.choice(["input_layernorm", "embed_tokens", "norm", "lm_head", "self_attn", "", "x" * 70_000])
+            parts = name.split(".")
+            parts[dice.randrange(len(parts))] = at
+            name = dice.choice([".".join(parts), name + at, name.replace("lora_A", "lora_embedding_A"), at])
+        if way != "leave" or not tensors:
+            tensors[name] = (dtype, shape, raw)
+    header, data = {"__metadata__": more} if more else {}, b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    told = json.dumps(header).encode()
+    told += b" " * (-len(told) % 8)
+    return struct.pack("<Q", len(told)) + told + data
+
+
+def as_json_lines(good: bytes, dice: Random) -> bytes:
+    """A file with a JSON value on each line: one of them is damaged as JSON or as text."""
+    lines = good.rstrip(b"\n").split(b"\n")
+    at = dice.randrange(len(lines))
+    lines[at : at + 1] = [as_json(lines[at], dice)] if dice.random() < 0.7 else other_lines(lines[at], dice)
+    return b"\n".join(lines) + b"\n"
 
 
 def as_gguf(good: bytes, dice: Random) -> bytes:

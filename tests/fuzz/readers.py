@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from qkv.model.families import FAMILIES
+
 from . import damage
 
 Damage = Callable[[bytes, Random], bytes]
@@ -54,12 +56,16 @@ def use_model(model: Any) -> None:
 
 
 def open_model(place: Path) -> None:
-    """A model by whatever names it."""
+    """A model by whatever names it; one with a generation_config.json writes a few tokens by it."""
     from qkv.model import weights
+    from qkv.model.generation import stream
 
     model, tokenizer = weights.load(place)
     use_model(model)
     use_tokenizer(tokenizer)
+    if model.config.kind == "decoder" and (place / "generation_config.json").is_file():
+        assert tokenizer is not None
+        list(stream(model, tokenizer, "the", most=3, **tokenizer.habits.sampling()))
 
 
 def open_tokenizer(folder: Path, file: Path) -> None:
@@ -107,6 +113,59 @@ def open_run(folder: Path, file: Path) -> None:
         raise told[0]
 
 
+def open_shards(folder: Path, file: Path) -> None:
+    """Go on with a run of many processes, once state.json agrees with a damaged shard: the hash alone finds all the others."""
+    from qkv.runfiles import fingerprint
+    from qkv.train.run import resume
+
+    state = file.parents[1] / "state.json"
+    good = state.read_bytes()
+    listed = json.loads(good)
+    if (name := f"{file.parent.name}/{file.name}") in listed["files"]:
+        listed["files"][name] = fingerprint(file)
+        state.write_text(json.dumps(listed))
+    try:
+        going = resume(folder / "fsdp")
+    finally:
+        state.write_bytes(good)
+    for optimizer in going.optimizers:  # momenta that lack one of them stop it here
+        for parameter in going.model.parameters():
+            parameter.grad = parameter.detach()
+        optimizer.step()
+
+
+def open_tokens(folder: Path, file: Path) -> None:
+    """Read all tokens: those of a damaged file never pass for the good ones."""
+    from qkv.text import Dataset
+
+    tokens = Dataset.open(folder / "tokens")
+    for first in range(0, len(tokens), 1000):
+        tokens[first : first + 1000]
+    if file.suffix != ".json":
+        assert bytes(tokens[:].tolist()) == (folder / "book.txt").read_bytes(), "other tokens"
+
+
+def open_metrics(folder: Path, file: Path) -> None:
+    """Go on with metrics: every good line is kept, and what is left out is named."""
+    import warnings
+
+    from qkv.runfiles import read_metrics
+    from qkv.train.loop import trim_metrics
+    from qkv.words import Notice, Problem
+
+    good = set((folder / "good.jsonl").read_bytes().splitlines())
+    there = [line for line in file.read_bytes().split(b"\n")[:-1] if line in good]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = [line.encode() for _, line in read_metrics(file)]
+        assert [line for line in kept if line in good] == there, "good lines are lost"
+        trim_metrics(file, 5)
+        assert all(step <= 5 for step, _ in read_metrics(file)), "lines from beyond"
+    for warning in caught:
+        if isinstance(warning.message, Notice):
+            raise Problem(warning.message.sentence, **warning.message.values)
+
+
 def open_picture(folder: Path, file: Path) -> None:
     """What `qkv caption` does before the model reads it."""
     from qkv.text import pictures
@@ -115,8 +174,46 @@ def open_picture(folder: Path, file: Path) -> None:
     assert len(pictures.source(pixels, "zh")) == 1 + pictures.ROWS * pictures.COLUMNS
 
 
+def open_chats(folder: Path, file: Path) -> None:
+    """What `qkv train chat` does with its chats before it learns."""
+    from qkv.text import Bytes
+    from qkv.text.conversations import Chats, read_chats
+
+    tokenizer = Bytes.make(special=["eos"])
+    tokenizer.template = CHATML
+    chats = Chats(read_chats(file), tokenizer, 64)
+    chats.batch(0, 0, 2)
+
+
+def open_texts(folder: Path, file: Path) -> None:
+    """What `qkv train classify` and `qkv train translate` do with theirs."""
+    from qkv.text import Bytes
+    from qkv.text.labelled import LabelledTexts, labels_of, read_labelled
+    from qkv.text.pairs import Pairs, read_pairs, sift_pairs
+
+    tokenizer = Bytes.make(special=["pad", "bos", "eos", "unk"])
+    if file.name == "labels.tsv":
+        texts = read_labelled(file)
+        LabelledTexts(texts, labels_of(texts, file), tokenizer, 64).batch(0, 0, 2)
+    else:
+        sift_pairs(file)
+        Pairs(read_pairs(file), tokenizer).batch(0, 0, 2)
+
+
+def open_family(folder: Path, file: Path) -> None:
+    """A model without a tokenizer."""
+    from qkv.model import weights
+
+    model, _ = weights.load(file.parent)
+    use_model(model)
+
+
 # ── good examples ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\\n{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+)
 SMALL = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
 LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
@@ -174,6 +271,57 @@ def make_folders(folder: Path) -> None:
     for name, model in models.items():
         model.save_pretrained(folder / name)
         Bytes.make().save(folder / name)
+    habits: dict[str, Any] = dict(do_sample=True, temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.1)
+    habits |= dict(min_length=2, min_new_tokens=1, no_repeat_ngram_size=2, suppress_tokens=[1], bad_words_ids=[[3, 4]])
+    habits |= dict(eos_token_id=[1, 2], forced_eos_token_id=2, exponential_decay_length_penalty=[2, 1.5], num_beams=1)
+    (folder / "llama" / "generation_config.json").write_text(json.dumps(habits))
+
+
+def make_families(folder: Path) -> None:
+    """A Hugging Face folder of each family."""
+    import torch
+
+    from ..model.test_families import CASES, theirs
+
+    for kind, name in {case.config.model_type: name for name, case in reversed(CASES.items())}.items():
+        theirs(name, torch.float32).save_pretrained(folder / kind)
+
+
+def make_adapters(folder: Path) -> None:
+    """A LLaMA and a GPT-2 with an adapter each, and an adapter of a whole classifier."""
+    import torch
+
+    from qkv import Config, Transformer
+    from qkv.model import adapters
+    from qkv.model.export import export
+    from qkv.text import Bytes
+
+    shape: dict[str, Any] = dict(vocab=256, width=32, n_layer=1, n_head=2)
+    gpt2 = dict(position="learned", norm="layer", bias=True, feed_forward="gelu-tanh")
+    for name, config in (("llama", Config(**shape)), ("gpt2", Config(**shape, **gpt2))):
+        torch.manual_seed(0)
+        model = Transformer(config).eval()
+        export(model, Bytes.make(), folder / f"{name}-base")
+        adapters.adapt(model, 2, parts="all", base=str(folder / f"{name}-base"))
+        (folder / name).mkdir()
+        for file, content in adapters.saved(model).items():
+            (folder / name / file).write_bytes(content)
+
+
+def make_chats(folder: Path) -> None:
+    """Two chats, one with more in its messages than a role and a content."""
+    chats = [
+        [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "你好"}],
+        [{"role": "assistant", "content": "Yes", "tool_calls": [{"name": "f", "arguments": {"x": [1, 2]}}]}],
+    ]
+    lines = [json.dumps({"messages": messages}) + "\n" for messages in chats]
+    (folder / "chats.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def make_texts(folder: Path) -> None:
+    """Texts with labels, and pairs."""
+    (folder / "labels.tsv").write_text("很好看\tgood\nbad film\tbad\nfine\tgood\n", encoding="utf-8")
+    (folder / "pairs.tsv").write_text("good\t好\nday\t日\nthe cat\t猫\n", encoding="utf-8")
 
 
 def make_shards(folder: Path) -> None:
@@ -306,6 +454,33 @@ def make_runs(folder: Path) -> None:
     start("translate", out=folder / "translate", pairs=str(folder / "pairs.tsv"), changes=small).train()
 
 
+FSDP = "fsdp/checkpoints/000004/shards"
+
+
+def make_run_shards(folder: Path) -> None:
+    """A run that two processes trained, with a file in shards/ that is not its own."""
+    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "2026-11" / "fsdp", folder / "fsdp")
+    shards = sorted((folder / FSDP).iterdir())
+    for number, shard in enumerate(shards, 1):
+        assert shard.name == f"shard-{number:05d}-model-00001-of-00001.safetensors"
+    shutil.copy(shards[0], folder / FSDP / "zz.safetensors")
+
+
+def make_tokens(folder: Path) -> None:
+    """A text of several blocks in two shards."""
+    from qkv.text import Bytes, prepare
+
+    (folder / "book.txt").write_bytes(b"".join(b"%d: the cat sat on the mat\n" % i for i in range(7000)))
+    prepare(folder / "book.txt", Bytes.make(), folder / "tokens")
+
+
+def make_metrics(folder: Path) -> None:
+    """The metrics of a short run."""
+    lines = [{"step": i, "loss": 1 / i, "tokens_per_second": 9e5, "seconds": i * 0.1} for i in range(1, 9)]
+    for name in ("metrics.jsonl", "good.jsonl"):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def run_files() -> dict[str, Damage]:
     found: dict[str, Damage] = {}
     for run in ("lm", "translate"):
@@ -351,8 +526,26 @@ READERS: dict[str, Reader] = {
     "config": Reader(
         make_folders,
         whole,
-        {f"{name}/config.json": damage.as_json for name in ("llama", "gpt2", "bert")},
+        {
+            **{f"{name}/config.json": damage.as_json for name in ("llama", "gpt2", "bert")},
+            "llama/generation_config.json": damage.as_json,
+        },
     ),
+    "families": Reader(
+        make_families,
+        open_family,
+        {f"{kind}/config.json": damage.as_json for family in FAMILIES for kind in family.types},
+    ),
+    "lora": Reader(
+        make_adapters,
+        whole,
+        {
+            **{f"{name}/adapter_config.json": damage.as_json for name in ("llama", "gpt2")},
+            **{f"{name}/adapter_model.safetensors": damage.as_tensors for name in ("llama", "gpt2")},
+        },
+    ),
+    "chats": Reader(make_chats, open_chats, {"chats.jsonl": damage.as_json_lines}),
+    "texts": Reader(make_texts, open_texts, {"labels.tsv": damage.as_lines, "pairs.tsv": damage.as_lines}),
     "safetensors": Reader(
         make_folders, whole, {f"{name}/model.safetensors": damage.as_safetensors for name in ("llama", "gpt2", "bert")}
     ),
@@ -406,4 +599,25 @@ READERS: dict[str, Reader] = {
         },
     ),
     "run": Reader(make_runs, open_run, run_files()),
+    "run-shards": Reader(
+        make_run_shards,
+        open_shards,
+        {
+            **dict.fromkeys(
+                [f"{FSDP}/shard-{number:05d}-model-00001-of-00001.safetensors" for number in (1, 2)],
+                partial(damage.as_safetensors, inner="DCP_SHARDING_INFO"),
+            ),
+            f"{FSDP}/zz.safetensors": damage.as_safetensors,
+        },
+    ),
+    "tokens": Reader(
+        make_tokens,
+        open_tokens,
+        {
+            "tokens/index.json": damage.as_json,
+            **dict.fromkeys([f"tokens/{split}-00000.bin" for split in ("train", "validation")], damage.as_bytes),
+            "tokens/train-00000.bin.sha256": damage.as_lines,
+        },
+    ),
+    "metrics": Reader(make_metrics, open_metrics, {"metrics.jsonl": damage.as_lines}),
 }

@@ -8,15 +8,19 @@ from .__main__ import Worker, fuzz
 from .readers import READERS
 
 EACH = 30  # cases of every reader
+SLOW = ["families"]  # whose good files take seconds to make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 
 
-def test_damaged_files_get_a_sentence_or_load(tmp_path):
-    result = fuzz([(reader, seed) for seed in range(EACH) for reader in READERS], tmp_path)
+@pytest.mark.parametrize(
+    "readers", [[name for name in READERS if name not in SLOW], pytest.param(SLOW, marks=pytest.mark.slow)], ids=len
+)
+def test_damaged_files_get_a_sentence_or_load(readers, tmp_path):
+    result = fuzz([(reader, seed) for seed in range(EACH) for reader in readers], tmp_path)
     wrong = [f"python -m tests.fuzz --reader {r} --seed {seed}\n{told['why']}" for r, seed, told in result.wrong]
     assert not wrong, "\n".join(wrong)
-    for reader in READERS:  # neither is all damage found, nor does it all miss
+    for reader in readers:  # neither is all damage found, nor does it all miss
         counts = result.counts[reader]
         assert counts.total() == EACH and counts["sentence"] > 0 and counts["loaded"] > 0, (reader, counts)
 

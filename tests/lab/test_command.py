@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,9 +22,9 @@ QUICK = {
     "memory": "--model gpt2 --length 1024",
     "distance": "--gaps 2,4 --symbols 3 --steps 3 --width 8 --batch 4",
     "heads": "--heads 1,2 --length 4 --symbols 8 --steps 3 --width 8 --batch 4",
-    "mixers": f"--text {__file__} --steps 2 --recall-steps 2 --pairs 1,2 --lengths 8,64 --width 8 --state 2 --seeds 1",
+    "mixers": f"--text {shlex.quote(__file__)} --steps 2 --recall-steps 2 --pairs 1,2 --lengths 8,64 --width 8 --state 2 --seeds 1",
     "seq2seq": "--steps 2 --width 8 --batch 4 --tests 3",
-    "masks": "--text we|go --source a|b|c",
+    "masks": "--words 'we go' --source 'a b c'",
 }
 
 
@@ -44,16 +45,18 @@ def call(capfd, monkeypatch, tmp_path):
 
 
 def quick(name):
-    return [word.replace("|", " ") for word in QUICK[name].split()]
+    return shlex.split(QUICK[name])
 
 
 @cache
 def measured(name):
     """What an experiment found, and how far it said it was: measured once, told in several ways."""
-    told, words = [], [word.removeprefix("--").replace("-", "_") for word in quick(name)]
+    told, words = [], quick(name)
+    names = {size.option: size.name for size in EXPERIMENTS[name].sizes}
+    sizes = {names[option]: size for option, size in zip(words[::2], words[1::2], strict=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
-        found = run(name, lambda *now: told.append(now), **dict(zip(words[::2], words[1::2], strict=True)))
+        found = run(name, lambda *now: told.append(now), **sizes)
     return found, told
 
 
@@ -188,10 +191,10 @@ MISTAKES = {
     "mixers --layers 1": ("--layers is 1", "--layers 是 1"),
     "mixers --text nowhere.txt": ("nowhere.txt", "nowhere.txt"),
     "mixers --tune 2": ("--tune is 2", "--tune 是 2"),
-    "seq2seq --text ''": ("--text is empty", "--text 是空的"),
-    "seq2seq --text hello": ("hello, no date in a form", "hello，不是两个模型要学的日期写法"),
+    "seq2seq --date ''": ("--date is empty", "--date 是空的"),
+    "seq2seq --date hello": ("hello, no date in a form", "hello，不是两个模型要学的日期写法"),
     "seq2seq --width 20": ("20", "20"),
-    "masks --text hello": ("give both --text", "要么都给"),
+    "masks --words hello": ("give both --words", "要么都给"),
     "masks --widht 3": ("--widht", "--widht"),
 }
 

@@ -14,7 +14,7 @@ import qkv
 from qkv.words import Message, Spoken, all_of
 
 # What an __init__ is given here, by the type it asks for.
-GIVEN = {"str": "why", "int": 3, "int | None": 3, "list[str]": ["one", "two"]}
+GIVEN = {"str": "why", "int": 3, "int | None": 3, "bool": True, "list[str]": ["one", "two"]}
 GIVEN |= {
     "BaseException": KeyError("x"),
     "BaseException | None": KeyError("x"),
@@ -35,7 +35,7 @@ def kinds():
 
 def made(kind):
     if issubclass(kind, Spoken):
-        return kind("{word} is not in the text; there are: {words}", word="dog", words=all_of(["cat", "mat"]))
+        return kind("{word} is not a token of the text; near ones: {near}", word="dog", near=all_of(["cat", "mat"]))
     if not inspect.isfunction(kind.__init__):  # Python's own
         return kind("why")
     asked = list(inspect.signature(kind.__init__, eval_str=True).parameters.values())[1:]

@@ -88,7 +88,7 @@ def test_the_command_line(kind, lang, capsys, tmp_path):
         (["--mixer", "retention", "--decay", "nan"], "0 < γ ≤ 1"),
         (["--mixer", "retention", "--memory", "a b"], "--memory doesn't go with --mixer retention"),
         (["--mixer", "retention", "--heads", "2"], "--heads doesn't go with --mixer retention"),
-        (["--mixer", "retention", "--word", "你"], "你 is not in the text"),
+        (["--mixer", "retention", "--word", "你"], "你 is not a token of the text"),
         (["--decay", "0.5"], "--decay goes with --mixer retention"),
     ],
 )

@@ -6,6 +6,7 @@ import peft
 import pytest
 import torch
 import transformers as hf
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from qkv import Config, Transformer
@@ -169,7 +170,16 @@ def test_an_adapter_for_another_model_is_refused(other, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"peft_type": "IA3"}, {"use_dora": True}, {"bias": "all"}, {"lora_alpha": "much"}], ids=str
+    "change",
+    [
+        {"alpha_pattern": {"^model.*q_proj": 9}},
+        {"rank_pattern": {"(q|k)_proj": 2}},
+        {"peft_type": "IA3"},
+        {"use_dora": True},
+        {"bias": "all"},
+        {"lora_alpha": "much"},
+    ],
+    ids=str,
 )
 def test_what_is_not_plain_lora_is_refused_by_name(change, tmp_path):
     config = Config(vocab=37, width=24, n_layer=1, n_head=4)
@@ -188,6 +198,68 @@ def test_a_damaged_file_or_a_base_that_is_gone_is_told(tmp_path):
     (folder / WEIGHTS).write_bytes(b"\1" * 40)
     with pytest.raises(Problem, match="not a readable safetensors file"):
         attach(Transformer(config), folder)
+
+
+FIRST = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+BROKEN = {
+    "a rank of 0": ({FIRST.format("A"): torch.zeros(0, 24), FIRST.format("B"): torch.zeros(24, 0)}, r"is \(0, 24\)"),
+    "a number": ({FIRST.format("A"): torch.tensor(1.0)}, r"is \(\), \(2, 24\) is expected"),
+    "a vector": ({FIRST.format("B"): torch.zeros(24)}, r"is \(24,\), \(24, 2\) is expected"),
+    "no B": ({FIRST.format("B"): None}, r"lora_B.weight is \(0, 0\)"),
+    "whole numbers": ({FIRST.format("A"): torch.zeros(2, 24, dtype=torch.int64)}, "holds int64"),
+    "truth values": ({FIRST.format("B"): torch.zeros(24, 2, dtype=torch.bool)}, "holds bool"),
+    "NaN": ({FIRST.format("A"): torch.full((2, 24), torch.nan)}, "no numbers"),
+    "a norm": ({FIRST.format("A").replace("self_attn.q_proj", "input_layernorm"): torch.zeros(2, 24)}, "not a linear"),
+    "an embedding": (
+        {"base_model.model.model.embed_tokens.lora_A.weight": torch.zeros(2, 24)},
+        "embed_tokens.weight, which is not a linear layer",
+    ),
+    "an embedding as peft has it": (
+        {"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(2, 37)},
+        "lora_embedding_A, and this model has no such place",
+    ),
+    "a whole norm of another shape": ({"base_model.model.model.norm.weight": torch.tensor(1.0)}, r"is \(\), \(24,\)"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_tensors_that_are_no_adapter_are_refused(name, tmp_path):
+    config = Config(vocab=37, width=24, n_layer=1, n_head=4)
+    folder = write(adapt(Transformer(config), 2), tmp_path / "adapter", "base")
+    changes, sentence = BROKEN[name]
+    tensors = {key: value for key, value in (load_file(folder / WEIGHTS) | changes).items() if value is not None}
+    save_file(tensors, folder / WEIGHTS)
+    with pytest.raises(Problem, match=sentence):
+        attach(Transformer(config), folder)
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "-1", "true", "null", '"2"', "2.5", "NaN", "1e999", "1" + "0" * 400, "[2]", "{}"]
+)
+@pytest.mark.parametrize("name", ["r", "lora_alpha", "rank_pattern", "alpha_pattern"])
+def test_numbers_that_no_adapter_has_are_refused(name, value, tmp_path):
+    config = Config(vocab=37, width=24, n_layer=1, n_head=4)
+    folder = write(adapt(Transformer(config), 2), tmp_path / "adapter", "base")
+    told = json.loads((folder / CONFIG).read_text())
+    table = {name: json.loads(value)} if "pattern" not in name else {name: {"q_proj": json.loads(value)}}
+    (folder / CONFIG).write_text(json.dumps(told | table))
+    if name.endswith(("alpha", "alpha_pattern")) and value in ("0", "-1", "2.5"):
+        attach(Transformer(config), folder)
+    else:
+        with pytest.raises(Problem, match=r"r is |lora_alpha is "):
+            attach(Transformer(config), folder)
+
+
+def test_an_adapter_that_is_its_own_base_is_refused(tmp_path):
+    model = adapt(Transformer(Config(vocab=37, width=24, n_layer=1, n_head=4)), 2)
+    for name, base in (("a", "b"), ("b", "a"), ("c", "c"), ("long", "x" * 1_000_000), ("null", "x\0y")):
+        write(model, tmp_path / name, str(tmp_path / base) if len(base) == 1 else base)
+    for name in "abc":
+        with pytest.raises(Problem, match="is its own base"):
+            load(tmp_path / name)
+    for name in ("long", "null"):
+        with pytest.raises(Problem, match="is an adapter, and its base can't be opened"):
+            load(tmp_path / name)
 
 
 def test_a_model_without_attention_has_no_place_for_adapters():

@@ -25,6 +25,7 @@ from qkv.model.mixture import Experts
 from qkv.model.presets import PRESETS
 from qkv.text import Bytes, load, train_tokenizer
 from qkv.words import Problem
+from tests.full_disk import full_disk
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -612,24 +613,17 @@ def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
-    """The limit on the size of a file stands for the end of the disk."""
-    resource = pytest.importorskip("resource")
     before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
     kept = before.read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(OSError, match="the weights could not be written"):
-            export(made(LLAMA), None, tmp_path / "out")
-        with pytest.raises(OSError, match="the weights could not be written"):
-            export(made(LLAMA), None, tmp_path / "new")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for name in ("out", "new"):
+        with full_disk(20_000), pytest.raises(OSError, match="File too large") as refused:
+            export(made(LLAMA), None, tmp_path / name)
+        assert refused.value.filename == str(tmp_path / name)
     assert before.read_bytes() == kept
     assert [place.name for place in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("moment", ["save_tensors", "_flush", "second rename"])
+@pytest.mark.parametrize("moment", ["save_tensors", "flush_folder", "second rename"])
 def test_ctrl_c_leaves_what_was_there(moment, tmp_path, monkeypatch):
     before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
     kept = before.read_bytes()

@@ -1038,7 +1038,25 @@ UNREADABLE = {
     "another gate": ("qwen3-next", dict(attn_output_gate=False), "attn_output_gate is False"),
     "a DeepSeek that turns a part": ("deepseek-v3", dict(partial_rotary_factor=0.5), "partial_rotary_factor is 0.5"),
     "a DeepSeek that turns another width": ("deepseek-v3", dict(head_dim=3), "head_dim is 3"),
-    "experts of no group": ("deepseek-v3", dict(topk_group=0), "groups_per_token"),
+    "experts of no group": ("deepseek-v3", dict(topk_group=0), "topk_group is 0"),
+    "a GPT-NeoX with heads of another width": ("gpt-neox", dict(head_dim=6), "head_dim is 6"),
+    "a Bamba that sees what comes": ("bamba", dict(is_causal=False), "is_causal is False"),
+    "a Mamba-2 that sees what comes": ("mamba2", dict(is_causal=False), "is_causal is False"),
+    "shared experts in the file alone": (
+        "deepseek-v2",
+        dict(n_shared_experts=0),
+        r"there is also model\.layers\.1\.mlp\.shared_experts",
+    ),
+    "a norm by its own name": ("bamba", dict(rms_norm_eps=0.0), "^rms_norm_eps is 0.0"),
+    "states by their own name": ("bamba", dict(mamba_d_state=0), "^mamba_d_state is 0"),
+    "heads by their own name": ("qwen3-next", dict(linear_num_value_heads=0), "^linear_num_value_heads is 0"),
+    "keys by their own name": ("qwen3-next", dict(num_key_value_heads=3), "n_kv_head = num_key_value_heads"),
+    "layers by their own name": (
+        "qwen3-next",
+        dict(num_hidden_layers=6),
+        "^layer_types .* n_layer = num_hidden_layers",
+    ),
+    "states of another width": ("qwen3-next", dict(linear_key_head_dim=6), r"in_proj_qkvz.weight is \(114, 24\)"),
     "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),
     "a layer less": ("t5 1.0", dict(num_decoder_layers=2), r"there is also decoder\.block\.2\."),
 }
@@ -1048,6 +1066,12 @@ def test_the_first_gemma_says_gelu_and_means_its_approximation(tmp_path):
     """As Google published it; transformers reads it so, too."""
     told, tensors = saved(theirs("gemma"), tmp_path / "theirs")
     assert to_ours(told | dict(hidden_act="gelu"), tensors)[0] == to_ours(told, tensors)[0]
+
+
+def test_deepseek_has_two_shared_experts_where_nothing_is_said(tmp_path):
+    told, tensors = saved(theirs("deepseek-v2"), tmp_path / "theirs")
+    del told["n_shared_experts"]
+    assert to_ours(told, tensors)[0].experts.shared == 2 * told["moe_intermediate_size"]
 
 
 @pytest.mark.parametrize("case", UNREADABLE)

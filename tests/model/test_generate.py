@@ -323,3 +323,20 @@ def test_what_may_never_be_said_is_not_said():
     logits = model(torch.tensor([[1, 2, 3]]))[0, -1]
     logits[free[:2]] = -torch.inf
     assert held[0] == int(logits.argmax())
+
+
+@pytest.mark.parametrize(
+    ("logits", "how"),
+    [
+        ([1.0, 3.0, 2.0], dict(temperature=5e-324)),
+        ([1.0, 3.0, 2.0], dict(temperature=1e-40, top_p=0.5)),
+        ([-1.0, 3.0, -2.0], dict(temperature=1.0, repetition_penalty=1e-320)),
+        ([-torch.inf] * 3, dict(temperature=1.0)),
+        ([-torch.inf] * 3, dict(temperature=0.7, top_k=2, top_p=0.9)),
+    ],
+    ids=str,
+)
+def test_a_token_is_chosen_where_there_are_no_probabilities(logits, how):
+    logits = torch.tensor([logits] * 2)
+    chosen = Sampling(**how).choose(logits, torch.tensor([0.0, 0.999]), torch.ones(2, 3, dtype=torch.bool))
+    assert chosen.tolist() == logits.argmax(-1).tolist()

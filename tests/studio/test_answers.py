@@ -1,5 +1,6 @@
 """What the worker answers is what the library computes."""
 
+import io
 import os
 import sys
 import threading
@@ -11,7 +12,10 @@ import torch
 import qkv
 from qkv.studio import asking, places
 from qkv.studio.answers import ANSWERS
-from qkv.studio.bench import Bench, Unmade, giving_way
+from qkv.studio.bench import Bench, Unmade, giving_way, key_of
+from qkv.studio.frames import ENVELOPE, unpack
+from qkv.studio.views import View
+from qkv.studio.worker import Worker
 from qkv.tracing.live import Stopped
 from qkv.words import Problem
 
@@ -182,6 +186,16 @@ def test_every_checkpoint_of_a_run_can_be_opened(ask, name, shelf):
     assert early["words"] != late["words"]
 
 
+def test_checkpoints_are_listed_by_number(tmp_path):
+    (tmp_path / "lm" / "watch").mkdir(parents=True)
+    (tmp_path / "lm" / "config.json").write_text('{"format": "qkv run 1"}')
+    for step in ("999999", "1000000", "000006 copy", "000006"):
+        (tmp_path / "lm" / "checkpoints" / step).mkdir(parents=True)
+        (tmp_path / "lm" / "watch" / f"{step}.safetensors").touch()
+    here = places.listed([tmp_path])[-1]
+    assert here.checkpoints == here.watched == (6, 999_999, 1_000_000)
+
+
 def test_the_python_lines_compute_what_is_seen(ask, name, trace, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     one = spec(name, edits=[["0.1", "uniform"]])
@@ -209,6 +223,70 @@ def test_a_view_that_nobody_waits_for_stops_between_layers(name, shelf):
     with pytest.raises(Stopped):
         fresh("view", spec=spec(name), wanted=lambda: False)
     assert not fresh.bench.views
+
+
+class Lanes(Worker):
+    """A worker whose requests are answered one at a time by the test."""
+
+    def __init__(self, folder):
+        super().__init__(io.BytesIO(), io.BytesIO())
+        self.bench, self.folder = Bench(lambda event: None), folder
+
+    def request(self, do, *, number=1, light=False, **fields):
+        """Answer a request, and what it put into the lane where models run; returns the frames."""
+        asked = asking.checked({"do": do} | fields) | {"ask": number}
+        asked["spec"]["model"] = places.find(asked["spec"]["model"], [self.folder])
+        self.sink.seek(0), self.sink.truncate()
+        self._answer(asked, light)
+        while not self.lanes[False].empty():
+            self._answer(self.lanes[False].get(), False)
+        self.sink.seek(0)
+        frames = []
+        while head := self.sink.read(ENVELOPE.size):
+            frames += unpack(self.sink.read(ENVELOPE.unpack(head)[2]))
+        return [frame for frame, _ in frames]
+
+
+@pytest.mark.parametrize("do", ["head", "tile", "links", "words"])
+def test_parts_of_a_cancelled_view_do_not_run_the_model_again(name, shelf, do, monkeypatch):
+    worker = Lanes(shelf)
+    fields = {
+        "head": dict(part="decoder", layer=0, head=0),
+        "tile": dict(part="decoder", layer=0, head=0, rows=[0, 4], cols=[0, 4], tall=1, wide=1, pool="max"),
+        "links": dict(part="decoder", query=1, key=0),
+        "words": {},
+    }[do]
+    # Cancelled as soon as its tokens are known.
+    monkeypatch.setattr(
+        View, "_survey", lambda self, *told, survey=View._survey: [survey(self, *told), worker.cancelled.add(7)]
+    )
+    assert worker.request("view", number=7, spec=spec(name))[-1]["kind"] == "superseded"
+    monkeypatch.undo()
+    made = []
+    monkeypatch.setattr(View, "make", lambda self, *told, make=View.make: made.append(self) or make(self, *told))
+    assert worker.request(do, number=8, light=True, spec=spec(name), **fields)[-1]["kind"] == "superseded"
+    assert not made
+    assert worker.request("view", number=9, spec=spec(name))[-1]["kind"] == "done"  # asked for anew, it is made
+    assert worker.request(do, number=10, light=True, spec=spec(name), **fields)[-1]["kind"] == "done"
+    assert len(made) == 1
+
+
+def test_a_layer_of_a_view_that_failed_is_not_said_to_be_missing(name, shelf):
+    view = View(spec(name))
+    view.numbers = {"decoder": (0, 1)}
+    view.failed = True
+    with pytest.raises(Unmade):
+        view.call("decoder", 1, lambda: True)
+
+
+def test_words_of_a_view_in_the_making_wait_for_it(name, shelf):
+    fresh = Asked(shelf)
+    made = asking.checked({"do": "view", "spec": spec(name)})["spec"]
+    made["model"] = places.find(made["model"], [shelf])
+    fresh.bench.views[key_of(made)] = View(made, *fresh.bench.model(made["model"]))
+    for do, fields in (("words", {}), ("links", dict(part="decoder", query=1, key=0))):
+        with pytest.raises(Unmade):
+            fresh(do, may_run=False, spec=spec(name), **fields)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
@@ -259,6 +337,12 @@ def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
         assert last["kind"] == "done" and len(stored) == len(frames)
         for (one, arrays), (other, others) in zip(stored, frames, strict=True):
             assert one["kind"] == other["kind"] and one.keys() == other.keys()
+            if "layer" in one:  # a trace in float16: its weights have two or three true decimals
+                assert (
+                    1e-5
+                    < one["layer"]["errors"]["weight"]
+                    == pytest.approx(other["layer"]["errors"]["weight"], rel=0.1)
+                )
             for mine, theirs in zip(arrays, others, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1 if mine.dtype == np.uint8 else 1e-5)
     assert [frame["kind"] for frame, _ in unpack(kept[next(iter(kept))][0])][:2] == ["header", "words"]

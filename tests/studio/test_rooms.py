@@ -15,6 +15,7 @@ import torch
 import qkv
 from qkv.draw.shell import script
 from tests.draw.pages import FLAGS, assert_shown, until
+from tests.studio.conftest import Running
 
 TEXT = "the cat sat on the mat"
 
@@ -45,7 +46,19 @@ def opened(browser, studio, shelf):
     contexts, wrong = [], []
     home = urlsplit(studio.address)
 
-    def go(run="lm", text=TEXT, *, link="", locale="en-US", scheme="light", size=(1280, 900), ready=True, **more):
+    def go(
+        run="lm",
+        text=TEXT,
+        *,
+        link="",
+        locale="en-US",
+        scheme="light",
+        size=(1280, 900),
+        ready=True,
+        script="",
+        routes=None,
+        **more,
+    ):
         context = browser.new_context(
             locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
         )
@@ -57,6 +70,10 @@ def opened(browser, studio, shelf):
         tab.on("pageerror", lambda error: wrong.append(str(error)))
         tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
         tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        if script:
+            tab.add_init_script(script)
+        for address, answer in (routes or {}).items():
+            tab.route(address, answer)
         said = dict(model=f"{shelf.name}/{run}", text=text) | {name: str(value) for name, value in more.items()}
         link = link or "&".join(f"{name}={quote(value)}" for name, value in said.items())
         tab.goto(f"http://{home.netloc}/#{link}")
@@ -262,7 +279,9 @@ def test_typing_is_followed_and_composing_is_not(opened):
     settled(tab)
 
 
-PASSING = "shown models opened outcome before busy problem lost".split()  # what is answered
+PASSING = (
+    "shown models opened outcome before busy problem lost locked reload textLost stale".split()
+)  # what is answered
 
 
 def chosen(tab):
@@ -272,7 +291,7 @@ def chosen(tab):
 
 def test_a_link_brings_the_view_back(opened):
     tab = opened(mode="heads", head=1, query=5, key=3, edits="0.0:zero", pins="0.1", unit="words", scale="linear")
-    plain = tab.evaluate("location.hash.slice(1)")
+    plain = re.sub("&(lang|theme)=[a-z]+", "", tab.evaluate("location.hash.slice(1)"))
     tab.evaluate(
         """qkv.studio.set({ lang: 'zh', theme: 'dark', way: 'to', sink: 'hidden', pool: 'mean', after: 'chosen',
         ranked: { by: 'wide', pattern: '', limit: 0.5 }, sampling: { temperature: 0.5, topK: 3, topP: 0.9 } })"""
@@ -506,16 +525,18 @@ def test_the_tour_is_walked_by_keyboard_alone(opened, width, locale):
 @pytest.mark.slow
 def test_all_can_be_taken_away(opened, tmp_path, trace):
     tab = opened(head=1, query=4, key=2)
-    tab.click("qkv-exportmenu .opener")
     for take, name in (("png", "png"), ("svg", "svg"), ("csv", "csv"), ("page", "html")):
+        tab.click("qkv-exportmenu .opener")
         with tab.expect_download() as coming:
             tab.click(f"qkv-exportmenu [data-key={take}]")
+        until(tab, "document.querySelector('qkv-exportmenu .sheet').hidden")
         coming.value.save_as(tmp_path / name)
         assert coming.value.suggested_filename.endswith(f".{name}")
     rows = [line.split(",") for line in (tmp_path / "csv").read_text(encoding="utf-8-sig").splitlines()[1:]]
     for row in rows:
         assert_shown(row[-1], trace.map(0, 1)[int(row[0]), int(row[2])]) if row[-1] not in ("", "0") else None
     assert "<!doctype html>" in (tmp_path / "html").read_text(encoding="utf-8")[:20]
+    tab.click("qkv-exportmenu .opener")
     tab.click("qkv-exportmenu [data-key=python]")
     until(tab, "document.querySelector('qkv-exportmenu pre') !== null")
     assert "trace.row(0, 1, 4" in tab.inner_text("qkv-exportmenu pre")
@@ -577,6 +598,271 @@ def test_without_a_server_the_page_says_so_and_stays(opened):
     tab.unroute("**/api/ask")
     tab.click("qkv-notice [data-key=again]")
     until(tab, "document.querySelector('qkv-notice').hidden && qkv.served().spec.text === qkv.studio.now.text")
+
+
+def compared(tab):
+    """Until the difference of the two sides is drawn."""
+    until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
+    until(tab, "document.querySelector('.three[data-old]') === null && !document.querySelector('.three').hidden")
+
+
+REFUSED = "qkv-comparison .offer .note"
+
+
+@pytest.mark.parametrize(
+    ("locale", "said"),
+    [("en-US", "translate has no head 1.3"), pytest.param("zh-CN", "translate 没有头 1.3", marks=pytest.mark.slow)],
+)
+def test_a_model_with_fewer_layers_is_compared_where_it_has_some(opened, shelf, locale, said):
+    other = quote(f"{shelf.name}/translate")
+    link = f"model=dates&text=cat+7&mode=compare&by=models&withModel={other}&part=encoder&layer=1&head=3"
+    tab = opened(link=link, locale=locale, ready=False)
+    until(tab, f"document.querySelector('{REFUSED}') !== null")
+    assert said in tab.inner_text(REFUSED) and "1" in tab.inner_text(REFUSED)
+    assert not tab.is_visible("qkv-comparison .three")
+    tab.click("qkv-comparison .offer button")
+    compared(tab)
+    assert (now(tab, "layer"), now(tab, "head")) == (0, 1)
+    assert tab.inner_text(".three section:nth-child(2) h3") == "B · translate"
+    assert tab.locator(REFUSED).count() == 0
+
+
+def test_models_of_different_kinds_say_what_can_be_compared(opened, shelf):
+    tab = opened("lm", "the cat sat", mode="compare", by="heads", head=0)
+    compared(tab)
+    tab.evaluate(
+        "(model) => qkv.studio.set({ against: { by: 'models', head: '', text: '', model } })", f"{shelf.name}/mlm"
+    )
+    until(tab, f"document.querySelector('{REFUSED}') !== null")
+    assert "no part in common" in tab.inner_text(REFUSED) and "Encoder" in tab.inner_text(REFUSED)
+    assert not tab.is_visible("qkv-comparison .three") and tab.locator("qkv-comparison .ranking li").count() == 0
+    tab.click("qkv-comparison .offer button >> text=Two heads")
+    compared(tab)
+    tab = opened(
+        "translate", "cat 7", mode="compare", by="models", withModel=f"{shelf.name}/mlm", part="cross", ready=False
+    )
+    until(tab, f"document.querySelector('{REFUSED}') !== null")
+    assert "mlm has no part “Cross”, only: Encoder" in tab.inner_text(REFUSED)
+    tab.click("qkv-comparison .offer button >> text=Encoder")
+    until(tab, "!document.querySelector('.three').hidden")
+    assert now(tab, "part") == "encoder"
+
+
+# Answers to views of texts that begin with `held` come in two pieces: the header when `go(1)` is called, the rest after `go(2)`.
+HOLD = """
+const real = window.fetch;
+window.held = null;
+let go = [];
+window.go = (piece) => go[piece]();
+window.fetch = async (url, options) => {
+  const asked = options?.body ? JSON.parse(options.body) : {};
+  if (asked.do !== "view" || !window.held || !asked.spec.text.startsWith(window.held)) return real(url, options);
+  const gates = [1, 2].map((piece) => new Promise((resolve) => (go[piece] = resolve)));
+  const answer = await real(url, options);
+  const bytes = new Uint8Array(await answer.arrayBuffer());
+  const first = 4 + new DataView(bytes.buffer).getUint32(0, true);
+  const body = new ReadableStream({
+    async start(stream) {
+      await gates[0];
+      stream.enqueue(bytes.slice(0, first));
+      await gates[1];
+      stream.enqueue(bytes.slice(first));
+      stream.close();
+    },
+  });
+  options.signal?.addEventListener("abort", () => go.forEach((each) => each()));
+  return new Response(body);
+};
+"""
+OLD = "[...document.querySelectorAll('[data-old]')].map((one) => one.localName).filter((name) => name.startsWith('qkv-')).sort()"
+
+
+@pytest.mark.parametrize(
+    ("locale", "label", "badge"),
+    [
+        ("en-US", "Still the old result", '"old result"'),
+        pytest.param("zh-CN", "仍是旧结果", '"旧结果"', marks=pytest.mark.slow),
+    ],
+)
+def test_old_results_are_dimmed_and_named_until_the_new_ones_come(opened, locale, label, badge):
+    tab = opened(mode="look", head=0, locale=locale, script=HOLD)
+    place = "document.querySelector('qkv-nextwords .choice [data-value=end]').textContent"
+    at_the_end = tab.evaluate(place)
+    assert tab.evaluate(OLD) == []
+    tab.evaluate("window.held = 'a mat'")
+    tab.fill("textarea", "a mat on a cat on the mat that sat on a cat")
+    assert now(tab, "stale") and label in tab.inner_text("qkv-facts") and TEXT in tab.inner_text("qkv-facts")
+    assert tab.get_attribute(".ground", "aria-busy") == "true"
+    assert tab.get_attribute("qkv-nextwords", "aria-busy") == "true"
+    for piece in ("overview", "map", "steps", "nextwords", "lines", "strip"):
+        until(tab, f"Number(getComputedStyle(document.querySelector('qkv-{piece} > *')).opacity) < 0.5")
+    assert tab.evaluate("getComputedStyle(document.querySelector('qkv-nextwords'), '::after').content") == badge
+    assert tab.evaluate(place) == at_the_end  # never "at the gap": a decoder goes on with a text
+    tab.evaluate("go(1)")  # tokens are known, and nothing of what the model makes of them
+    until(tab, "qkv.served().spec.text.startsWith('a mat')")
+    assert not now(tab, "stale") and label not in tab.inner_text("qkv-facts")
+    assert {"qkv-nextwords", "qkv-overview"} <= set(tab.evaluate(OLD))
+    assert tab.evaluate(place) == at_the_end
+    until(tab, "Number(getComputedStyle(document.querySelector('qkv-overview [data-head]')).opacity) < 0.5")
+    tab.evaluate("go(2)")
+    settled(tab)
+    until(tab, f"{OLD}.length === 0")
+    assert tab.get_attribute(".ground", "aria-busy") == "false"
+    assert tab.get_attribute("qkv-nextwords", "aria-busy") is None
+    assert tab.evaluate("Number(getComputedStyle(document.querySelector('qkv-nextwords .bars')).opacity)") == 1
+
+
+@pytest.mark.slow
+def test_what_another_model_said_is_old_too(opened, shelf):
+    tab = opened(mode="look", script=HOLD)
+    tab.evaluate("window.held = 'the cat'")
+    tab.click("qkv-picker .opener")
+    tab.click("qkv-picker [data-key='open dates']")
+    assert now(tab, "stale") and "data-old" in tab.evaluate(
+        "document.querySelector('qkv-nextwords').getAttributeNames()"
+    )
+    tab.evaluate("(window.held = null, document.querySelector('textarea').focus())")
+    tab.fill("textarea", "cat 7")
+    settled(tab)
+    assert not now(tab, "stale") and tab.evaluate(OLD) == []
+
+
+def test_requests_for_a_text_that_was_given_up_are_cancelled(opened):
+    tab = opened(head=0)
+    asked, cancelled = [], []
+
+    def hold(route):
+        told = route.request.post_data_json
+        if told["do"] == "head" and told["spec"]["text"] == "a mat":
+            asked.append(route)
+        else:
+            route.fallback()
+
+    tab.route("**/api/ask", hold)
+    tab.on("requestfailed", lambda request: cancelled.append(request))
+    tab.fill("textarea", "a mat")
+    until(tab, "qkv.served().spec.text === 'a mat'")
+    assert asked and not {route.request for route in asked} & set(cancelled)
+    tab.fill("textarea", "a cat")
+    settled(tab)
+    tab.wait_for_timeout(50)
+    assert {route.request for route in asked} <= set(cancelled)
+
+
+def test_a_text_too_long_for_a_link_survives_a_reload(opened):
+    tab = opened(head=1)
+    text = (TEXT + " ") * 200
+    tab.fill("textarea", text)
+    settled(tab)
+    until(tab, "location.hash.includes('kept=')")
+    assert "text=" not in tab.evaluate("location.hash")
+    tab.reload()
+    settled(tab)
+    assert now(tab, "text") == tab.input_value("textarea") == text and now(tab, "head") == 1
+    assert tab.evaluate("qkv.served().spec.text") == text
+    link = tab.evaluate("location.hash.slice(1)")
+    elsewhere = opened(link=link, ready=False)  # another browser
+    until(elsewhere, "document.querySelector('qkv-overview canvas[data-drawn]') !== null")
+    until(elsewhere, "qkv.studio.now.model.endsWith('/lm')")
+    assert "too long for a link" in elsewhere.inner_text("qkv-notice p >> nth=0")
+    elsewhere.fill("textarea", "the cat")
+    until(elsewhere, "document.querySelector('qkv-notice').hidden")
+    settled(elsewhere)
+
+
+def test_a_link_without_a_text_is_not_a_blank_page(opened):
+    tab = opened(link="model=dates", ready=False)
+    until(tab, "qkv.served()?.spec.model === 'dates'")
+    settled(tab)
+    assert now(tab, "text") == tab.input_value("textarea") != ""
+
+
+def test_back_goes_to_what_was_chosen_before(opened, shelf):
+    tab = opened(head=0)
+    tab.wait_for_timeout(400)
+    entries = tab.evaluate("history.length")
+    tab.click("qkv-overview [data-head='0.1']")
+    until(tab, "location.hash.includes('head=1')")
+    tab.click(".modes [data-value=heads]")
+    until(tab, "location.hash.includes('mode=heads')")
+    tab.click("textarea")
+    tab.keyboard.press("End")
+    for typed in (" ", " c", " ca", " cat"):
+        tab.keyboard.type(typed[-1])
+        until(tab, f"new URLSearchParams(location.hash.slice(1)).get('text') === {json.dumps(TEXT + typed)}")
+    settled(tab)
+    assert tab.evaluate("history.length") == entries + 3  # a head, a mode, a text
+    tab.click("qkv-picker .opener")
+    tab.select_option("qkv-picker select[data-key$='/lm@']", "3")
+    settled(tab)
+    until(tab, "location.hash.includes('%403')")
+    tab.evaluate("qkv.studio.set({ lang: 'zh' })")
+    assert tab.evaluate("history.length") == entries + 4
+
+    def back():
+        tab.evaluate("history.back()")
+
+    back()
+    until(tab, "qkv.studio.now.model.endsWith('/lm') && qkv.studio.now.opened?.model.endsWith('/lm')")
+    settled(tab)
+    assert now(tab, "text") == tab.input_value("textarea") == TEXT + " cat" and now(tab, "lang") == "zh"
+    tab.focus("textarea")
+    back()
+    until(tab, f"qkv.studio.now.text === {json.dumps(TEXT)}")
+    settled(tab)
+    assert tab.input_value("textarea") == TEXT and now(tab, "mode") == "heads"
+    back()
+    until(tab, "qkv.studio.now.mode === 'look'")
+    assert now(tab, "head") == 1
+    back()
+    until(tab, "qkv.studio.now.head === 0")
+    tab.evaluate("history.forward()")
+    until(tab, "qkv.studio.now.head === 1")
+    tab.wait_for_timeout(400)
+    assert tab.evaluate("history.length") == entries + 4  # going back and forth adds nothing
+
+
+@pytest.mark.slow
+def test_a_tab_goes_on_when_the_studio_is_started_again(browser, shelf):
+    running = Running(str(shelf))
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(running.address)
+    until(tab, "window.qkv?.served() != null")
+    port = running.client.port
+    running.end()
+    until(tab, "document.querySelector('qkv-notice p') !== null")
+    assert str(port) in tab.inner_text("qkv-notice p")
+    running = Running("--port", str(port), str(shelf))
+    try:
+        assert running.client.port == port
+        until(tab, "qkv.studio.now.locked")
+        assert "new key" in tab.inner_text("qkv-notice p")
+        other = context.new_page()
+        other.goto(running.address)
+        until(tab, "document.querySelector('qkv-notice').hidden")  # by itself
+        until(tab, "qkv.studio.now.models?.here.some(({ name }) => name.endsWith('/lm'))")
+        tab.evaluate("(model) => location.assign(`#model=${model}&text=the+cat`)", quote(f"{shelf.name}/lm"))
+        until(tab, "qkv.served().spec.text === 'the cat'")
+        settled(tab)
+    finally:
+        context.close()
+        running.end()
+
+
+@pytest.mark.slow
+def test_a_tab_of_another_version_is_to_be_reloaded(opened):
+    def older(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub(r'"version": "[^"]+"', '"version": "0.0.1"', answer.text()))
+
+    tab = opened(routes={"**/": older})
+    until(tab, "document.querySelector('qkv-notice [data-key=reload]') !== null")
+    assert "another version of qkv" in tab.inner_text("qkv-notice p")
+    tab.unroute_all()
+    tab.click("qkv-notice [data-key=reload]")
+    until(tab, "window.qkv?.served()?.spec.text === " + json.dumps(TEXT))
+    assert not tab.is_visible("qkv-notice")
 
 
 @pytest.mark.parametrize("size", [(390, 844), (1024, 800)], ids="{0[0]}".format)

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 
@@ -306,13 +305,6 @@ def test_only_this_machine_unless_one_insists(host, capsys):
 def test_bad_options_are_sentences(arguments, said, capsys):
     assert main(["studio", "--no-browser", *arguments]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_without_its_packages_it_says_how_to_get_them(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "qkv.studio.server", raising=False)
-    assert main(["studio", "--no-browser"]) == 2
-    assert "qkv[studio]" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_it_and_its_worker(shelf):

@@ -1,14 +1,19 @@
 """A chat template is a stranger's program: it may take neither all memory nor for ever, whatever it does."""
 
+import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
-from qkv.text import chat
+from qkv.text import chat, template
 from qkv.words import Problem
+from tests.supervise import is_running
 
 TWINS = (  # two lists of lists that are equal and not the same: comparing them takes 2⁶⁰ steps
     "{% set a = namespace(l=[1]) %}{% set b = namespace(l=[1]) %}"
@@ -118,3 +123,69 @@ def test_threads_and_children_ask_too():
         os._exit(0 if render("{{ 5 }}") == "5" else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert render("{{ 6 }}") == "6"
+
+
+def start_template_process():
+    """The process that runs templates, and the end of its lifeline that keeps it alive."""
+    read, write = os.pipe()
+    command = [sys.executable, "-P", template.__file__, str(read)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[read])
+    os.close(read)
+    assert process.stdout.readline() == b"ready\n"
+    return process, write
+
+
+def send(process, text, seconds=1000):
+    process.stdin.write(json.dumps({"template": text, "values": {}, "seconds": seconds}).encode() + b"\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("how", ["its caller dies", "its time is over"])
+def test_a_template_in_c_code_ends(how):
+    """The system closes the lifeline of a caller that is killed with -9; Python's threads can't run in that product."""
+    process, lifeline = start_template_process()
+    send(process, "{{ 7 ** 99999999 }}", seconds=0 if how == "its time is over" else 1000)
+    if how == "its caller dies":
+        os.close(lifeline)
+        assert process.wait(120) in (-signal.SIGIO, 72)
+    else:
+        assert process.wait(120) == -signal.SIGXCPU
+        os.close(lifeline)
+    process.communicate()
+
+
+def test_data_on_stdin_ends_no_template():
+    """A write sends its signal after the reader can see the data: requests and the lifeline need a pipe each."""
+    process, lifeline = start_template_process()
+    send(process, "{% for i in range(30) %}{% for j in range(90000) %}{% endfor %}{% endfor %}a")  # half a second
+    time.sleep(0.1)
+    send(process, "b")
+    assert [json.loads(process.stdout.readline()) for _ in "ab"] == [{"text": "a"}, {"text": "b"}]
+    os.close(lifeline)
+    assert process.wait(120) in (-signal.SIGIO, 72)
+    process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_template_ends_with_a_caller_that_is_killed():
+    script = (
+        "import threading, time\n"
+        "from qkv.text import chat\n"
+        "chat.SECONDS = 1000\n"  # so that no limit of time ends it
+        "chat.render('{{ 6 }}', [], answer=True, names={})\n"
+        "work = lambda: chat.render('{{ 7 ** 99999999 }}', [], answer=True, names={})\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.5)\n"
+        "print(chat._process.process.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pid = int(caller.stdout.readline())
+    caller.kill()
+    caller.communicate()
+    deadline = time.monotonic() + 60
+    while is_running(pid):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            pytest.fail("the template outlived its caller")
+        time.sleep(0.05)

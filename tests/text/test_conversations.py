@@ -6,6 +6,8 @@ import pytest
 
 from qkv.text import Bytes
 from qkv.text.conversations import IGNORED, Chats, as_jsonl, laid_out, read_chats
+from qkv.text.labelled import read_labelled
+from qkv.text.pairs import read_pairs
 from qkv.words import Problem
 
 CHATML = (
@@ -97,12 +99,48 @@ WRONG = {
 }
 
 
+def test_answers_past_the_context_are_not_laid_out(monkeypatch):
+    """The template is run for each answer on all that came before: a thousand answers would take minutes."""
+    tokenizer, times = spoken(), []
+    chat = tokenizer.chat
+    monkeypatch.setattr(tokenizer, "chat", lambda *args, **how: times.append(1) or chat(*args, **how))
+    few = Chats([CHAT[1:3] * 6], tokenizer, 60)
+    assert len(times) == 4  # two for each answer, up to the first that begins past 60 tokens
+    assert (few.cut, few.lost, len(few)) == (1, 0, 1)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_line_that_is_no_chat_is_named(wrong, tmp_path):
     line, told = WRONG[wrong]
     (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT]) + "\n" + line + "\n", encoding="utf-8")
     with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is no chat: .*{told}"):
         read_chats(tmp_path / "chats.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"messages":' * 100_000,
+        "[" * 900 + "]" * 900,
+        json.dumps({"messages": [CHAT[2]]})[:-3] + ', "more": ' + "[" * 300 + "]" * 300 + "}]}",
+        "9" * 10_000,
+    ],
+    ids=["open", "messages", "lists", "a deep value", "a number"],
+)
+def test_a_line_that_no_program_writes_is_named(line, tmp_path):
+    file = tmp_path / "chats.jsonl"
+    file.write_text(as_jsonl([CHAT]) + line + "\n", encoding="utf-8")
+    with pytest.raises(Problem, match=r"line 2 of .* is no chat") as refusal:
+        read_chats(file)
+    assert "第 2 行" in refusal.value.say("zh")
+
+
+@pytest.mark.parametrize("read", [read_chats, read_labelled, read_pairs])
+def test_a_name_that_no_file_can_have_is_refused(read):
+    with pytest.raises(Problem, match="there is no file") as refusal:
+        read("x" * 1_000_000)
+    assert len(str(refusal.value)) < 5000
 
 
 def test_what_is_read_is_what_was_written(tmp_path):

@@ -448,6 +448,16 @@ def test_word_pieces_are_those_of_transformers(lower, tmp_path):
     assert "".join(ours.stream(ids)) == ours.decode(ids)
 
 
+def test_a_mask_among_word_pieces_moves_no_other_token(tmp_path):
+    word_pieces(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    ours, theirs = load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    for masked in ("[MASK] sat", "the [MASK] sat", "the [MASK].", "the [MASK] [MASK]", "我[MASK]的", "[MASK]的"):
+        hidden, true = ours.encode(masked, special=True), ours.encode(masked.replace("[MASK]", "的"))
+        assert theirs(masked, add_special_tokens=False).input_ids == hidden
+        assert [i if i != ours.mask else ours.encode("的")[0] for i in hidden] == true, masked
+
+
 def test_a_bert_gguf_writes_word_pieces_with_spaces(tmp_path):
     vocab = word_pieces(tmp_path)
     names = sorted(vocab, key=vocab.get)

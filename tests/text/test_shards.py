@@ -1,6 +1,7 @@
 """Preparing: the shards hold exactly the corpus, whatever its size, and a kill costs nothing."""
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from qkv.text import Bytes, Dataset, prepare, train_tokenizer
 from qkv.text import corpus as corpus_module
+from qkv.text import dataset as dataset_module
 from qkv.text import shards as shards_module
 from qkv.text.corpus import pieces
 from qkv.words import Problem
@@ -116,7 +118,7 @@ def test_done_work_is_not_done_again_and_changed_work_is(book, tmp_path, monkeyp
     assert bytes(prepare(book, TOKENIZERS["bytes"], out)[:].tolist()) == b"something else\n" * 30
     other = prepare(book, TOKENIZERS["bpe"], out)
     assert TOKENIZERS["bpe"].decode(other[:]) == "something else\n" * 30
-    named = {shard["file"] for shard in other.index["shards"]}
+    named = {shard["file"] + ending for shard in other.index["shards"] for ending in ("", ".sha256")}
     assert {file.name for file in out.iterdir()} == named | {"index.json"}, "old shards are gone"
 
 
@@ -222,6 +224,80 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.fixture
+def hashed(book, tmp_path, monkeypatch, small_blocks):
+    """A folder of several shards, each of several blocks."""
+    for module in (dataset_module, shards_module):
+        monkeypatch.setattr(module, "BLOCK", 100)
+    prepare(book, TOKENIZERS["bytes"], tmp_path / "out", shard=300)
+    return tmp_path / "out"
+
+
+def read_all(tokens):
+    for split in (tokens.train, tokens.validation):
+        for first in range(0, len(split), 7):
+            split[first : first + 7]
+
+
+def test_each_block_is_compared_with_its_hash_when_it_is_first_read(hashed):
+    whole = Dataset.open(hashed)
+    read_all(whole)
+    for file in sorted(hashed.glob("*.bin")):
+        good = file.read_bytes()
+        for at in random.Random(file.name).sample(range(len(good)), 6):
+            for bad in (
+                good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :],
+                good[: at // 100 * 100] + bytes(len(good) - at // 100 * 100),
+            ):
+                file.unlink()  # mapped elsewhere
+                file.write_bytes(bad)
+                where = rf"{file.name} is damaged: block {at // 100} \(bytes {at // 100 * 100} to"
+                with pytest.raises(Problem, match=where):
+                    read_all(Dataset.open(hashed))
+                with pytest.raises(Problem, match=where):
+                    Dataset.open(hashed)[:]
+        file.unlink()
+        file.write_bytes(good)
+    assert Dataset.open(hashed)[:].tolist() == whole[:].tolist()
+
+
+def test_a_block_is_hashed_once(hashed, monkeypatch):
+    tokens, hashed_bytes = Dataset.open(hashed), []
+    real = hashlib.sha256
+    monkeypatch.setattr(hashlib, "sha256", lambda raw: (hashed_bytes.append(len(raw)), real(raw))[1])
+    assert tokens.train[10:11] is not None and hashed_bytes == [100], "only the block that is read"
+    for _ in range(3):
+        tokens[:], tokens.train[:], tokens.validation[:]
+    assert sum(hashed_bytes) == 2 * len(tokens)
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "changed", "no text"])
+def test_damaged_hashes_are_named(harm, hashed):
+    file = hashed / "train-00000.bin.sha256"
+    good = file.read_bytes()
+    match harm:
+        case "gone":
+            file.unlink()
+        case "cut":
+            file.write_bytes(good[:-1])
+        case "changed":
+            file.write_bytes(good.replace(good[:1], b"x", 1))
+        case "no text":
+            file.write_bytes(b"\xff" * 65)
+    with pytest.raises(Problem, match=r"train-00000\.bin\.sha256"):
+        Dataset.open(hashed)
+
+
+def test_folders_without_hashes_still_open(hashed):
+    whole = Dataset.open(hashed)[:].tolist()
+    index = json.loads((hashed / "index.json").read_text())
+    for shard in index["shards"]:
+        (hashed / (shard["file"] + ".sha256")).unlink()
+        del shard["hashes"]
+    (hashed / "index.json").write_text(json.dumps(index))
+    assert Dataset.open(hashed)[:].tolist() == whole
 
 
 def test_damaged_folders_are_told(book, tmp_path):

@@ -125,6 +125,61 @@ def test_mask_written_in_place_of_a_word_is_that_words_token(kind, saved, tmp_pa
             assert tokens.encode(written, special=True) == [*ids[:at], tokens.mask, *ids[at + 1 :]], written
 
 
+MASKED = {
+    "beginning": "[MASK] small dog barks",
+    "middle": "the small [MASK] barks",
+    "end": "the small dog [MASK]",
+    "two": "the [MASK] [MASK] barks",
+    "after a line end": "the old man\n[MASK] small dog",
+    "after a line end and a blank": "the old man\n [MASK] small dog",
+    "after two blanks": "the  [MASK] dog",
+    "after a tab": "the\t[MASK] dog",
+    "before a full stop": "the small [MASK].",
+    "Chinese": "我们[MASK]起去[MASK]京。",
+    "Chinese beginning": "[MASK]们去北京",
+}
+
+
+@pytest.mark.parametrize("saved", ["today", "before"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_moves_no_other_token(kind, saved, tmp_path):
+    """With a word of one token in place of each [MASK], every token is where it was."""
+    book = ["the small dog barks. the old man sees the small dog.\t\n"] * 20 + ["我们一起去北京。的"] * 20
+    made = train_tokenizer(kind, book, vocab=330 if kind == "bpe" else None)
+    tokens = made if saved == "today" else saved_before(made, tmp_path)
+    for name, masked in MASKED.items():
+        hidden = tokens.encode(masked, special=True)
+        assert hidden.count(tokens.mask) == masked.count("[MASK]")
+        if kind == "bpe" and "Chinese" in name:  # a run of 汉字 without blanks is cut anew on both sides of the mask
+            assert tokens.decode(hidden, special=True) == masked
+            continue
+        word = "的" if "Chinese" in name and kind == "characters" else "the" if kind == "bpe" else "d"
+        true = tokens.encode(masked.replace("[MASK]", word))
+        assert [j if i == tokens.mask else i for i, j in zip(hidden, true, strict=True)] == true, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_guesses_are_put_in_where_their_masks_are(kind):
+    made = train_tokenizer(kind, ["the small dog barks. the walking dog\n"] * 20)
+    for masked in (masked for name, masked in MASKED.items() if "Chinese" not in name):
+        word = " the" if kind == "bpe" else "d"
+        filled = masked
+        for _ in range(masked.count("[MASK]")):
+            filled = made.put_in(filled, word)
+        if kind == "bpe":
+            expected = masked.replace(" [MASK]", "[MASK]").replace("[MASK]", word)
+            assert filled == (expected[1:] if masked.startswith("[MASK]") else expected)
+        else:
+            assert filled == masked.replace("[MASK]", word)
+
+
+def test_a_guess_is_put_in_with_the_blank_that_its_token_holds():
+    made = train_tokenizer("bpe", ["the small dog barks. the walking dog"] * 20, vocab=330)
+    assert made.put_in("the small [MASK] barks", " dog") == "the small dog barks"
+    assert made.put_in("the walk [MASK] dog", "ing") == "the walking dog"
+    assert made.put_in("[MASK] dog", " the") == "the dog"
+
+
 def test_a_mask_with_another_name_is_read_as_its_file_says(tmp_path):
     """Another project's tokenizer gives the ids that the library gives."""
     tokens = saved_before(TOKENIZERS["bpe"], tmp_path, mask="<mask>")

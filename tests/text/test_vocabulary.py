@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from qkv.text import choose, train_tokenizer
+from qkv.text import choose, reason, train_tokenizer
 from qkv.text.vocabulary import SMALL
 
 ENGLISH = "the quick brown fox jumps over the lazy dog, and then the dog sleeps\n"
@@ -32,8 +32,19 @@ def test_bpe_learns_frequent_pieces_up_to_the_vocabulary():
         ([CHINESE * 100], "characters"),
         ([ENGLISH * (SMALL // len(ENGLISH) + 1)], "bpe"),
         (["".join(random.Random(0).sample([chr(0x4E00 + i) for i in range(8000)], 3000))], "bytes"),
+        (["".join(random.Random(0).choices([chr(0x4E00 + i) for i in range(2500)], k=20_000))], "characters"),
+        (["".join(random.Random(0).choices([chr(0xAC00 + i) for i in range(2000)], k=20_000))], "characters"),
+        ([ENGLISH * 200 + "".join(chr(0x4E00 + i) for i in range(1500))], "bytes"),
     ],
-    ids=["little English", "little Chinese", "much English", "every character once"],
+    ids=[
+        "little English",
+        "little Chinese",
+        "much English",
+        "every character once",
+        "some Chinese",
+        "some Korean",
+        "English with a list of characters",
+    ],
 )
 def test_the_choice_fits_the_corpus_and_says_why(texts, kind):
     choice = choose(texts)
@@ -42,6 +53,13 @@ def test_the_choice_fits_the_corpus_and_says_why(texts, kind):
     if kind != "bpe":  # training on 4 million characters takes too long here
         tokens = train_tokenizer("auto", texts)
         assert tokens.kind == kind and tokens.why == choice.why
+
+
+def test_an_explicit_kind_always_wins():
+    chinese = ["".join(random.Random(0).choices([chr(0x4E00 + i) for i in range(2500)], k=20_000))]
+    assert [train_tokenizer(kind, chinese).kind for kind in ("bytes", "characters")] == ["bytes", "characters"]
+    made = train_tokenizer("auto", chinese)
+    assert (reason("auto", made), reason("characters", made)) == ("why.many", "why.asked")
 
 
 def test_a_larger_corpus_gets_a_larger_vocabulary():

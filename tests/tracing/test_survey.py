@@ -219,9 +219,7 @@ def test_a_page_carries_layers_that_differ(monkeypatch):
     names = ["beside", "beside", "near", "beside", "far", "beside", "repeat"]
     found = made(*(HEADS[name] for name in names))
     chosen = []
-    monkeypatch.setattr(
-        carrying, "_tensors", lambda trace, carried, order, tops: chosen.append([at[1] for at in order])
-    )
+    monkeypatch.setattr(carrying, "_tensors", lambda trace, carried, order: chosen.append([at[1] for at in order]))
     carry(found, 10**7)
     carry(found, 10**7, focus=(20, 17))
     carry(found, 10**7, layers=[3], focus=(20, 17))

@@ -1,10 +1,13 @@
 """Tokens as people read them."""
 
+import re
+
 import pytest
 
 from qkv.text import Bytes
 from qkv.tracing.tokenizers import reader_of
-from qkv.tracing.tokens import Tokens, show
+from qkv.tracing.tokens import NoSuchToken, Tokens, show
+from qkv.words import Notice
 
 
 def test_bytes_join_to_whole_characters_and_words():
@@ -36,6 +39,52 @@ def test_a_word_that_comes_twice_is_asked_about():
             tokens.find(asked)
     with pytest.raises(ValueError, match="near ones: dog"):
         tokens.find("dig")
+
+
+RIVER = Tokens(  # 岸 is two tokens, 的河 one
+    ("<|im_start|>", "小", "的河", "<E5><B2>", "<B8>", "有一", " the", " cat", "’s"),
+    (True, *[False] * 8),
+    whole=(
+        ("<|im_start|>", 0, 1),
+        ("小", 1, 2),
+        ("的河", 2, 3),
+        ("岸", 3, 5),
+        ("有一", 5, 6),
+        (" the", 6, 7),
+        (" cat", 7, 8),
+        ("’s", 8, 9),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "places"),
+    [("岸", [4]), ("岸₁", [3]), ("岸₂", [4]), ("<B8>", [4]), ("河岸", [4]), ("cat’s", [8]), ("的河", [2])],
+)
+def test_a_word_is_found_by_every_name_that_is_shown(word, places, recwarn):
+    assert RIVER.places(word) == places and RIVER.find(word) == places[0]
+    assert [str(each.message) for each in recwarn if word != "河岸"] == []
+
+
+@pytest.mark.parametrize(("word", "place", "token"), [("河", 2, "的河"), ("一", 5, "有一"), ("一 the", 6, "the")])
+def test_part_of_a_token_names_the_token_and_says_so(word, place, token):
+    with pytest.warns(Notice, match=rf"^{word} is not a token by itself; used instead: {place} \({token}\)$") as told:
+        assert RIVER.find(word) == place
+    assert told[0].message.say("zh") == f"{word} 不是单独的词元，改用：{place} ({token})"
+
+
+def test_part_of_a_word_is_only_offered():
+    for word, near in (("at", "cat"), ("im_start", "<|im_start|>")):
+        with pytest.raises(NoSuchToken, match=f"near ones: {re.escape(near)}"):
+            RIVER.find(word)
+
+
+def test_part_of_several_tokens_is_ambiguous():
+    tokens = Tokens(("小河", "大河", "长河"))
+    with pytest.warns(Notice), pytest.raises(ValueError, match="河 occurs 3 times, at 0, 1, 2"):
+        tokens.find("河")
+    with pytest.warns(Notice, match=r"used instead: 1 \(大河\)$"):
+        assert tokens.find("河#2") == 1
 
 
 def test_spaces_and_line_ends_are_seen():

@@ -13,6 +13,7 @@ from qkv.tracing import maps
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
+from qkv.words import Problem
 
 CONFIGS = {
     "rotary, shared keys": dict(n_kv_head=2),
@@ -378,3 +379,19 @@ def test_rows_that_reach_no_key_are_zero_in_every_view(n, m, mask, monkeypatch):
     assert torch.equal(one.lse == float("-inf"), ~one.allowed().any(-1))
     torch.testing.assert_close(torch.stack([one.column(j) for j in range(m)], 1), whole)
     torch.testing.assert_close(one.pooled(100, "sum"), whole)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (torch.tensor([[3, 1, 4]]), r"inputs is a Tensor: give a dict .*\"input_ids\": ids.*trace\(model, ids\)"),
+        ([[3, 1, 4]], "inputs is a list: give a dict"),
+        (5, "inputs is a int: give a dict"),
+        ({"ids": [[3, 1, 4]]}, "needs input_ids; it has ids"),
+        ({}, "needs input_ids"),
+    ],
+    ids=lambda p: p if isinstance(p, str) else type(p).__name__,
+)
+def test_inputs_that_are_not_a_dict_of_ids_are_refused_with_what_to_give(inputs, says):
+    with pytest.raises(Problem, match=says):
+        trace(Transformer(Config(vocab=11, width=8, n_layer=1, n_head=2)), inputs=inputs)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from qkv import Config, Transformer
-from qkv.runfiles import check, newest
+from qkv.runfiles import best, check, checkpoints, newest, numbered
 from qkv.train.checkpoint import load_checkpoint, save_checkpoint
 from qkv.train.optim import make_optimizers
+from qkv.train.run import _newest
 from qkv.train.settings import Settings
 
 CONFIG = Config(vocab=11, width=16, n_layer=2, n_head=2, position="relative")
@@ -43,6 +44,38 @@ def test_keeps_the_last_two_and_the_best(tmp_path):
     for step in (1, 2, 3, 4, 5):
         save_checkpoint(tmp_path, step, model, optimizers, {"best_step": 2})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000002", "000004", "000005"]
+
+
+FOREIGN = ["000006 copy", "notes", "12.bak", "7", "0000007", "٠٠٠٠٠٧", "000003.part", "9" * 60]
+
+
+def test_checkpoints_are_sorted_by_number_and_other_names_left_alone(tmp_path):
+    """As text, 1000000 comes before 999998."""
+    model, optimizers = trained()
+    folder = tmp_path / "checkpoints"
+    for name in FOREIGN:
+        (folder / name).mkdir(parents=True)
+    (folder / "000005").write_text("a file of somebody's")
+    for step in (999_998, 999_999, 1_000_000, 1_000_001):
+        place = save_checkpoint(folder, step, model, optimizers, {"best_step": 999_998})
+        assert newest(folder) == place
+    assert [p.name for p in checkpoints(folder)] == ["999998", "1000000", "1000001"]
+    assert {p.name for p in folder.iterdir()} == {*FOREIGN, "000005", "999998", "1000000", "1000001"}
+    assert best(tmp_path).name == "999998"
+    (folder / "1000001" / "state.json").unlink()
+    whole, damaged = _newest(tmp_path)
+    assert whole.name == "1000000" and [p.name for p in damaged] == ["1000001"]
+
+
+def test_watched_steps_are_sorted_by_number_and_other_names_left_alone(tmp_path):
+    for name in ("1000000", "999999", "000200", *FOREIGN):
+        (tmp_path / f"{name}.safetensors").touch()
+    (tmp_path / "000100").touch()
+    assert [(step, file.name) for step, file in numbered(tmp_path, ".safetensors").items()] == [
+        (200, "000200.safetensors"),
+        (999_999, "999999.safetensors"),
+        (1_000_000, "1000000.safetensors"),
+    ]
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "no state", "broken state", "missing", "newer"])

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,8 @@ def job_everything(folder):
         told[f"{kind} gradients"] = gradients_of(begin(folder / f"{kind}-gradients", *LONG, world))
         told[f"{kind} exact"] = exact(folder, kind, world)
         half = begin(folder / f"{kind}-half", *LONG, world)
+        with half.lock or nullcontext():  # as while it trains
+            told[f"{kind} locked"] = refused(lambda half=half, world=world: runs.resume(half.folder, world))
         stops_after(half, 2)
         told[f"{kind} full"] = full_disk(folder, kind, world)
         told[f"{kind} refused"] = [
@@ -366,6 +369,12 @@ def test_resumed_equals_uninterrupted_bit_for_bit(kind, work):
     assert not first["changed"] and first["why"] == {"n": 2, "kind": kind}
     assert (first["lines"], other["lines"]) == (4, 0)  # one speaks
     assert first["seed"] != other["seed"]  # dropout falls elsewhere in each
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_process_locks_the_run_for_all(kind, work):
+    first, other = (told[f"{kind} locked"] for told in work[1])
+    assert first == other and f"{kind}-half is being trained by process" in first
 
 
 @pytest.mark.slow

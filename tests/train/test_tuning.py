@@ -277,9 +277,11 @@ def test_of_chats_the_answers_are_learned(talker, tmp_path, capsys, monkeypatch)
     told = [run.task.tokenizer.decode([i for i in row if i >= 0], special=True) for row in y.tolist()]
     assert told == ["sat on the mat[EOS]"] * 4 and x.shape == y.shape
     assert main(["train", "--resume", str(tmp_path / "run"), "--chat", str(tmp_path / "chats.jsonl")]) == 0
-    assert main([*options[:6], "--text", "book.txt"]) == 2
+    book = tmp_path / "book.txt"
+    book.write_text("the cat sat on the mat\n" * 100)
+    assert main([*options[:6], "--text", str(book)]) == 2
     assert main(["train", "lm", "--chat", str(tmp_path / "chats.jsonl")]) == 2
-    assert main(["train", "lm", "--text", "book.txt", "--lora", "4"]) == 2
+    assert main(["train", "lm", "--text", str(book), "--lora", "4"]) == 2
     err = capsys.readouterr().err
     assert "leave one of them out" in err and "--from MODEL" in err and "say which model's with --from" in err
 

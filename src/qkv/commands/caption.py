@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes")
     )
-    parser.add_argument("--layer", type=int, metavar="L", help=say("cross-attention of this layer (the last)"))
-    parser.add_argument("--head", type=int, metavar="H", help=say("of this head alone (the mean of all)"))
+    parser.add_argument("--layer", type=int, metavar="L", help=say("cross-attention of this layer, from 0 (the last)"))
+    parser.add_argument("--head", type=int, metavar="H", help=say("of this head alone, from 0 (the mean of all)"))
     parser.add_argument("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page"))
     parser.add_argument("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
     parser.add_argument("--json", action="store_true", help=say("as JSON"))
@@ -45,6 +45,10 @@ def run(options: argparse.Namespace) -> None:
     picture = DEMO / "example.png" if options.demo and options.picture is None else options.picture
     if picture is None:
         raise Problem("give a picture, as in  {example}", example=EXAMPLES[1])
+    if options.model is None and not options.demo:
+        raise Problem(
+            "say which model: --demo is the small captioner that comes with qkv, --model FOLDER is one of your own"
+        )
     from ..text import pictures
 
     pixels = pictures.small(pictures.cut(pictures.read(picture)))

@@ -160,7 +160,7 @@ def _beside(file: Path) -> Path:
 def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> list[Report]:
     """Check, put in the first patch, check again, until there is none; each was tried before it was shown."""
     from ..doctor.source.file import read
-    from ..writing import aside
+    from ..writing import atomic_write, write_file
 
     for _unused in range(10):
         reports = check()
@@ -179,11 +179,19 @@ def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> l
             )
         after = read(file).edited(finding.edits).text
         after = "\ufeff" * before.startswith("\ufeff") + (after.replace("\n", "\r\n") if "\r\n" in before else after)
-        if not _beside(file).exists():
-            with aside(_beside(file)) as copy:
-                copy.write(raw)
-        with aside(file) as now:
-            now.write(after.encode())
+        backup = _beside(file)
+        is_first = not backup.exists()
+        try:
+            if is_first:
+                with atomic_write(backup, like=file) as copy:
+                    copy.write(raw)
+            write_file(file, after)
+        except BaseException as error:  # a full disk, Ctrl-C: the file is as it was, so it needs no backup
+            if is_first:
+                backup.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise Problem("{file} can't be written: {error}", file=error.filename, error=quoted(error)) from error
+            raise
         first = say(
             "{target}: {id} mended; the file as it was is {kept}",
             target=report.target,

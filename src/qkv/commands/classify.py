@@ -9,10 +9,10 @@ from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
 EXAMPLES = [
-    'qkv classify "A moving film" --model runs/classify-reviews',
-    'qkv classify "A moving film" "Two hours lost" --model runs/classify-reviews',
+    'qkv classify "A moving film" --model runs/classify-reviews-minilm',
+    'qkv classify "A moving film" "Two hours lost" --model runs/classify-reviews-minilm',
     'qkv classify "A moving film" --model ./my-bert-folder --json',
-    "cat lines.txt | qkv classify - --model runs/classify-reviews > labels.tsv",
+    "cut -f1 reviews-test.tsv | qkv classify - --model runs/classify-reviews-minilm > labels.tsv",
 ]
 BAR = 30  # columns of a probability of 1
 

@@ -4,10 +4,13 @@ import argparse
 from pathlib import Path
 
 from ..words import Problem, _, say
+from ..writing import write_file
 from .progress import bar
 
+SAMPLES = Path(__file__).parent.parent / "demo" / "samples"
 EXAMPLES = [
     "qkv data",
+    "qkv data sample .",
     "qkv data get shakespeare",
     "qkv data remove enwik8",
     "qkv data prepare mybook.txt --out tokens/ --tokenizer bpe",
@@ -21,10 +24,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         default="list",
-        choices=["list", "get", "remove", "prepare"],
-        help=say("list (default), get, remove, prepare"),
+        choices=["list", "get", "remove", "prepare", "sample"],
+        help=say("list (default), get, remove, prepare, sample"),
     )
-    add("names", nargs="*", help=say("data sets, or the text to prepare"))
+    add("names", nargs="*", help=say("data sets, the text to prepare, or the folder for the samples"))
     add("--out", type=Path, metavar="FOLDER", help=say("where prepared tokens go"))
     add(
         "--tokenizer",
@@ -36,13 +39,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One of the four."""
+    """One of the five."""
     if options.what == "list":
         _list()
     elif not options.names:
         raise Problem("qkv data {what} needs a name; see  qkv data", what=options.what)
     elif options.what == "prepare":
         _prepare(options)
+    elif options.what == "sample":
+        _sample(options.names)
     else:
         from .. import store
 
@@ -53,6 +58,22 @@ def run(options: argparse.Namespace) -> None:
             else:
                 key = _("removed {name}") if store.remove(name) else _("{name} was not here")
                 print(say(key, name=name))
+
+
+def _sample(folders: list[str]) -> None:
+    """Write the sample files that the examples of the guide and of --help use; files that exist are kept."""
+    if len(folders) != 1:
+        raise Problem("give one folder for the samples, as in  {example}", example="qkv data sample .")
+    folder = Path(folders[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sorted(SAMPLES.iterdir()):
+        target = folder / source.name
+        if target.exists():
+            print(say("kept {file}, which exists already", file=target))
+            continue
+        write_file(target, source.read_bytes())
+        print(say("wrote {path}", path=target))
+    print(say("Train on them, as in  {example}", example=f"qkv train lm --text {folder / 'mybook.txt'}"))
 
 
 def _list() -> None:
@@ -71,15 +92,16 @@ def _list() -> None:
 
 def _prepare(options: argparse.Namespace) -> None:
     from .. import text
-    from ..train.run import REASONS
 
     if options.out is None:
         raise Problem("say where the tokens go: --out FOLDER")
     corpus = text.Corpus.of(*options.names)
+    from ..train.run import REASONS
+
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
     print(
         say(
-            REASONS["why.asked" if options.tokenizer != "auto" else f"why.{made.kind}"],
+            REASONS[text.reason(options.tokenizer, made)],
             kind=made.kind,
             vocab=made.vocab,
         )

@@ -8,17 +8,17 @@ from typing import Any
 
 from .. import grid, store
 from ..words import Problem, say
-from .opening import model_arguments, open_any
+from .opening import model_arguments, open_any, which_model, wrong_kind
 from .progress import bar
-from .texts import PIPE, check, read
+from .texts import PIPE, check, hint_at_file, read
 
 EXAMPLES = [
     "qkv eval --model smollm2 --text mybook.txt",
     "qkv eval --model runs/lm-mybook --text mybook.txt --context 64 --stride 16",
     'qkv eval "The cat sat on the mat" --model smollm2 --tokens',
-    "qkv eval --model opus-zh-en --pairs test.tsv --beam 4",
-    "qkv eval --model runs/translate-dates --pairs test.tsv --each",
-    "qkv eval --model runs/classify-reviews --pairs test.tsv",
+    "qkv eval --model opus-zh-en --pairs zh-en.tsv --beam 4",
+    "qkv eval --model runs/translate-dates --pairs dates.tsv --each",
+    "qkv eval --model runs/classify-reviews-minilm --pairs reviews-test.tsv",
     "qkv eval --model smollm2 --text mybook.txt --json",
 ]
 OF_A_TEXT, OF_PAIRS = ("context", "stride", "tokens"), ("beam", "most", "each")
@@ -77,14 +77,17 @@ def _check(options: argparse.Namespace) -> None:
         if getattr(options, name) not in (None, False):
             raise Problem("{option} goes with {what}: leave it out", option=f"--{name}", what=what)
     if options.model is None:
-        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
+        raise which_model("eval")
 
 
 def _text(options: argparse.Namespace) -> int:
     text, name = _given(options)
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
     from ..model.evaluation import score_text
+    from ..tracing.models import model_of
 
+    if (kind := model_of(model).kind) == "encoder":  # which sees a whole text at once, and has no next word
+        raise wrong_kind(options.model, kind, "eval --text", "decoder")
     with bar(say("reading {name}", name=name)) as progress:
         score = score_text(model, tokenizer, text, context=options.context, stride=options.stride, progress=progress)
     pieces = _pieces(tokenizer, score) if options.tokens else []
@@ -128,11 +131,12 @@ def _text(options: argparse.Namespace) -> int:
 def _given(options: argparse.Namespace) -> tuple[str, str]:
     """The text, and what it is called."""
     if options.file is not None and options.file != PIPE:
-        text, name = read(store.locate(options.file)), options.file
+        text, name = read(options.file), options.file
     elif options.text in (None, PIPE):
         text, name = read(PIPE), PIPE
     else:
         check(options.text)
+        hint_at_file(options.text)
         text, name = options.text, grid.clip(options.text, 40)
     if not text.strip():
         raise Problem("{name} is empty: there is nothing to measure on", name=name or '""')

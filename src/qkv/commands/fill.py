@@ -12,8 +12,8 @@ from .texts import answer_lines, lines, text_arguments
 EXAMPLES = [
     'qkv fill "the [MASK] sat on the mat" --model runs/mlm-mybook',
     'qkv fill "Paris is the [MASK] of France." --model ./my-bert-folder',
-    'qkv fill "我[MASK]北京" --model runs/mlm-mybook --top 10',
-    "qkv fill --file gaps.txt --model runs/mlm-mybook > filled.txt",
+    'qkv fill "河[MASK]有一座小镇" --model runs/mlm-mybook-zh --top 10',
+    "qkv fill --text gaps.txt --model runs/mlm-mybook > filled.txt",
 ]
 # A [MASK] hides one token, and of these no token is a word.
 PIECES = {
@@ -61,7 +61,7 @@ def _lines(model: Any, tokenizer: Any, rows: list[str]) -> int:
 
     def filled(row: str, ids: list[int]) -> str:
         for guesses in guess(model, tokenizer, ids, 1):
-            row = row.replace(tokenizer.special["mask"], guesses[0][0].strip(), 1)
+            row = tokenizer.put_in(row, guesses[0][0])
         return row
 
     return answer_lines(

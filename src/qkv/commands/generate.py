@@ -12,9 +12,9 @@ from .texts import answer_lines, lines, text_arguments
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
     'qkv generate "The capital of France is" --model smollm2 --temperature 0',
-    'qkv generate "从前" --model runs/lm-mybook --temperature 0.8 --top-k 40 --seed 3',
+    'qkv generate "从前" --model runs/lm-mybook-zh --temperature 0.8 --top-k 40 --seed 3',
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
-    "qkv generate --file beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
+    "qkv generate --text beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
 ]
 USUAL = 200  # new tokens, where nobody says how many and the model has room
 

@@ -7,13 +7,13 @@ from typing import Any
 from .. import grid
 from ..tracing.tokens import PARTS
 from ..words import Problem, say
-from .opening import model_arguments, open_any
+from .opening import model_arguments, open_any, which_model
 from .progress import bar
 from .texts import PIPE, text_arguments, whole
 
 EXAMPLES = [
-    'qkv importance --model smollm2 --text "The cat sat on the mat because it was tired"',
-    "qkv importance --model runs/lm-mybook --file mybook.txt --keep importance.jsonl",
+    'qkv importance "The cat sat on the mat because it was tired" --model smollm2',
+    "qkv importance --model runs/lm-mybook --text mybook.txt --keep importance.jsonl",
 ]
 PIECE, MOST = 256, 2048  # a file is taken in pieces of so many tokens, or of the context; and so many in all
 
@@ -22,7 +22,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
     text_arguments(parser, say("a text"))
-    add("--text", dest="also", metavar="TEXT", help=say("the same"))
     model_arguments(parser)
     add("--top", type=int, default=12, metavar="K", help=say("how many to show (12)"))
     add(
@@ -38,14 +37,13 @@ def run(options: argparse.Namespace) -> None:
     if options.top < 1:
         raise Problem("{option} is {value}: give {wanted}", option="--top", value=options.top, wanted="1, 2, 3, …")
     if options.model is None:
-        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
-    given = options.also if options.text is None else options.text
-    text, long = whole(given, options.file, EXAMPLES[0]), options.file is not None or given == PIPE
+        raise which_model("importance")
+    text, long = whole(options.text, options.file, EXAMPLES[0]), options.file is not None or options.text == PIPE
+    model, tokenizer = open_any(options.model, yes=options.yes)
     from ..tracing.ablation import importance
     from ..tracing.models import model_of
     from ..tracing.tokenizers import reader_of
 
-    model, tokenizer = open_any(options.model, yes=options.yes)
     texts: list[Any] = [text]
     asked = model_of(model)
     if long and asked.kind == "decoder":
@@ -58,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
         found = importance(model, texts, tokenizer, progress=progress, resume=options.keep)
     print(
         say(
-            "{n} heads of {model}, by how much the loss on this text changes without each (layer.head):",
+            "{n} heads of {model}, by how much the loss on this text changes without each (layer.head, both from 0):",
             n=len(found),
             model=options.model,
         )

@@ -19,7 +19,7 @@ EXAMPLES = [
     "qkv lab complexity --lengths 512,1024,2048,4096 -o complexity.svg",
     "qkv lab memory --model deepseek-v3 --length 128000",
     "qkv lab mixers --text mybook.txt --pairs 2,8,32",
-    'qkv lab seq2seq --text "二〇二六年十一月十五日"',
+    'qkv lab seq2seq --date "二〇二六年十一月十五日"',
     "qkv lab heads --help",
 ]
 WORTH_SAYING = 2  # seconds
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _metavar(size: Size) -> str:
     if isinstance(size.default, str):
-        return "TEXT"
+        return "FILE" if size.option == "--text" else "TEXT"
     return "N,N,…" if isinstance(size.default, tuple) else "X" if isinstance(size.default, float) else "N"
 
 

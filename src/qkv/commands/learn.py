@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..lessons import lesson
 from ..lessons.progress import FILE, Folder
 from ..words import Problem, _, nearest, say, unknown
+from ..writing import write_file
 
 if TYPE_CHECKING:
     from ..lessons.grade import Grade
@@ -253,7 +254,7 @@ def _solution(folder: Folder, name: str, yes: bool) -> int:
     place = folder.path / "solutions" / lesson.filename(name)
     place.parent.mkdir(parents=True, exist_ok=True)
     text = lesson.write(name, solved=True)
-    place.write_text(text, encoding="utf-8", newline="\n")
+    write_file(place, text)
     print(text)
     print(say("A solution, also in {file}", file=place))
     return 0

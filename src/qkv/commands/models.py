@@ -85,6 +85,9 @@ def _show(name: str) -> None:
 
 def _why(name: str) -> bool:
     """Say what is known of a model and what stands in the way; does it load?"""
+    from ..model.locate import find
+
+    find(name)  # refuses a wrong name before torch is loaded
     from ..model.describe import headline
     from ..model.why import why
 

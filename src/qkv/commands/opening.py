@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..words import Problem, all_of, say
+from ..words import Message, Problem, all_of, one_of, say
 from .progress import bar
 
 KINDS = {
@@ -17,6 +17,41 @@ KINDS = {
     "translate": "encoder-decoder",
     "caption": "encoder-decoder",
 }
+
+# Which models fit a verb: names of `qkv models`, and the command that trains one.
+FITTING = {
+    "fill": ((), "qkv train mlm"),
+    "classify": ((), "qkv train classify"),
+    "translate": (("opus-zh-en",), "qkv train translate"),
+    "caption": ((), "python tools/make_captioner.py"),
+}
+LANGUAGE_MODELS = (("smollm2", "minimind"), "qkv train lm")
+
+
+def which_model(verb: str) -> Problem:
+    """What to say if no model was named: one that fits, and how to get it."""
+    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    if not names:
+        return Problem("say which model: --model RUN, the folder of a run (make one with  {command})", command=command)
+    return Problem(
+        "say which model, as in  --model {name} (get it with  qkv models get {name}); a run's folder will do too (make one "
+        "with  {command})",
+        name=names[0],
+        command=command,
+    )
+
+
+def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
+    """What to say of a model of another kind than a verb needs: which kind that is, and which models have it."""
+    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    return Problem(
+        "{model} is a model of kind {kind}: {verb} needs one of kind {needed}, such as {models}",
+        model=model,
+        kind=kind,
+        verb=f"qkv {verb}",
+        needed=needed,
+        models=one_of([*names, Message("a run of  {command}", command=command)]),
+    )
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +68,7 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_any(name: str | None, *, yes: bool = False, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
+def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
     """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
     that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
 
@@ -53,16 +88,12 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
 
         return load(named)
 
+    if name is None:
+        raise which_model(verb)
     model, tokenizer = _open(name, yes, opening)
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
-        raise Problem(
-            "{model} is a model of kind {kind}: {verb} needs one of kind {needed}",
-            model=name,
-            kind=kind,
-            verb=f"qkv {verb}",
-            needed=KINDS[verb],
-        )
+        raise wrong_kind(name, kind, verb, KINDS[verb])
     if int8:
         from ..model.quantise import quantise
 
@@ -70,16 +101,16 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
     return model, tokenizer
 
 
-def _open(name: str | None, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
-    if name is None:
-        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
+def _open(name: str, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
     if yes:
         fetch(name)
+    from ..model.locate import find
+
+    find(name)  # refuses a wrong name before torch is loaded
     with bar(say("opening {name}", name=name)):
         model, tokenizer = opening(name)
         if tokenizer is None:
             from .. import text
-            from ..model.weights import find
 
             text.load(find(name))  # says what is missing: commands read and write text
     return model, tokenizer
@@ -125,11 +156,11 @@ def fetch(name: str) -> None:
 
 def check_choices(options: argparse.Namespace) -> None:
     """Refuse how many tokens were asked for, and how they are to be chosen, before anything is loaded or printed."""
-    from ..model.sampling import Sampling, draws
+    from ..model.sampling import Sampling, check_seeds
 
     names = ("temperature", "top_k", "top_p", "repetition_penalty")
     Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
-    draws([getattr(options, "seed", 0)], 0)
+    check_seeds([getattr(options, "seed", 0)])
     if options.most is not None and options.most < 1:
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)
 

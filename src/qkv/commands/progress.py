@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .. import grid
 from ..screen import live
 from ..words import say
 
@@ -25,8 +26,6 @@ def bar(what: str, show: bool = True) -> Iterator[Callable[[float, float], None]
 
     def draw() -> None:
         ended.wait(FIRST)
-        from .. import grid  # which loads NumPy
-
         while not ended.is_set():
             room = shutil.get_terminal_size((80, 24)).columns - 1  # a line that goes on below can't be wiped away
             live(grid.clip(str(line), room), sys.stderr, fleeting=True)

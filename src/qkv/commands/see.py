@@ -11,7 +11,7 @@ from .. import grid
 from ..screen import draw
 from ..tracing.tokens import PARTS
 from ..words import Message, Problem, _, all_of, language, quoted, say
-from .opening import model_arguments, open_any
+from .opening import model_arguments, open_any, which_model
 from .places import FIGURES, check_place
 from .progress import bar, passing
 from .texts import text_arguments, whole
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
     "qkv see --demo",
-    "qkv see --file chapter.txt --model smollm2 -o chapter.html",
+    "qkv see --text chapter.txt --model smollm2 -o chapter.html",
     'qkv see "…" --model ./my-hf-model --layer 5 --head 3 --png map.png',
     "qkv see 我喜欢玩人工智能。 --model opus-zh-en --cross",
     "qkv see --model runs/lm-mybook --watch",
@@ -69,7 +69,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.conllu",
         help=say("heads against grammar, on our own sentences or a CoNLL-U file"),
     )
-    add("--without", metavar="L.H", action="append", help=say("what changes without this head"))
+    add(
+        "--without",
+        metavar="L.H",
+        action="append",
+        help=say("what changes without this head (layer.head, both from 0)"),
+    )
     add(
         "--eager",
         action="store_true",
@@ -105,6 +110,8 @@ def run(options: argparse.Namespace) -> None:
     if options.demo:
         trace = _demo(options)
     elif options.trace is not None:
+        if not options.trace.exists():  # before torch is loaded
+            raise Problem("there is no trace {file}", file=options.trace)
         from ..tracing.traces import Trace
 
         trace = Trace.load(options.trace)
@@ -164,7 +171,7 @@ def _given(options: argparse.Namespace, name: str) -> bool:
 
 
 def _flag(name: str) -> Any:
-    return Message("a text") if name == "text" else "--" + name.strip("_")
+    return Message("a text") if name == "text" else "--text" if name == "file" else "--" + name.strip("_")
 
 
 def _page(
@@ -267,8 +274,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
-        shipped = demo_of(text)
-        if options.model is not None or shipped is None:
+        if options.model is not None or (shipped := demo_of(text)) is None:
             raise
         print(
             say(
@@ -319,7 +325,7 @@ def _tell(options: argparse.Namespace, trace: Trace, part: str) -> None:
     heads = dict(layers=trace.n_layer(part), heads=trace.n_head(part))
     print(
         say(
-            "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens",
+            "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens (layers and heads count from 0)",
             model=trace.model,
             part=say(PARTS[part]),
             **heads,
@@ -450,7 +456,7 @@ def _experts(trace: Trace, part: str, layer: int) -> None:
         count=took.count,
     )
     print("\n" + title)
-    shown = tokens.shown[:MOST_SHOWN]
+    shown = tokens.numbered[:MOST_SHOWN]
     wide = max(map(grid.width, shown))
     for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
         print(
@@ -493,7 +499,7 @@ def _syntax(options: argparse.Namespace) -> None:
     from ..tracing.syntax import syntax
 
     if options.model is None:
-        raise Problem("say which model: --model RUN, the folder of a run (make one with  qkv train)")
+        raise which_model("see")
     model, tokenizer = open_any(options.model, yes=options.yes)
     with bar(say("reading sentences")) as progress:
         relations = syntax(model, tokenizer, options.syntax or None, progress=progress)
@@ -503,15 +509,16 @@ def _syntax(options: argparse.Namespace) -> None:
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
+    from ..runfiles import WATCH, numbered
+
+    files = list(numbered(Path(options.model) / WATCH, ".safetensors").values())
+    if not files:
+        raise _unwatched(Path(options.model))
     from ..draw import terminal
     from ..draw.plots import MOMENTS
-    from ..runfiles import WATCH
     from ..tracing.traces import Trace
     from ..tracing.view import stand, view
 
-    files = sorted((Path(options.model) / WATCH).glob("*.safetensors"))
-    if not files:
-        raise _unwatched(Path(options.model))
     traces = [Trace.load(file) for file in files]
     last = traces[-1]
     part = _part(options, last)

@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import numpy as np
 from ..attention import masks
 from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
-from ..tracing.tokens import PARTS
+from ..tracing.tokens import PARTS, Tokens
 from ..words import Problem, _, all_of, say, unknown
 from .matrices import mask_of, names_of, read_matrices, shape_of
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place
-from .texts import PIPE, check, whole
+from .texts import PIPE, check, hint_at_file, whole
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -54,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "the words, with spaces between; Chinese without spaces is cut into characters; - takes them from a pipe"
         ),
     )
+    add("--text", dest="text_file", metavar="FILE", help=say("a text from a file, or a data set (see qkv data)"))
     add(
         "--file",
         metavar="FILE",
@@ -119,6 +120,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
+    if options.text_file is not None:
+        options.text = whole(options.text or options.file, options.text_file, EXAMPLES[0])
+    elif options.text not in (None, PIPE):
+        hint_at_file(options.text)
     if (options.text is None) == (options.file is None):
         raise Problem('give a text or --file, one of the two, as in  qkv steps "我 爱 北京"')
     if options.png is not None:
@@ -136,19 +141,20 @@ def run(options: argparse.Namespace) -> None:
     if options.decay is not None:
         raise Problem("{option} goes with {other}", option="--decay", other="--mixer retention")
     if options.model is not None:
-        preamble, done = _from_model(options)
+        preamble, done, named = _from_model(options)
         options.head = 0  # the only one that is left
     else:
         for option in ("layer", "part"):
             if getattr(options, option) is not None:
                 raise Problem("{option} goes with --model", option=f"--{option}")
         preamble, done = _from_text(options) if options.file is None else _from_file(options)
+        named = _words(_query_names(done))
     heads = done.scores.shape[-3] if done.headed else 1
     if not 0 <= options.head < heads:
         raise Problem(
             "{option} is {value}: give {wanted}", option="--head", value=options.head, wanted=f"0 … {heads - 1}"
         )
-    rows = [] if options.word is None else _find(_query_names(done), options.word)
+    rows = [] if options.word is None else named.places(options.word)
     blocks = None if options.tiles is None else _tiles(done, options)
     if options.json:
         plain = {"made": preamble, **done.to_dict()}
@@ -193,7 +199,7 @@ def _mixer(options: argparse.Namespace) -> None:
         )
     words, dim, x = _vectors(options)
     done = drawn(options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words)
-    rows = [] if options.word is None else _find(words, options.word)
+    rows = [] if options.word is None else _words(words).places(options.word)
     preamble = [
         say(
             "The word vectors (width {dim}) and the matrices are drawn at random from seed {seed}: every sum below is "
@@ -324,7 +330,7 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
     return lines, done
 
 
-def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
+def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
     given = {"--file": options.file, "--mask": options.mask, "--dim": options.dim, "--position": options.position}
     given |= {"--memory": options.memory, "--seed": options.seed, "--no-scale": options.no_scale or None}
     given |= {"--heads": None if options.heads == 1 else options.heads}
@@ -342,7 +348,7 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
     done = found.steps(layer, options.head, part=part)
     lines = [
         say(
-            "{part} layer {layer}, head {head} of {model}: its own q, k and v on this text, every number learned, "
+            "{part} layer {layer}, head {head} of {model} (both count from 0): its own q, k and v on this text, every number learned, "
             "not drawn.",
             part=say(PARTS[part]),
             layer=layer,
@@ -369,7 +375,7 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps]:
             difference=f"{found.difference(layer, options.head, part=part):.1e}",
         )
     )
-    return lines, done
+    return lines, done, found.tokens(part)
 
 
 def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
@@ -412,14 +418,9 @@ def _query_names(done: Steps) -> tuple[str, ...]:
     return done.queries or tuple(f"q{i}" for i in range(done.scores.shape[-2]))
 
 
-def _find(names: Sequence[str], word: str) -> list[int]:
-    asked = unicodedata.normalize("NFC", word)
-    rows = [i for i, name in enumerate(names) if unicodedata.normalize("NFC", name) == asked]
-    if not rows:
-        raise Problem(
-            "{word} is not in the text; there are: {words}", word=word or '""', words=", ".join(dict.fromkeys(names))
-        )
-    return rows
+def _words(names: Iterable[str]) -> Tokens:
+    """Names that are words by themselves, so a blank stands before each."""
+    return Tokens(tuple(f" {name}" for name in names))
 
 
 def _tiles(done: Steps, options: argparse.Namespace) -> Tiles:

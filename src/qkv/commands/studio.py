@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..words import Problem, pip_install, say
+from ..words import Problem, say
 
 EXAMPLES = [
     "qkv studio",
@@ -46,18 +46,11 @@ def run(options: argparse.Namespace) -> int:
     for folder in folders:
         if not folder.exists():
             raise Problem("there is no folder {folder}", folder=folder)
-    try:
-        import uvicorn
+    import uvicorn
 
-        from ..studio.server import Studio
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("starlette", "uvicorn", "anyio", "h11", "click"):
-            raise
-        raise Problem(
-            "the studio needs {package}: install it with  {command}",
-            package=missing.name,
-            command=pip_install("qkv[studio]"),
-        ) from None
+    from ..studio.connections import patient_protocol
+    from ..studio.server import Studio
+
     listener = _listener(options.host, options.port)
     port = listener.getsockname()[1]
     if (options.port is None and port != PORT) or options.port not in (None, 0, port):
@@ -69,7 +62,13 @@ def run(options: argparse.Namespace) -> int:
     print(say("qkv studio is at {address}", address=address))
     print(say("Ctrl-C ends it."), flush=True)
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, http="h11", ws="none", loop="asyncio", timeout_graceful_shutdown=1
+        app,
+        log_level="critical",
+        access_log=False,
+        http=patient_protocol(),
+        ws="none",
+        loop="asyncio",
+        timeout_graceful_shutdown=1,
     )
     server = _Server(config, None if options.no_browser else address)
     server.run(sockets=[listener])

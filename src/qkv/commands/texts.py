@@ -5,13 +5,16 @@ Some verbs take it whole; others take a pipe or a file line by line and give a l
 """
 
 import argparse
+import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..words import Message, Problem, say
+from .. import store, streams
+from ..words import Message, Notice, Problem, say
 from .progress import bar
 
 Ready = TypeVar("Ready")
@@ -20,24 +23,31 @@ PIPE = "-"
 
 
 def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
-    """The text, and --file."""
+    """The text, and --text FILE. `--file`, the name it had before, still works."""
     piped = say("; - takes a line at a time from a pipe") if lines else ""
     parser.add_argument("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
     each = say("texts from a file, one per line; a line for each comes out")
-    parser.add_argument("--file", metavar="FILE", help=each if lines else say("a text from a file"))
+    parser.add_argument(
+        "--text",
+        dest="file",
+        metavar="FILE",
+        help=each if lines else say("a text from a file, or a data set (see qkv data)"),
+    )
+    parser.add_argument("--file", metavar="FILE", help=argparse.SUPPRESS)
 
 
 def whole(text: str | None, file: str | None, example: str) -> str:
     """The one text: given as it is, by - or by a file; without the line end that closes it there."""
     if text is not None and file is not None:
         raise Problem(
-            "give the text in one way: as an argument, by - from a pipe, or by --file, as in  {example}",
+            "give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}",
             example=example,
         )
     if file is not None or text == PIPE:
         text = re.sub(r"[\r\n]+\Z", "", read(PIPE if file is None else file))
     elif text is not None:
         check(text)
+        hint_at_file(text)
     if text is None or not text.strip():
         raise Problem("give a text, as in  {example}", example=example)
     return text
@@ -47,7 +57,7 @@ def lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
     """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
     if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
         raise Problem(
-            "give the text in one way: as an argument, by - from a pipe, or by --file, as in  {example}",
+            "give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}",
             example=example,
         )
     if file is not None or texts == [PIPE]:
@@ -114,9 +124,12 @@ def read(source: str | Path) -> str:
         name: object = Message("what came through the pipe")
         raw = _piped()
     else:
-        name, path = source, Path(source)
+        name, path = source, Path(store.locate(str(source)))
         if not str(source) or not path.exists():
-            raise Problem("there is no file {file}", file=source or '""')
+            raise Problem(
+                "there is no file {file}: --text takes the name of a file; a text itself stands without it, in quotes",
+                file=source or '""',
+            )
         raw = path.read_bytes()
     try:
         return raw.decode("utf-8-sig")  # Notepad writes a mark before the text
@@ -132,7 +145,7 @@ def read(source: str | Path) -> str:
 
 
 def _piped() -> bytes:
-    if sys.stdin is None:
+    if "stdin" in streams.replaced:
         raise Problem("- reads from a pipe, and there is none")
     if sys.stdin.isatty():
         print(
@@ -140,6 +153,18 @@ def _piped() -> bytes:
             file=sys.stderr,
         )
     return sys.stdin.buffer.read()
+
+
+def hint_at_file(text: str) -> None:
+    """Say how to read a file to somebody who gave its name where the text itself belongs; the name is used as the text."""
+    if os.path.isfile(text):  # False, too, for a text that is too long for a name
+        warnings.warn(
+            Notice(
+                "{text} is the name of a file, and its letters are the text here; to read the file: --text {text}",
+                text=text,
+            ),
+            stacklevel=2,
+        )
 
 
 def check(text: str) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from .progress import bar, clock
 EXAMPLES = [
     "qkv train lm --text mybook.txt",
     "qkv train lm --text shakespeare --yes",
-    'qkv train mlm --text "books/*.txt" --watch "the cat sat on the mat"',
+    'qkv train mlm --text mybook.txt --watch "the cat sat on the mat"',
     "qkv train translate",
     "qkv train translate --pairs en-zh.tsv --preset small",
     "qkv train lm --from smollm2 --text mybook.txt",
     "qkv train lm --from smollm2 --text mybook.txt --lora 16",
-    "qkv train lm --from smollm2 --chat data.jsonl --lora 16",
+    "qkv train lm --from smollm2 --chat chats.jsonl --lora 16",
     "qkv train translate --from opus-zh-en --pairs zh-en.tsv",
     "qkv train classify --from minilm --pairs reviews.tsv",
     "qkv train lm --text mybook.txt --steps 300 --set n_layer=6 --set position=alibi",
@@ -70,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="RUN",
         type=Path,
-        help=say("the run's folder (runs/TASK-NAME)"),
+        help=say("the run's folder (runs/TASK-NAME; with --from runs/TASK-NAME-MODEL, with --lora …-lora)"),
     )
     add(
         "--preset",
@@ -140,6 +141,7 @@ def run(options: argparse.Namespace) -> int:
         if options.base is not None:
             fetch(options.base)
 
+    _check(options)
     from ..train.extension import Asked
     from ..train.loop import Stopped
     from ..train.parallelize import world_from_environment
@@ -202,6 +204,26 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Refuse wrong names, files and settings before torch is loaded."""
+    from .. import runfiles, store, text
+    from ..model.locate import find
+    from ..train.settings import chosen
+
+    changes = _changes(options)
+    if options.resume is not None:
+        runfiles.read_record(options.resume)
+        return
+    if options.base is not None:
+        find(options.base)
+    elif options.task != "classify":
+        chosen(options.preset or "tiny", options.task, changes)
+    if options.text is not None and options.task in ("lm", "mlm"):
+        text.Corpus.of(store.locate(options.text))
+    if options.pairs is not None and not Path(pairs := store.locate(options.pairs)).exists():
+        text.read_pairs(pairs)
+
+
 def _changes(options: argparse.Namespace) -> dict[str, Any]:
     from ..model.config import read_value
 
@@ -248,11 +270,24 @@ def _next(going: Any) -> str:
     }[going.task.name]
 
 
+def _first_time(key: str) -> bool:
+    """True the first time on this machine, which an empty file in the cache folder marks."""
+    from .. import store
+
+    mark = store.home() / "shown" / key
+    if mark.exists():
+        return False
+    with suppress(OSError):  # a cache that can't be written to: it is shown again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return True
+
+
 SILENT = 30.0  # seconds that a log may stay without a line
 
 
 class Line:
-    """The live line: step, loss, validation loss, speed, share of the machine's peak, time left."""
+    """The live line: step, loss, validation loss, speed, time left."""
 
     def __init__(self, going: Any, quiet: bool) -> None:
         self.going, self.quiet = going, quiet
@@ -261,7 +296,6 @@ class Line:
         self.began = (state["step"], state.get("seconds", 0.0))  # here, not in what went before
         self.validation: float | None = None
         self.shown = 0.0 if self.live else time.monotonic()
-        self.peak = 0.0
 
     def introduce(self) -> None:
         """Say what will happen, and what was chosen why."""
@@ -280,6 +314,8 @@ class Line:
         from ..train.run import REASONS
 
         for key, values in self.going.why:
+            if key == "why.eager" and not _first_time(key):
+                continue
             print("  " + say(REASONS[key], **values))
         first = 0 if self.going.state is None else self.going.state["step"]
         key = (
@@ -293,7 +329,6 @@ class Line:
             )
         )
         print(say(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps))
-        self.peak = _peak()
 
     def report(self, line: dict[str, Any]) -> None:
         """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""
@@ -311,16 +346,14 @@ class Line:
         # By steps and not by tokens: rows of sentences are as long as they are, and evaluations take time too.
         done, seconds = line["step"] - self.began[0], line["seconds"] - self.began[1]
         left = (settings.steps - line["step"]) * seconds / done
-        share = 6 * self.going.model.count() * speed / self.peak if self.peak else 0.0
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
         text = say(
-            "{step}/{steps} · loss {loss:.3f}{validation} · {speed:,.0f} tokens/s · {share:.0%} of peak · {left} left",
+            "{step}/{steps} · loss {loss:.3f}{validation} · {speed:,.0f} tokens/s · {left} left",
             step=line["step"],
             steps=settings.steps,
             loss=line["loss"],
             validation=validation,
             speed=speed,
-            share=share,
             left=clock(left),
         )
         if self.live:
@@ -332,16 +365,3 @@ class Line:
         """The last word, on a line of its own."""
         if not self.quiet:
             print(("\n" if self.live else "") + text)
-
-
-def _peak() -> float:
-    """What this machine's matrix product reaches, in FLOP/s: a tenth of a second of trying."""
-    import torch
-
-    a = torch.randn(1024, 1024)
-    best = float("inf")
-    for _round in range(6):
-        begun = time.perf_counter()
-        a @ a
-        best = min(best, time.perf_counter() - begun)
-    return 2 * 1024**3 / best

@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
@@ -28,14 +27,13 @@ from typing import Any
 import numpy as np
 
 from ..attention.dispatch import Call
-from ..mixers import maps as mixing
 from ..mixers.calls import Mixing
-from ..tracing.maps import head_of
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import BY, NoSuchToken
 from ..tracing.traces import Trace, no_layer
 from ..words import Problem, unknown
-from .telling import DTYPES, ERRORS, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
+from .precision import HALF, difference, errors_of
+from .telling import DTYPES, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
 LEAST = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
@@ -167,7 +165,7 @@ def carry(
     )
     # What a layer's line in the header will grow by is less than this.
     carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
-    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks), tops)
+    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
     carried.header["first"] = _first(trace, carried.header, opening)
     split = any(tokens["characters"] for tokens in listed)
     carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
@@ -203,7 +201,7 @@ def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dic
     return sorted(order, key=lambda place: place[1] not in asked)
 
 
-def _tensors(trace: Trace, carried: Carried, order: Iterable[Place], tops: dict[Place, list[list[float]]]) -> None:
+def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
     """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
     order = list(order)
     numbers = sum(
@@ -215,10 +213,10 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place], tops: dict[
     whole = None
     if 4 * numbers * LEAST <= carried.room:
         alone = replace(carried, blocks={}, names={})
-        whole = _packed(trace, alone, order, tops, exact=True)
+        whole = _packed(trace, alone, order, exact=True)
         if whole is not None:
             carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
-    whole = _packed(trace, carried, order, tops, exact=False) if whole is None else whole
+    whole = _packed(trace, carried, order, exact=False) if whole is None else whole
     assert whole is not None
     for part in carried.header["parts"]:
         for layer in part["layers"]:
@@ -230,9 +228,7 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place], tops: dict[
             part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
-def _packed(
-    trace: Trace, carried: Carried, order: list[Place], tops: dict[Place, list[list[float]]], *, exact: bool
-) -> dict[Place, dict[str, Any]] | None:
+def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
     whole: dict[Place, dict[str, Any]] = {}
     for part, layer in order:
@@ -241,7 +237,10 @@ def _packed(
         mask, bias = mask_of(name, call, carried), bias_of(name, call, carried)
         if mask is None or bias is False:
             continue
-        dtype, errors = (np.float32, ERRORS) if exact else _precision(call, tops[part, layer])
+        errors = errors_of(trace, call)
+        dtype = np.float16 if trace.more.get("precision") == "float16" else np.float32
+        if not exact:
+            dtype, errors = _precision(call, errors)
         packed = {what: tensor.numpy().astype(dtype) for what, tensor in (("q", call.q), ("k", call.k))}
         packed |= {what: tensor.numpy() for what, tensor in beside(call).items()}
         stored = {what: carried.add(f"{name}.{what}", array) for what, array in packed.items()}
@@ -258,11 +257,11 @@ def _packed(
         if not v.shape[3]:  # weights alone
             continue
         most = float(np.abs(v).max(initial=0.0))
-        half = not exact and most < 6e4
+        half = (not exact and most < 6e4) or trace.more.get("precision") == "float16"
         packed["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
         if packed["v"] is None and exact:
             return None
-        packed["errors"] = packed["errors"] | {"value": most * 2.0**-11 if half else 0.0}
+        packed["errors"] = packed["errors"] | {"value": most * HALF if half else 0.0}
     return whole
 
 
@@ -281,25 +280,12 @@ def pack(array: np.ndarray) -> tuple[str, str]:
     return base64.b64encode(packer.compress(planes) + packer.flush()).decode(), dtype
 
 
-def _precision(call: Call | Mixing, tops: list[list[float]]) -> tuple[type[np.floating], dict[str, float]]:
-    """float16 for q and k if weights stay exact, measured on rows of every head, as shares of its largest; and how exact."""
-    n = call.q.shape[2]
-    rows = sorted({round(i * (n - 1) / 15) for i in range(16)}) if n > 1 else [0]
-    halved = replace(call, q=call.q.half().float(), k=call.k.half().float())
-    if not isinstance(halved, Mixing):
-        halved = replace(halved, lse=None)  # the sums of its rows are others now
-    weight = dot = 0.0
-    one_of: Any = mixing.head_of if isinstance(call, Mixing) else head_of
-    for item in range(call.q.shape[0]):
-        for head in range(call.n_head):
-            exact, rough = (one_of(one, item, head) for one in (call, halved))
-            off = float((exact.weights(rows) - rough.weights(rows)).abs().max()) / (tops[item][head] or 1.0)
-            weight = max(weight, off if math.isfinite(off) else 1.0)
-            dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in (exact, rough)]
-            dot = max(dot, float((dots[0] - dots[1]).abs().max()))
+def _precision(call: Call | Mixing, errors: dict[str, float]) -> tuple[type[np.floating], dict[str, float]]:
+    """float16 for q and k if weights stay exact, measured on rows of every head, and how exact; else float32."""
+    weight, dot = difference(call, replace(call, q=call.q.half().float(), k=call.k.half().float()))
     if weight > EXACT:
-        return np.float32, ERRORS
-    return np.float16, dict(weight=max(weight, ERRORS["weight"]), dot=dot, value=0.0)
+        return np.float32, errors
+    return np.float16, dict(weight=max(weight, errors["weight"]), dot=max(dot, errors["dot"]), value=0.0)
 
 
 def _rounded_up(error: float) -> str:

@@ -180,7 +180,7 @@ def row(
     asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
     _, (name, first, end) = stand(asking, query, by)
     place = asking.find(query)
-    word = query if end - first == 1 else asking.numbered[place]
+    word = asking.numbered[place]
     if trace.bare:
         return _weights(trace, layer, head, word, place, part, batch)
     steps = trace.steps(layer, head, place, part=part, batch=batch)
@@ -214,11 +214,7 @@ def row(
         )
     )
     lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
-    rest = len(asked) - len(order)
-    if rest > 0:
-        lines.append(
-            "  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - steps.weights[0][order].sum()))
-        )
+    lines += _others(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
     lines.append(say("Σ weight × V:"))
     lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
     lines.append(
@@ -311,10 +307,24 @@ def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: s
     ]
     table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
     lines += ["  " + line for line in table.split("\n")]
-    rest = len(asked) - len(order)
-    if rest > 0:
-        lines.append("  " + say("and {n} more keys, which share {sum}", n=rest, sum=float(1 - shares[order].sum())))
+    lines += _others(shares, np.ones(len(shares), bool), order)
     return "\n".join(lines)
+
+
+def _others(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
+    """A line on the keys that aren't listed; keys that the mask hides have the weight 0 and are named as hidden."""
+    others = np.setdiff1d(np.arange(len(weights)), listed)
+    hidden = int((~visible[others]).sum())
+    if not len(others):
+        return []
+    if hidden == len(others):
+        return ["  " + say("and {n} more keys, hidden by the mask: 0", n=hidden)]
+    key = (
+        _("and {n} more keys, which share {sum}; {hidden} of them are hidden by the mask")
+        if hidden
+        else _("and {n} more keys, which share {sum}")
+    )
+    return ["  " + say(key, n=len(others), sum=float(weights[others].sum()), hidden=hidden)]
 
 
 def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> list[str]:

@@ -21,6 +21,7 @@ from typing import Any
 from ..tracing.survey import Progress
 from ..tracing.traces import Trace, no_layer
 from ..words import Problem, _, all_of, language, say, unknown
+from ..writing import write_file
 from .carry import Opening, carry, text_of
 from .shell import in_every_language, shell
 
@@ -77,7 +78,7 @@ def page(
         show=show,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(made, encoding="utf-8")
+    write_file(path, made)
     return path
 
 

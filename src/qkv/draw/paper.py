@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..words import Notice, language, pip_install
+from ..writing import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -246,7 +247,16 @@ def save(figure: Figure, path: str | Path | IO[bytes] | None) -> Figure:
         _thin(figure)
         dress()  # labels that were set anew
         if path is not None:
-            if isinstance(path, str | Path):
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path)
+            _write(figure, path)
     return figure
+
+
+def _write(figure: Figure, path: str | Path | IO[bytes]) -> None:
+    """Write a figure to an open file, or atomically to a path, whose ending names the format (png if it has none)."""
+    if not isinstance(path, str | Path):
+        figure.savefig(path)
+        return
+    path = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        figure.savefig(file, format=path.suffix[1:])

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import grid
 from ..words import language, say
+from ..writing import write_file
 from .paper import blank, save
 from .shell import tag
 from .terminal import SHADES, colours, paper_of, room
@@ -109,12 +110,12 @@ def page(
         parts.append("</div>")
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(
+    write_file(
+        place,
         f'<!doctype html>\n<html lang="{tag(spoken)}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{heading}</title>\n'
         f"<style>\n{STYLE}\n</style>\n</head>\n<body>\n<main>\n" + "\n".join(parts) + "\n</main>\n</body>\n</html>\n",
-        encoding="utf-8",
     )
     return place
 

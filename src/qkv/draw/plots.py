@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..tracing.tokens import PARTS
+from ..tracing.tokens import PARTS, Tokens
 from ..words import Message, Problem, _, say
 from .paper import COLOURS, SIGNED, blank, label, paint, save, write
 
@@ -63,6 +63,7 @@ def heatmap(
     >>> [axes.get_title() for axes in both.axes]
     ['head 0', 'head 1', 'head 2', 'head 0', 'head 1', 'head 2']
     """
+    queries, keys = (_names(side, what) for side, what in ((queries, "queries"), (keys, "keys")))
     table = _numbers(weights)
     if not 2 <= table.ndim <= 4 or 0 in table.shape:
         raise Problem(
@@ -151,6 +152,20 @@ def _numbers(array: Any) -> np.ndarray:
             "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers",
             name=Message("the array"),
         ) from None
+
+
+def _names(names: Any, what: str) -> Names:
+    """Names as lists; the tokens of a trace are taken by what they show."""
+    if isinstance(names, Tokens):
+        return names.shown
+    if names is not None and not (hasattr(names, "__len__") and hasattr(names, "__iter__")):
+        raise Problem(
+            "{what} is a {type}: give a list with one name per row or column, or the tokens of a trace, as in  "
+            "heatmap(trace.map(0, 0), trace.tokens())",
+            what=what,
+            type=type(names).__name__,
+        )
+    return names
 
 
 def _named(

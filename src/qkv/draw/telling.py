@@ -24,7 +24,6 @@ from ..tracing.traces import Trace
 DENSE = 1 << 26  # cells of a mask that has no words
 BIAS = 1 << 19  # numbers of a bias that isn't one of distances
 DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
-ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
 
 
 class Keeper(Protocol):
@@ -54,9 +53,9 @@ def dtype_of(array: np.ndarray) -> str:
     return next(short for short, name in DTYPES.items() if name == array.dtype.name)
 
 
-def whole_layer(call: Call | Mixing, number: int, arrays: Arrays) -> dict[str, Any]:
-    """A layer with all its arrays, in float32."""
-    told = layer_of(call, number) | dict(mask=mask_of("", call, arrays), bias=bias_of("", call, arrays), errors=ERRORS)
+def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> dict[str, Any]:
+    """A layer with all its arrays, in float32, and how far its numbers may be off."""
+    told = layer_of(call, number) | dict(mask=mask_of("", call, arrays), bias=bias_of("", call, arrays), errors=errors)
     tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | beside(call)
     return told | {what: arrays.share("", tensor.numpy()) for what, tensor in tensors.items()}
 

@@ -30,6 +30,7 @@ class Size(NamedTuple):
     least: float
     most: float
     means: Message
+    word: str = ""  # what the command line calls it, if not by its name
 
     @property
     def switch(self) -> bool:
@@ -39,7 +40,7 @@ class Size(NamedTuple):
     @property
     def option(self) -> str:
         """As the command line has it."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + (self.word or self.name).replace("_", "-")
 
 
 class Experiment(NamedTuple):
@@ -176,20 +177,20 @@ EXPERIMENTS: dict[str, Experiment] = {
         (
             *_training(400, 64, 64),
             Size("tests", 200, 1, 10_000, Message("unseen dates to translate")),
-            Size("text", "15 November 2026", 0, 0, Message("the date whose alignment is drawn")),
+            Size("text", "15 November 2026", 0, 0, Message("the date whose alignment is drawn"), "date"),
             _seed(),
         ),
-        'qkv lab seq2seq --text "二〇二六年十一月十五日"',
+        'qkv lab seq2seq --date "二〇二六年十一月十五日"',
     ),
     "masks": Experiment(
         Message("self, causal and cross-attention: who looks at whom"),
         (
-            Size("text", "", 0, 0, Message("your own words, instead of a real translator's")),
+            Size("text", "", 0, 0, Message("your own words, instead of a real translator's"), "words"),
             Size("source", "", 0, 0, Message("the words that cross-attention looks at")),
             Size("width", 32, 2, 4096, Message("width of the vectors of your own words")),
             _seed(),
         ),
-        'qkv lab masks --text "I love Beijing" --source "我 爱 北京"',
+        'qkv lab masks --words "I love Beijing" --source "我 爱 北京"',
     ),
 }
 

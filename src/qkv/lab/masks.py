@@ -43,7 +43,7 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
     """For each kind: its tokens, its mask, its weights, and what a change of the last key moves."""
     if bool(text.strip()) != bool(source.strip()):
         raise Problem(
-            "give both --text (the words that are written) and --source (the words that are read), or neither"
+            "give both --words (the words that are written) and --source (the words that are read), or neither"
         )
     made = _own(text.split(), source.split(), width, seed) if text.strip() else _real()
     rows = []
@@ -61,7 +61,7 @@ def _real() -> dict[str, Any]:
     calls, names = {}, {}
     for kind, (part, layer, head) in PARTS.items():
         call = trace.call(layer, part).only([head])
-        calls[kind] = (call, trace.tokens(part).shown, trace.tokens(part, keys=True).shown)
+        calls[kind] = (call, trace.tokens(part).numbered, trace.tokens(part, keys=True).numbered)
         names[kind] = {"head": f"{layer}.{head}"}
     return {"calls": calls, "names": names, "model": trace.model}
 

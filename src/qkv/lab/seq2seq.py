@@ -107,11 +107,11 @@ def measure(
 ) -> dict[str, Any]:
     """Train both on the same batches in turn, translate dates that neither has seen, and align one of them."""
     if not text.strip():
-        raise Problem("--text is empty: give a date, as in  15 November 2026")
+        raise Problem("--date is empty: give a date, as in  15 November 2026")
     if read_date(text) is None:
         raise not_a_date(
             _(
-                "--text is {text}, no date in a form that the two are taught: write one from {first} to {last} like "
+                "--date is {text}, no date in a form that the two are taught: write one from {first} to {last} like "
                 "{forms}"
             ),
             text,

@@ -81,9 +81,9 @@ def find(word: str) -> str:
     if plain in NAMES:
         return plain
     if plain.isdecimal():
-        if 1 <= int(plain) <= len(NAMES):
+        if len(plain) < 10 and 1 <= int(plain) <= len(NAMES):  # int() refuses more than 4,300 digits
             return NAMES[int(plain) - 1]
-        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=int(plain), last=len(NAMES))
+        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=plain, last=len(NAMES))
     near = nearest(plain, NAMES)
     raise Problem(
         _("{word} is no exercise; did you mean {near}? There are {names}")

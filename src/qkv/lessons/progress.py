@@ -6,12 +6,12 @@ changed is never written over.
 
 import datetime
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..words import LANGUAGES
+from ..writing import write_file
 from . import lesson
 
 FILE = "qkv-learn.json"
@@ -55,7 +55,7 @@ class Folder:
         if place.exists() and place.read_bytes() == text.encode():
             return False
         self.path.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8", newline="\n")
+        write_file(place, text)
         return True
 
     def untouched(self, name: str) -> bool:
@@ -71,7 +71,12 @@ class Folder:
             folder.mkdir(exist_ok=True)
             kept = next(path for i in range(1, 10**6) if not (path := folder / f"{place.stem}.{i}.py").exists())
             place.replace(kept)
-        self.copy(name)
+        try:
+            self.copy(name)
+        except BaseException:  # a full disk, Ctrl-C
+            if kept is not None:
+                kept.replace(place)
+            raise
         self.solved.pop(name, None)
         for key in [key for key in self.hints if key.partition(":")[0] == name]:
             del self.hints[key]
@@ -107,12 +112,10 @@ class Folder:
         return at
 
     def save(self) -> None:
-        """Written beside and then put in place, so that a stop half way leaves the old one."""
+        """Write qkv-learn.json."""
         self.path.mkdir(parents=True, exist_ok=True)
         plain = {"solved": self.solved, "hints": self.hints, "steps": self.steps, "current": self.chosen}
-        beside = self.path / f".{FILE}.{os.getpid()}"
-        beside.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-        beside.replace(self.path / FILE)
+        write_file(self.path / FILE, json.dumps(plain, indent=1) + "\n")
 
     def _read(self) -> None:
         place = self.path / FILE

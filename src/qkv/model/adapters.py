@@ -34,7 +34,7 @@ from .families import FAMILIES, family_of
 from .families.family import Family, Foreign, Row
 from .layers import FeedForward
 from .pattern import choose
-from .tensors import read_tensors
+from .tensors import read_tensors, refuse_infinite
 from .transformer import Transformer
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
@@ -43,6 +43,7 @@ WITHIN = "base_model.model."  # peft's names begin with it
 KINDS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": None}
 # What peft's other settings must be for us to mean the same; what isn't said counts as right.
 MEANT = {"peft_type": ("LORA",), "bias": ("none",), "use_dora": (False, None), "lora_bias": (False, None)}
+LARGEST = 1e6  # of a rank and an alpha: those that are used have a few hundred at most
 UNKNOWN = ("target_parameters", "trainable_token_indices", "layer_replication", "corda_config", "arrow_config")
 
 
@@ -227,6 +228,13 @@ def attach(model: Transformer, folder: Path) -> Transformer:
             assert isinstance(linear, nn.Linear)
             linear = LowRank(linear, len(a), scale)
             _set(model, name, linear)
+        elif linear.rank != len(a):
+            raise Problem(
+                "{file} has adapters of rank {there}, and this model was made for rank {here}",
+                file=folder / WEIGHTS,
+                there=len(a),
+                here=linear.rank,
+            )
         with torch.no_grad():
             linear.a.copy_(a)
             linear.b.copy_(b)
@@ -243,17 +251,24 @@ def _read(model: Transformer, folder: Path, told: dict[str, Any]) -> dict[str, t
         name = row.theirs.removeprefix(prefix)
         own = name.removesuffix(".weight")
         if (whole := tensors.pop(name, None)) is not None:
-            for part, tensor in row.read(whole).items():
-                _fit(file, name, tensor, model.get_parameter(part).shape, told)
+            shape = row.write([model.get_parameter(part).to("meta") for part in row.parts]).shape
+            for part, tensor in row.read(_fitting(file, name, whole, shape, told)).items():
                 model.get_parameter(part).data.copy_(tensor)
         if (a := tensors.pop(f"{own}.lora_A.weight", None)) is None:
             continue
-        b = tensors.pop(f"{own}.lora_B.weight", a.new_zeros(0, 0))
         parts = list(dict.fromkeys(row.parts))
-        outputs = sum(len(model.get_parameter(part)) for part in parts)
-        _fit(file, f"{own}.lora_A.weight", a, (len(a), model.get_parameter(parts[0]).shape[1]), told)
-        _fit(file, f"{own}.lora_B.weight", b, (outputs, len(a)), told)
-        scale = _alpha(told, own) / (math.sqrt(len(a)) if told.get("use_rslora") else len(a))
+        if not all(_is_linear(model, part) for part in parts):
+            raise Problem(
+                "{file} has an adapter beside {name}, which is not a linear layer: qkv reads adapters of linear layers only",
+                file=file,
+                name=name,
+            )
+        rank = _setting(told, "r", own)
+        outputs, inputs = sum(len(model.get_parameter(part)) for part in parts), model.get_parameter(parts[0]).shape[1]
+        a = _fitting(file, f"{own}.lora_A.weight", a, (rank, inputs), told)
+        b = tensors.pop(f"{own}.lora_B.weight", a.new_zeros(0, 0))
+        b = _fitting(file, f"{own}.lora_B.weight", b, (outputs, rank), told)
+        scale = _setting(told, "lora_alpha", own) / (math.sqrt(rank) if told.get("use_rslora") else rank)
         blocks = _plain(row).read(b)
         each = len(a) // len(parts)
         # Where we stacked several, each reads only its own rows of A.
@@ -280,7 +295,13 @@ def _only(b: Tensor, first: int, count: int) -> Tensor:
     return kept
 
 
-def _fit(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, Any]) -> None:
+def _is_linear(model: Transformer, name: str) -> bool:
+    owner, _, leaf = name.rpartition(".")
+    return leaf == "weight" and isinstance(model.get_submodule(owner), nn.Linear)
+
+
+def _fitting(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, Any]) -> Tensor:
+    """The tensor in float32, if it has this shape and holds finite numbers."""
     if tuple(tensor.shape) != tuple(shape):
         raise Problem(
             "{file} is an adapter for another model: {name} is {there}, {here} is expected (it was made for {base})",
@@ -290,28 +311,46 @@ def _fit(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, Any]
             here=tuple(shape),
             base=told["base_model_name_or_path"],
         )
+    if not tensor.is_floating_point():
+        raise Problem(
+            "{file}: {name} holds {dtype}, but weights are floating-point numbers: the file was damaged; get it again",
+            file=file,
+            name=name,
+            dtype=str(tensor.dtype).removeprefix("torch."),
+        )
+    tensor = tensor.to(torch.float32)
+    refuse_infinite(file, name, tensor)
+    return tensor
 
 
-def _alpha(told: dict[str, Any], module: str) -> float:
-    for pattern, value in told["alpha_pattern"].items():
+PATTERNS = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}  # a setting -> the table of modules that have another
+
+
+def _setting(told: dict[str, Any], name: str, module: str) -> Any:
+    """The rank or the alpha of a module."""
+    for pattern, value in told[PATTERNS[name]].items():
         if module == pattern or re.fullmatch(rf"(.*\.)?({re.escape(pattern)})", module):
-            return float(value)
-    return float(told["lora_alpha"])
+            return value
+    return told[name]
 
 
 def _read_config(file: Path) -> dict[str, Any]:
     """adapter_config.json, if all that it says can be done here."""
-    told = {"alpha_pattern": {}, "lora_alpha": 8, **read_table(file, _("{file} can't be read: {error}"))}
+    told = {"r": 8, "lora_alpha": 8, **read_table(file, _("{file} can't be read: {error}"))}
     for name, right in MEANT.items():
         if name in told and told[name] not in right:
             raise _unknown(file, name, told[name])
     for name in UNKNOWN:
         if told.get(name):
             raise _unknown(file, name, told[name])
-    number = isinstance(told["lora_alpha"], int | float)
-    pattern = told["alpha_pattern"] = told["alpha_pattern"] or {}
-    if not number or not isinstance(pattern, dict) or not all(isinstance(v, int | float) for v in pattern.values()):
-        raise _unknown(file, "lora_alpha", told["lora_alpha"])
+    for name, pattern in PATTERNS.items():
+        table = told[pattern] = told.get(pattern) or {}
+        if not isinstance(table, dict) or not all(re.fullmatch(r"[\w.-]+", key) for key in table):
+            raise _unknown(file, pattern, table)  # peft takes regular expressions, which may take for ever
+        for value in (told[name], *table.values()):
+            kinds, least = ((int,), 1.0) if name == "r" else ((int, float), -LARGEST)
+            if type(value) not in kinds or not least <= value <= LARGEST:
+                raise _unknown(file, name, value)
     told["base_model_name_or_path"] = str(told.get("base_model_name_or_path") or "?")
     return told
 

@@ -317,5 +317,5 @@ def read_value(value: str) -> Any:
         return None
     try:
         return json.loads(value.lower() if value.lower() in ("true", "false") else value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # not JSON, a number of more than 4,300 digits, or nested too deeply
         return value

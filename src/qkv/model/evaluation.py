@@ -123,7 +123,7 @@ def score_text(
     if scorer.kind == "encoder-decoder":
         raise Problem(
             "this model is an encoder-decoder, which says one text to another: give pairs of both, as in  qkv eval "
-            "--pairs test.tsv"
+            "--pairs zh-en.tsv"
         )
     bare = tokenizer.encode(text)
     ids = tokenizer.frame(bare)

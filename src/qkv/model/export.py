@@ -6,7 +6,6 @@ Which layout it is (LLaMA, Mixtral, Gemma, GPT-2, BERT, T5, Mamba-2, …) follow
 """
 
 import json
-import os
 import shutil
 import tempfile
 import warnings
@@ -15,12 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from .. import __version__
 from ..text import Tokenizer
 from ..words import Problem, all_of
-from ..writing import save_tensors
+from ..writing import flush_folder, save_tensors, write_file
 from .families import to_theirs
 from .pattern import choose
 from .quantise import Int8Linear
@@ -67,10 +64,7 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         if habits:
             _write_json(part / HABITS, habits)
         _write_json(part / "config.json", config)
-        try:
-            save_tensors({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
-        except SafetensorError as error:  # its only word for a full disk, too
-            raise OSError(f"{folder}: the weights could not be written ({error})") from error
+        save_tensors({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
         if tokenizer is not None:
             tokenizer.save(part)
             told = json.loads((part / "tokenizer_config.json").read_text(encoding="utf-8"))
@@ -99,12 +93,15 @@ def whole(folder: Path) -> Iterator[Path]:
     try:
         part.mkdir()
         yield part
-        for file in (*part.iterdir(), part):
-            _flush(file)
+        flush_folder(part)
         if folder.exists():
             folder.rename(old)
         part.rename(folder)
-        _flush(folder.parent)
+        flush_folder(folder.parent)
+    except OSError as error:
+        if error.filename is not None and beside in Path(error.filename).parents:
+            error.filename, error.filename2 = str(folder), None  # the name that the user knows
+        raise
     finally:
         if old.exists() and not folder.exists():  # Ctrl-C fell between the two
             old.rename(folder)
@@ -138,14 +135,4 @@ def _exported(config: Path) -> bool:
 
 
 def _write_json(file: Path, values: dict[str, Any]) -> None:
-    file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _flush(place: Path) -> None:
-    if os.name != "posix" and place.is_dir():  # elsewhere a folder can't be opened, nor needs to be
-        return
-    descriptor = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_file(file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

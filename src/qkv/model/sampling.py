@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..words import Problem
+
+if TYPE_CHECKING:  # torch is imported where it computes: settings are checked before it is loaded
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Sampling:
     top_p               only the likeliest that together have this probability
     repetition_penalty  above 1, tokens that were there before get less likely
 
+    >>> import torch
     >>> logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
     >>> Sampling(temperature=0.5, top_k=2).shape(logits).tolist()
     [[4.0, 2.0, -inf, -inf]]
@@ -64,6 +66,8 @@ class Sampling:
         """Logits (B, V) after the repetition penalty; `seen` (B, V) is True for tokens there before."""
         if not self.remembers or seen is None:
             return logits
+        import torch
+
         less = torch.where(logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty)
         return torch.where(seen, less, logits)
 
@@ -87,10 +91,21 @@ class Sampling:
         """The next token of each row, (B,); `luck` (B,), from 0 up to 1, decides."""
         if self.temperature == 0:
             return (self.shape(logits, seen) if self.remembers else logits).argmax(-1)
+        import torch
+
         # One number per row against the running sum of probabilities: a row's choice can't depend on its batch mates.
         # 1 − luck is above 0 and at most 1, so a token without probability is never hit, not even by rounding.
         running = self.shape(logits, seen).softmax(-1).double().cumsum(-1)
-        return torch.searchsorted(running, (1 - luck[:, None]) * running[:, -1:])[:, 0]
+        drawn = torch.searchsorted(running, (1 - luck[:, None]) * running[:, -1:])[:, 0]
+        # Where no token may come, or a temperature makes infinities of logits, there are no probabilities to draw by.
+        return torch.where(running[:, -1].isnan(), logits.argmax(-1), drawn)
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that torch's generators can't take."""
+    for seed in seeds:
+        if not -(2**63) <= seed < 2**64:
+            raise Problem("seed is {value}: give a whole number of at most 64 bits", value=seed)
 
 
 def draws(seeds: Sequence[int], most: int) -> Tensor:
@@ -99,8 +114,8 @@ def draws(seeds: Sequence[int], most: int) -> Tensor:
     >>> bool((draws([3, 4], 5)[1, :2] == draws([4], 2)[0]).all())
     True
     """
-    for seed in seeds:
-        if not -(2**63) <= seed < 2**64:
-            raise Problem("seed is {value}: give a whole number of at most 64 bits", value=seed)
+    import torch
+
+    check_seeds(seeds)
     rows = [torch.rand(most, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     return torch.stack(rows) if rows else torch.zeros(0, most, dtype=torch.float64)

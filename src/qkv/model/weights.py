@@ -7,6 +7,7 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .. import files, runfiles, store, text
+from .. import files, runfiles, text
 from ..text.folder import NoTokenizer
-from ..words import Message, Problem, _, all_of, nearest, quoted
+from ..words import Message, Problem, _, all_of, quoted
 from . import ctranslate2, gguf, onnx
 from .config import Config
 from .families import to_ours
+from .locate import find
 from .pattern import STATES
 from .tensors import Finite, Safetensors, fingerprint, refuse_others, weights_of
 from .transformer import Transformer
@@ -73,16 +75,27 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     >>> model.config.kind, tokenizer.decode(tokenizer.encode("May 4, 2026"))
     ('encoder-decoder', 'May 4, 2026')
     """
+    return _load(name, dtype, ())
+
+
+def _load(
+    name: str | Path, dtype: torch.dtype, dependents: tuple[Path, ...]
+) -> tuple[Transformer, text.Tokenizer | None]:
+    """`dependents` are the folders that go on from this model, each from the next: none of them can be its base."""
     place = find(name)
+    if (here := place.resolve()) in dependents:
+        raise Problem(
+            "{folder} is its own base: give the folder or the name of the model that it was trained from", folder=place
+        )
     if place.is_file():
         return _gguf(place, dtype)
     config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
     if runfiles.is_run(config):
-        return _run(place, dtype)
+        return _run(place, dtype, dependents=(*dependents, here))
     if (place / runfiles.STATE).is_file() and (place.parent.parent / runfiles.CONFIG).is_file():
-        return _run(place.parent.parent, dtype, place)
+        return _run(place.parent.parent, dtype, place, (*dependents, here, here.parent.parent))
     if not config and (place / runfiles.ADAPTER[0]).is_file():
-        return _adapter(place, dtype)
+        return _adapter(place, dtype, (*dependents, here))
     if "model_type" in config:
         model = _published(place, config, dtype)
         try:
@@ -95,45 +108,6 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
     if len(lone := sorted(place.glob("*.gguf"))) == 1:
         return _gguf(lone[0], dtype)
     raise _nothing(place, config)
-
-
-def find(name: str | Path) -> Path:
-    """Where a model lies: a folder or file as it is, or a name's place in the cache."""
-    place, named = Path(name), str(name)
-    if not named:  # else it would be the folder one stands in
-        raise Problem("the name of the model is empty: give a folder, a .gguf file or a name of `qkv models`")
-    if place.is_dir():
-        return place
-    if place.is_file():
-        if place.suffix != ".gguf":
-            raise Problem(
-                "{file} is neither a folder nor a .gguf file: give the folder that it lies in, {folder}, with its "
-                "config.json and tokenizer",
-                file=place,
-                folder=place.parent,
-            )
-        return place
-    names = [item.name for item in store.listing("model")]
-    if named not in names and not named.startswith("hf:"):
-        near = nearest(named, names)
-        raise Problem(
-            _(
-                "there is no model {name}: did you mean {near}? (`qkv models` has {names}; it is no folder or .gguf "
-                "file either)"
-            )
-            if near
-            else _(
-                "there is no model {name}: no such folder or .gguf file, and no name of `qkv models` (there are "
-                "{names}; hf:owner/name is one of the Hugging Face hub)"
-            ),
-            name=named,
-            names=all_of(names),
-            near=near,
-        )
-    cached = store.path(named)
-    if cached is None:
-        raise store.absent(named)
-    return cached
 
 
 def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
@@ -175,7 +149,16 @@ class Undrawn(TorchFunctionMode):
 
 
 def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: torch.dtype) -> None:
-    """Make these tensors a model's weights as they are, without a copy where dtype and layout allow; empties `state`."""
+    """Make these tensors a model's weights as they are, without a copy where dtype and layout allow; empties `state`.
+
+    Every tensor must have a parameter: one that nothing reads would be dropped silently.
+    """
+    if unread := sorted(state.keys() - dict(model.named_parameters(remove_duplicate=False)).keys()):
+        raise Problem(
+            "{file} has weights that its config leaves no place for ({names}): the config is another model's, or damaged",
+            file=source,
+            names=all_of(unread[:5]),
+        )
     for name, meant in list(model.named_parameters()):
         if name not in state:
             raise Problem("{file} is not whole: the weights of {name} are missing", file=source, name=name)
@@ -224,13 +207,15 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
     return Safetensors(shards, dtype, keep)
 
 
-def _run(folder: Path, dtype: torch.dtype, place: Path | None = None) -> tuple[Transformer, text.Tokenizer]:
+def _run(
+    folder: Path, dtype: torch.dtype, place: Path | None = None, dependents: tuple[Path, ...] = ()
+) -> tuple[Transformer, text.Tokenizer]:
     """A run at its best checkpoint, or at the one named."""
     record = runfiles.read_record(folder)
     place = runfiles.best(folder) if place is None else place
     file = runfiles.weights_file(folder, place)
     if runfiles.is_adapter(place):
-        return _beside(folder, record, place).to(dtype).eval(), text.load(folder)
+        return _beside(folder, record, place, dependents).to(dtype).eval(), text.load(folder)
     model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
     refuse_others(file, saved.shapes, model)
@@ -251,19 +236,19 @@ def in_onnx(folder: Path) -> Path | None:
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
-def _beside(folder: Path, record: runfiles.Record, place: Path) -> Transformer:
+def _beside(folder: Path, record: runfiles.Record, place: Path, dependents: tuple[Path, ...]) -> Transformer:
     """The base of a run with what it learned beside it, merged."""
     from .adapters import attach, merge
 
-    return merge(attach(base_of(folder, record["base"], config_of(folder, record, None)), place))
+    return merge(attach(base_of(folder, record["base"], config_of(folder, record, None), dependents), place))
 
 
-def base_of(folder: Path, base: Any, config: Config) -> Transformer:
+def base_of(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
     """The model that a run goes on from, with the head that its task needs; weights that changed since are refused."""
     if not isinstance(base, dict) or not all(isinstance(base.get(key), str) for key in ("place", "sha256")):
         raise Problem("{file} can't be read: {error}", file=folder / runfiles.CONFIG, error=Message("it has no base"))
     try:
-        model, _ = load(base["place"])
+        model, _ = _load(base["place"], torch.float32, dependents or (folder.resolve(),))
     except Problem as problem:
         raise Problem(
             "{folder} goes on from {base}, which can't be opened: {problem}",
@@ -298,15 +283,17 @@ def fitted(model: Transformer, config: Config) -> Transformer:
     return made
 
 
-def _adapter(folder: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer | None]:
+def _adapter(
+    folder: Path, dtype: torch.dtype, dependents: tuple[Path, ...]
+) -> tuple[Transformer, text.Tokenizer | None]:
     """An adapter alone: its base is opened too, and the two are merged."""
     from .adapters import attach, merge, named_base
 
     base = named_base(folder)
-    if not Path(base).exists() and base.count("/") == 1:
+    if not os.path.exists(base) and base.count("/") == 1:
         base = f"hf:{base}"
     try:
-        model, tokenizer = load(base)
+        model, tokenizer = _load(base, torch.float32, dependents)
     except Problem as problem:
         raise Problem(
             "{folder} is an adapter, and its base can't be opened: {problem}. Where it lies says base_model_name_or_path in "
@@ -364,7 +351,9 @@ def refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[
             file=source,
             method=str(method)[:80],
         )
-    _refuse_larger(source, theirs, shapes, SIZES, LAYERS)
+    # A Qwen3-Next without experts says how wide they would be.
+    unused = ("moe_intermediate_size",) if theirs.get("num_experts") == 0 else ()
+    _refuse_larger(source, theirs, shapes, [name for name in SIZES if name not in unused], LAYERS)
 
 
 def _refuse_larger(

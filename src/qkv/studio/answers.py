@@ -23,8 +23,8 @@ from ..tracing.survey import plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.traces import Trace
 from ..words import Problem
-from .bench import Bench
-from .views import Send, View, Wanted, head_arrays, stored_words
+from .bench import Bench, key_of
+from .views import Send, Unmade, View, Wanted, stored_words
 
 SOON = 256  # tokens of a text whose loss is told at once
 LONG = 4096  # tokens of a text that patterns and comparisons look through
@@ -62,8 +62,13 @@ def open_model(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, 
 
 def view(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
     """The header, every layer, the next words, the loss."""
-    before = bench.views.get(repr(sorted(asked["spec"].items())))
-    found = bench.view(asked["spec"], send, wanted, may_run)
+    before = bench.views.get(key_of(asked["spec"]))
+    try:
+        found = bench.view(asked["spec"], send, wanted, may_run)
+    except Exception:
+        if not wanted():
+            bench.cancel(asked["spec"])
+        raise
     if found is before:
         found.again(send)
     place = _asking(found)
@@ -84,7 +89,7 @@ def head(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_ru
     """q, k and v of one head."""
     found = bench.view(asked["spec"], nothing, wanted, may_run)
     one = found.head(asked["part"], asked["layer"], asked["item"], asked["head"], wanted)
-    told, arrays = head_arrays(one.call, found.numbers[asked["part"]][asked["layer"]])
+    told, arrays = found.head_arrays(one.call, found.numbers[asked["part"]][asked["layer"]])
     send({"kind": "head", "layer": told}, *arrays)
 
 
@@ -105,6 +110,8 @@ def links(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_r
     """Every head by how much one token gives to another."""
     found = bench.view(asked["spec"], nothing, wanted, may_run)
     part = asked["part"]
+    if found.trace is None and part not in found.numbers:
+        raise Unmade
     top = []
     for at in range(len(found.numbers.get(part, ()))):
         call = found.call(part, at, wanted)
@@ -119,6 +126,8 @@ def words(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_r
     found = bench.view(asked["spec"], nothing, wanted, may_run)
     if found.model is None:
         raise Problem("a trace has no model that could say words: open its model")
+    if found.trace is None:
+        raise Unmade
     place = _asking(found) if asked["place"] is None else asked["place"]
     if place is None:
         raise Problem("this model says no words here")

@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..words import Problem
-from .views import Send, View, Wanted
+from .views import Send, Unmade, View, Wanted
 
 MODELS, UNUSED = 2, 900.0  # models held at once, and seconds after which one that nobody uses is let go
 VIEWS = 800_000_000  # bytes of q, k and v that are held
 LENGTHY = 5000  # characters of a text beside whose view no other is held
+CANCELLED = 50  # cancelled views that are remembered, each by a key as long as its text
 GIVES_WAY = 3  # how nice the making of such a view is: it has a third of a processor that somebody else wants too
-
-
-class Unmade(Exception):
-    """A view that is looked at isn't there: it must be made first."""
 
 
 class Bench:
@@ -33,6 +30,7 @@ class Bench:
         self.event = event
         self.models: OrderedDict[str, tuple[float, Any, Any]] = OrderedDict()
         self.views: OrderedDict[str, View] = OrderedDict()
+        self.cancelled: OrderedDict[str, None] = OrderedDict()  # keys of views that were cancelled while they were made
 
     def model(self, place: dict[str, Any]) -> tuple[Any, Any]:
         """(model, tokenizer) of a place that the web process found."""
@@ -52,6 +50,12 @@ class Bench:
         self.models[key] = time.monotonic(), model, tokenizer
         return model, tokenizer
 
+    def cancel(self, spec: dict[str, Any]) -> None:
+        """Remember that this view was cancelled while it was made: requests for parts of it must not make it again."""
+        self.cancelled[key_of(spec)] = None
+        while len(self.cancelled) > CANCELLED:
+            self.cancelled.popitem(last=False)
+
     def tidy(self) -> None:
         """Let go of models that nobody used for a while, and of their views."""
         for key, (used, _, _) in list(self.models.items()):
@@ -68,7 +72,7 @@ class Bench:
 
     def view(self, spec: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> View:
         """The view of a spec, made if it isn't there: its header and layers are sent as they come."""
-        key = repr(sorted(spec.items()))
+        key = key_of(spec)
         found = self.views.get(key)
         if found is not None and not found.failed:
             self.views.move_to_end(key)
@@ -82,6 +86,7 @@ class Bench:
         if len(spec["text"]) > LENGTHY:  # two long ones at once would be too many
             self.views.clear()
         self.views[key] = view
+        self.cancelled.pop(key, None)
         try:
             if len(spec["text"]) > LENGTHY:
                 giving_way(lambda: view.make(send, wanted))
@@ -93,6 +98,11 @@ class Bench:
         while len(self.views) > 1 and sum(each.bytes for each in self.views.values()) > VIEWS:
             self.views.popitem(last=False)
         return view
+
+
+def key_of(spec: dict[str, Any]) -> str:
+    """The key of a spec's view."""
+    return repr(sorted(spec.items()))
 
 
 def size_of(path: Path) -> int:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..words import LANGUAGES, Message, Problem, say
+from ..screen import plain
+from ..streams import open_missing_streams
+from ..words import LANGUAGES, Message, Problem, Spoken, say
 from .asking import specs
 from .frames import ENVELOPE, LAST, LENGTH, frame, write_ask
 
@@ -32,6 +35,12 @@ EVENTS = 200  # that a tab may be behind
 # The worker's threads wait as cli.py's do, and have one heap: of several, each keeps what its threads let go of, so that a
 # second long view took 2.5 GB where the first took 1.8.
 ROOM = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "1"}
+
+# An absolute path (not that of a URL), of which the last part is kept; and the class of an error, as it stands before its words.
+PATH = re.compile(
+    r"""(?<![\w/.:])(?:~?/|[A-Za-z]:[\\/])(?:[^\s'"“”,;:()（），；：/\\]+[/\\])*([^\s'"“”,;:()（），；：/\\]+)"""
+)
+ERROR_CLASS = re.compile(r"\b(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b(?:: )?")
 
 FIRST = Path(__file__).with_name("first.bin")
 Answer = list[bytes]
@@ -56,6 +65,7 @@ class Desk:
         """Start the worker; it says when it is ready."""
         if self.process is not None or self.closed:
             return
+        open_missing_streams()  # the worker prints where stderr is
         # Its own process group, so that Ctrl-C reaches the web process alone, which then ends it in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "qkv.studio.worker"],
@@ -146,7 +156,7 @@ class Desk:
 
     async def _send(self, told: dict[str, Any]) -> None:
         if len(self.deaths) >= DEATHS:
-            raise Problem("the part that computes died {n} times within a minute: start qkv studio anew", n=DEATHS)
+            raise self._gone()
         if self.process is None:
             self.start()
         assert self.process is not None and self.process.stdin is not None
@@ -158,6 +168,9 @@ class Desk:
                 pipe.flush()
 
         await asyncio.to_thread(write)
+
+    def _gone(self) -> Problem:
+        return Problem("the part that computes died {n} times within a minute: start qkv studio anew", n=DEATHS)
 
     def _cancel(self, number: int) -> None:
         self._task(self._send({"do": "cancel", "ask": 0, "which": number}))
@@ -207,7 +220,8 @@ class Desk:
             self.tell({"kind": "worker", "state": "restarted"})
             self.start()
         else:
-            self.tell({"kind": "worker", "state": "gone"})
+            gone = {lang: say(self._gone(), lang) for lang in LANGUAGES}
+            self.tell({"kind": "worker", "state": "gone", "say": gone})
 
     def _task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -246,5 +260,34 @@ def ship(answers: dict[str, bytes]) -> bytes:
 
 
 def problem(sentence: Any) -> bytes:
-    """The last frame of an ask that can't be answered: a sentence in every language."""
-    return frame({"kind": "problem", "say": {lang: say(sentence, lang) for lang in LANGUAGES}})
+    """The last frame of an ask that can't be answered: a sentence in every language.
+
+    A browser is told names: paths and classes of errors go to the terminal.
+    """
+    whole = {lang: say(sentence, lang) for lang in LANGUAGES}
+    shown = {lang: without_paths(text, paths_in(sentence)) for lang, text in whole.items()}
+    if shown != whole:
+        print(plain(say(sentence)), file=sys.stderr, flush=True)
+    return frame({"kind": "problem", "say": shown})
+
+
+def without_paths(text: str, known: Sequence[Path] = ()) -> str:
+    """The text with only the last part of each absolute path, also of `known` ones with spaces, and without classes of errors.
+
+    >>> without_paths("/home/me/runs/a/config.json is not a run (KeyError: 'model'); see https://x.org/a/b")
+    "config.json is not a run ('model'); see https://x.org/a/b"
+    >>> without_paths("there is no /home/me/my runs/a b", [Path("/home/me/my runs/a b")])
+    'there is no a b'
+    """
+    for path in sorted(known, key=lambda path: -len(str(path))):
+        if path.name and path.is_absolute():
+            text = text.replace(str(path), path.name)
+    return ERROR_CLASS.sub("", PATH.sub(r"\1", text))
+
+
+def paths_in(sentence: Any) -> list[Path]:
+    """The paths that a sentence is filled in with, also those of sentences inside it."""
+    if isinstance(sentence, Path):
+        return [sentence]
+    values = sentence.values.values() if isinstance(sentence, Message | Spoken) else ()
+    return [path for value in values for path in paths_in(value)]

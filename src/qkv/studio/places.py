@@ -111,12 +111,8 @@ def _below(root: Path, folder: Path, depth: int) -> Iterator[Place]:
         config = folder / runfiles.CONFIG
         told = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         if isinstance(told, dict) and runfiles.is_run(told):
-            steps, watched = (
-                tuple(
-                    int(file.stem) for file in sorted((folder / inner).glob(f"[0-9]*{ending}")) if file.stem.isdigit()
-                )
-                for inner, ending in ((runfiles.CHECKPOINTS, ""), (runfiles.WATCH, ".safetensors"))
-            )
+            steps = tuple(int(place.name) for place in runfiles.checkpoints(folder / runfiles.CHECKPOINTS))
+            watched = tuple(runfiles.numbered(folder / runfiles.WATCH, ".safetensors"))
             if steps:
                 yield Place(name, "run", folder, steps, watched)
             return

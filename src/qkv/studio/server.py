@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 
 from .. import __version__, store
 from ..draw.shell import in_every_language, script, style, tag
-from ..words import Message, Problem, _, language
+from ..words import Message, Problem, _, language, quoted
 from . import asking, places
 from .desk import Desk, problem
 from .frames import frame
@@ -156,7 +156,8 @@ class Studio:
         with self.desk.listening() as events:
             while True:
                 try:
-                    event = await asyncio.wait_for(events.get(), PULSE)
+                    # A tab that is older than the server must be reloaded where the version is another.
+                    event = await asyncio.wait_for(events.get(), PULSE) | {"version": __version__}
                     yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
                 except TimeoutError:
                     yield b": alive\n\n"
@@ -226,7 +227,7 @@ class Studio:
         except Problem as wrong:
             yield problem(wrong)
         except OSError as error:
-            yield problem(Message("{name} could not be fetched: {error}", name=name, error=str(error)))
+            yield problem(Message("{name} could not be fetched: {error}", name=name, error=quoted(error)))
         finally:
             self.fetching.discard(name)
 

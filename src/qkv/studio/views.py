@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import Call
-from ..draw.telling import ERRORS, Arrays, layer_of, opened_at, token_lists, whole_layer
+from ..draw.precision import ERRORS, errors_of
+from ..draw.telling import Arrays, layer_of, opened_at, token_lists, whole_layer
 from ..tracing.edits import edit
 from ..tracing.live import Stopped, follow
 from ..tracing.models import model_of
@@ -34,6 +35,10 @@ SHORT = 256  # tokens of a text whose layers are looked at all together, once th
 
 Send = Callable[..., None]
 Wanted = Callable[[], bool]
+
+
+class Unmade(Exception):
+    """The requested view isn't in memory, or isn't finished: it must be made first."""
 
 
 class View:
@@ -64,7 +69,9 @@ class View:
         with self.there:
             while (part, at) not in self.calls:
                 known = self.numbers.get(part)
-                if self.failed or (known is not None and at >= len(known)) or self.trace is not None:
+                if self.failed:
+                    raise Unmade
+                if (known is not None and at >= len(known)) or self.trace is not None:
                     raise Problem("there is no layer {layer}: this model has {n} layers", layer=at, n=len(known or ()))
                 if not wanted():
                     raise Stopped
@@ -208,7 +215,7 @@ class View:
                     tops=[[[1.0] * count for _ in range(items)] for count in layers.values()]
                     if part == "mixers"
                     else None,
-                    precision=dict(dtype="float32", error="0.000001"),
+                    precision=None,
                 )
             )
         shown = None if self.model is not None else self.trace
@@ -259,7 +266,7 @@ class View:
                 "kind": "layer",
                 "part": part,
                 "at": at,
-                "layer": layer_of(call, self.numbers[part][at]) | dict(errors=ERRORS),
+                "layer": layer_of(call, self.numbers[part][at]) | dict(errors=self._errors(call)),
                 "links": [[one.link for one in item] for item in looks],
                 "tops": [[one.top for one in item] for item in looks],
                 "entropy": [[one.entropy for one in item] for item in looks],
@@ -267,6 +274,15 @@ class View:
             np.stack([np.stack([one.picture for one in item]) for item in looks]),
             hold=hold,
         )
+
+    def head_arrays(self, one: Any, number: int) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """What a browser computes a head's weights from: a layer of one head, as pages describe it, and its arrays in order."""
+        arrays = Arrays()
+        return whole_layer(one, number, arrays, self._errors(one)), arrays.all
+
+    def _errors(self, call: Any) -> dict[str, float]:
+        """How far the numbers of a call may be off; what a model computes is kept as it is, a trace may have been rounded."""
+        return ERRORS if self.trace is None else errors_of(self.trace, call)
 
     def first(self) -> dict[str, Any]:
         """What it is worth opening at; a shipped trace may say it itself."""
@@ -327,12 +343,6 @@ def _joined(calls: list[Any]) -> Call | None:
         return None
     q, k, v = (torch.cat([getattr(call, name) for call in calls], 1) for name in "qkv")
     return replace(first, q=q, k=k, v=v, **({"lse": None} if hasattr(first, "lse") else {}))
-
-
-def head_arrays(one: Any, number: int) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """What a browser computes a head's weights from: told as a page tells a layer of one head, and the arrays in order."""
-    arrays = Arrays()
-    return whole_layer(one, number, arrays), arrays.all
 
 
 def stored_words(trace: Trace) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+import traceback
 import warnings
 from typing import IO, Any
 
@@ -83,7 +84,7 @@ class Worker:
     def _answer(self, asked: dict[str, Any], light: bool) -> None:
         from ..tracing.live import Stopped
         from .answers import ANSWERS
-        from .bench import Unmade
+        from .bench import Unmade, key_of
 
         number = asked["ask"]
 
@@ -102,6 +103,9 @@ class Worker:
                 held.clear()
 
         try:
+            # A part of a view that was cancelled must not run the model again; only a new request for the view does.
+            if asked["do"] in LIGHT and key_of(asked["spec"]) in self.bench.cancelled:
+                raise Gone
             if wanted():
                 ANSWERS[asked["do"]](self.bench, asked, send, wanted, not light)
             last = frame({"kind": "done"})
@@ -118,25 +122,18 @@ class Worker:
 
 
 def told_of(error: Exception) -> bytes:
-    """What went wrong, in a sentence; the traceback is for the terminal, where somebody asked for it."""
+    """What went wrong, in a sentence; the traceback of a bug is for the terminal."""
     from .. import memory
     from ..words import Message, Problem
     from .desk import problem
 
-    if os.environ.get("QKV_DEBUG"):
-        import traceback
-
-        traceback.print_exception(error)
     if isinstance(error, Problem):
         return problem(error)
     if (full := memory.told(error)) is not None:
         return problem(full)
-    why = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+    traceback.print_exception(error)
     return problem(
-        Message(
-            "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the traceback",
-            error=why,
-        )
+        Message("this is a bug of qkv, not a mistake of yours. Please report it, with what the terminal shows of it")
     )
 
 

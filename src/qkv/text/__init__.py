@@ -10,7 +10,7 @@ from .pairs import PairBatch, Pairs, PairStream, as_tsv, read_pairs, split_pairs
 from .sequences import sequence_pairs, sequences
 from .shards import prepare
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
-from .vocabulary import choose, train_tokenizer
+from .vocabulary import choose, reason, train_tokenizer
 
 __all__ = [
     "BPE",
@@ -33,6 +33,7 @@ __all__ = [
     "prepare",
     "read_labelled",
     "read_pairs",
+    "reason",
     "sequence_pairs",
     "sequences",
     "split_pairs",

@@ -35,7 +35,7 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], *, answer: bool
     'user: Hi\\n'
     """
     values = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": answer, **names}
-    request = json.dumps({"template": template, "values": values}, default=str)
+    request = json.dumps({"template": template, "values": values, "seconds": SECONDS}, default=str)
     with _lock:
         told = json.loads(_ask(request))
     if "refused" in told:
@@ -52,18 +52,24 @@ class _Process:
         self.owner = os.getpid()  # after a fork the child needs its own
         self.late = False
         where = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        lifeline, self.lifeline = os.pipe()
+        inherited = () if os.name == "nt" else (lifeline,)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(Path(__file__).with_name("template.py"))],
+                [sys.executable, "-P", str(Path(__file__).with_name("template.py")), *map(str, inherited)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
                 encoding="utf-8",
                 env={**os.environ, **where},
+                pass_fds=inherited,
             )
         except OSError as error:
+            os.close(self.lifeline)
             raise Problem("the process that runs chat templates can't be started: {why}", why=quoted(error)) from None
+        finally:
+            os.close(lifeline)
         if self.say(None, START) != "ready\n":
             self.end()
             raise Problem(
@@ -97,6 +103,7 @@ class _Process:
         if self.owner == os.getpid():
             self.process.kill()
             self.process.wait()
+        os.close(self.lifeline)
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 if pipe is not None:

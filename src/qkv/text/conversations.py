@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..files import parse_json
 from ..words import Message, Problem
 from .pairs import lines, pad
 from .pools import Pools
@@ -44,9 +45,9 @@ def read_chats(path: str | Path) -> list[Messages]:
     path, found = Path(path), []
     for number, line in lines(path):
         try:
-            held = json.loads(line)
-        except ValueError as error:
-            raise _wrong(path, number, Message("it is no JSON: {error}", error=str(error))) from None
+            held = parse_json(line)
+        except Problem as problem:
+            raise _wrong(path, number, Message("it is no JSON: {error}", error=problem)) from None
         messages = held.get("messages") if isinstance(held, dict) else held
         found.append(_checked(path, number, messages))
     if not found:
@@ -87,8 +88,11 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
     return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
 
 
-def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[Row]:
+def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:
     r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
+
+    Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
+    `most` tokens into the chat are left out, since they would be cut off.
 
     >>> from . import Bytes
     >>> tokenizer = Bytes.make(special=["eos"])
@@ -99,7 +103,11 @@ def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> lis
     'Yes[EOS]'
     """
     answers = [at for at, message in enumerate(messages) if message["role"] == ASSISTANT and message["content"].strip()]
-    rows = [_until(tokenizer, messages, at) for at in answers]
+    rows = []
+    for at in answers:
+        rows.append(_until(tokenizer, messages, at))
+        if most is not None and not any(rows[-1].answered[:most]):
+            break
     longest = rows[-1].ids
     if any(longest[: len(row.ids)] != row.ids for row in rows):
         return rows
@@ -136,7 +144,7 @@ class Chats:
     """
 
     def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
-        rows = [row for messages in chats for row in laid_out(tokenizer, messages)]
+        rows = [row for messages in chats for row in laid_out(tokenizer, messages, most + 1)]
         self.cut = sum(len(row.ids) > most + 1 for row in rows)
         short = [Row(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
         self.rows = [row for row in short if any(row.answered[1:])]

@@ -1,8 +1,11 @@
 """Tokens on disk, read as if they were one long array: memory-mapped shards, batches by (seed, step).
 
+Beside each shard lies the sha256 of every 64 KiB of it; each block is compared with its hash when it is first read.
+
 Legend: B batch, N context (tokens per row).
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -11,12 +14,43 @@ from typing import Any
 
 import numpy as np
 
-from ..files import is_plain, read_json
+from ..files import is_plain, read_json, read_text
 from ..words import Message, Problem, _
 from .dice import dice
 
 FORMAT = "qkv tokens 1"
+# Bytes that are hashed together: about what a system reads ahead, so checking a window reads little more than it.
+BLOCK = 1 << 16
+HASHES = ".sha256"  # the ending of the file with a shard's hashes
 Batch = tuple[np.ndarray, np.ndarray]
+
+
+class BlockCheck:
+    """Compares each block of a shard with its hash when it is first read."""
+
+    def __init__(self, file: Path, array: np.ndarray, hashes: Sequence[str]) -> None:
+        self.file, self.hashes = file, hashes
+        self.raw, self.itemsize = array.view(np.uint8).data, array.itemsize
+        self.unread = bytearray(b"\1") * len(hashes)
+
+    def __call__(self, first: int, last: int) -> None:
+        """Check the blocks of the tokens `first` up to `last`."""
+        end = (last * self.itemsize - 1) // BLOCK + 1
+        number = self.unread.find(1, first * self.itemsize // BLOCK, end)
+        while number >= 0:
+            block = self.raw[number * BLOCK : (number + 1) * BLOCK]
+            if hashlib.sha256(block).hexdigest() != self.hashes[number]:
+                raise Problem(
+                    "{file} is damaged: block {number} (bytes {first} to {last}) is not what was written. Put the "
+                    "file back from a copy, or remove {folder} and prepare the text again",
+                    file=self.file,
+                    number=number,
+                    first=number * BLOCK,
+                    last=number * BLOCK + len(block) - 1,
+                    folder=self.file.parent,
+                )
+            self.unread[number] = 0
+            number = self.unread.find(1, number + 1, end)
 
 
 class Shards:
@@ -26,8 +60,9 @@ class Shards:
     array([2, 3, 4])
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+    def __init__(self, arrays: Sequence[np.ndarray], checks: Sequence[BlockCheck | None] = ()) -> None:
         self.arrays = [np.asarray(array) for array in arrays]  # a plain view of a memory map: cheaper to slice
+        self.checks = [*checks] or [None] * len(arrays)
         self.starts = list(accumulate((len(array) for array in self.arrays), initial=0))
 
     def __len__(self) -> int:
@@ -39,13 +74,18 @@ class Shards:
             raise Problem("tokens come in one piece: slice without a step, not with {stride}", stride=stride)
         number = bisect_right(self.starts, first) - 1
         if number < len(self.arrays) and last <= self.starts[number + 1]:  # nearly always: all in one shard
-            return self.arrays[number][first - self.starts[number] : max(last, first) - self.starts[number]]
+            return self._read(number, first - self.starts[number], max(last, first) - self.starts[number])
         parts = []
         while first < last:
-            start, array = self.starts[number], self.arrays[number]
-            parts.append(array[first - start : last - start])
-            first, number = start + len(array), number + 1
+            start, size = self.starts[number], len(self.arrays[number])
+            parts.append(self._read(number, first - start, min(last - start, size)))
+            first, number = start + size, number + 1
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def _read(self, number: int, first: int, last: int) -> np.ndarray:
+        if (check := self.checks[number]) is not None and first < last:
+            check(first, last)
+        return self.arrays[number][first:last]
 
     def windows(self, starts: np.ndarray, length: int) -> np.ndarray:
         """The `length` tokens from each start, one row each."""
@@ -64,9 +104,15 @@ class Dataset:
     ((2, 5), True)
     """
 
-    def __init__(self, train: Sequence[np.ndarray], validation: Sequence[np.ndarray], index: dict[str, Any]) -> None:
-        self.train, self.validation = Shards(train), Shards(validation)
-        self.all = Shards([*train, *validation])
+    def __init__(
+        self,
+        train: Sequence[np.ndarray],
+        validation: Sequence[np.ndarray],
+        index: dict[str, Any],
+        checks: Sequence[BlockCheck | None] = (),
+    ) -> None:
+        self.train, self.validation = Shards(train, checks[: len(train)]), Shards(validation, checks[len(train) :])
+        self.all = Shards([*train, *validation], checks)
         self.index = index
 
     @classmethod
@@ -101,9 +147,14 @@ class Dataset:
         if not index["complete"]:
             raise Problem("{folder} was not finished: prepare it again, it goes on where it stopped", folder=folder)
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
+        checks: dict[str, list[BlockCheck | None]] = {"train": [], "validation": []}
         for shard in index["shards"]:
-            parts[shard["split"]].append(_map(folder / shard["file"], shard["tokens"], np.dtype(index["dtype"])))
-        return cls(parts["train"], parts["validation"], index)
+            file = folder / shard["file"]
+            array = _map(file, shard["tokens"], np.dtype(index["dtype"]))
+            parts[shard["split"]].append(array)
+            hashes = _hashes(file, array.nbytes, shard["hashes"]) if "hashes" in shard else None  # older ones have none
+            checks[shard["split"]].append(None if hashes is None else BlockCheck(file, array, hashes))
+        return cls(parts["train"], parts["validation"], index, [*checks["train"], *checks["validation"]])
 
     def __len__(self) -> int:
         return len(self.all)
@@ -187,6 +238,7 @@ def _is_index(index: dict[str, Any]) -> bool:
             and shard.get("split") in ("train", "validation")
             and type(shard.get("tokens")) is int
             and shard["tokens"] >= 0
+            and isinstance(shard.get("hashes", ""), str)
         )
 
     shards = index.get("shards")
@@ -208,3 +260,18 @@ def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
             size=size,
         )
     return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # nothing can't be mapped
+
+
+def _hashes(shard: Path, size: int, sha256: str) -> list[str]:
+    """Return the hashes of a shard's blocks; the index has the sha256 of the file that lists them."""
+    file = shard.with_name(shard.name + HASHES)
+    text = read_text(file, _("{file} can't be read: {error}"))
+    hashes = text.splitlines()
+    if hashlib.sha256(text.encode()).hexdigest() != sha256 or len(hashes) != -(-size // BLOCK):
+        raise Problem(
+            "{file} is damaged: it is not what was written. Put the file back from a copy, or remove {folder} and prepare "
+            "the text again",
+            file=file,
+            folder=file.parent,
+        )
+    return hashes

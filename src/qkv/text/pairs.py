@@ -4,6 +4,7 @@ Legend: B batch, N source tokens, M target tokens, both up to the longest of the
 """
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..words import Listed, Message, Problem, _
+from ..words import Listed, Message, Problem, _, quoted
 from .pools import Pools
 from .tokenizer import Tokenizer
 
@@ -92,12 +93,14 @@ def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Proble
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file that aren't blank, with their numbers."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path's, false of a name that is too long for any file
         raise Problem("there is no file {path}: a pairs file has one pair per line, source TAB target", path=path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise Problem("{path} is not UTF-8 (byte {at}): save it as UTF-8 text", path=path, at=error.start) from None
+    except (OSError, MemoryError) as error:
+        raise Problem("{file} can't be read: {error}", file=path, error=quoted(error)) from None
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield number, line.rstrip("\r")

@@ -1,7 +1,8 @@
 """Turning a corpus into shards of tokens on disk: a stream, so the corpus may be larger than memory.
 
-A shard is written aside, flushed to the disk, renamed, and only then named in index.json, itself written the same
-way. So whatever the moment a process is killed, what the index names is whole, and work goes on after it.
+A shard and the file of its hashes are written aside, flushed to the disk, renamed, and only then named in index.json,
+itself written the same way. So whatever the moment a process is killed, what the index names is whole, and work goes on
+after it.
 """
 
 import errno
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..words import Problem
-from ..writing import aside
+from ..writing import atomic_write
 from .corpus import Block, Corpus, Position, pieces
-from .dataset import FORMAT, Dataset, read_index
+from .dataset import BLOCK, FORMAT, HASHES, Dataset, read_index
 from .tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]
@@ -81,25 +82,57 @@ def _fill(
     for split, first, last in (("train", corpus.start, cut), ("validation", cut, corpus.end)):
         while (at := max(tuple(index["at"]), first)) < last:
             name = f"{split}-{sum(shard['split'] == split for shard in index['shards']):05d}.bin"
-            count = 0
-            with aside(folder / name) as file:
+            count, hashes = 0, BlockHashes()
+            with atomic_write(folder / name) as file:
                 for block in corpus.blocks(at, last):
                     begun = corpus.documents[block.document].start
                     ids = _encode(block, tokenizer, joined=block.document > first[0] and block.start == begun)
-                    file.write(ids.astype(index["dtype"]).tobytes())
+                    raw = ids.astype(index["dtype"]).tobytes()
+                    file.write(raw)
+                    hashes.add(raw)
                     count += len(ids)
                     progress(before[block.document] + block.end - begun, corpus.size)
                     if count >= index["tokens_per_shard"]:
                         break
             index["at"] = list(corpus.normal(block.document, block.end))
-            index["shards"].append({"file": name, "split": split, "tokens": count})
+            listed = "".join(digest + "\n" for digest in hashes.finish()).encode()
+            with atomic_write(folder / (name + HASHES)) as file:
+                file.write(listed)
+            known = {"file": name, "split": split, "tokens": count, "hashes": hashlib.sha256(listed).hexdigest()}
+            index["shards"].append(known)
             _write_index(folder, index)
-    named = {shard["file"] for shard in index["shards"]}
+    named = {shard["file"] + ending for shard in index["shards"] for ending in ("", HASHES)}
     for left in (*folder.glob("train-*.bin*"), *folder.glob("validation-*.bin*")):
         if left.name not in named:
             left.unlink()
     index["complete"] = True
     _write_index(folder, index)
+
+
+class BlockHashes:
+    """The sha256 of every block of a stream of bytes.
+
+    >>> hashes = BlockHashes()
+    >>> hashes.add(bytes(BLOCK - 1)), hashes.add(bytes(2)), len(hashes.finish())
+    (None, None, 2)
+    """
+
+    def __init__(self) -> None:
+        self.digests: list[str] = []
+        self._rest = b""
+
+    def add(self, raw: bytes) -> None:
+        """Hash the next bytes."""
+        raw = self._rest + raw
+        whole = len(raw) // BLOCK * BLOCK
+        self.digests += (hashlib.sha256(raw[at : at + BLOCK]).hexdigest() for at in range(0, whole, BLOCK))
+        self._rest = raw[whole:]
+
+    def finish(self) -> list[str]:
+        """Return the hashes; the last block may be shorter."""
+        if self._rest:
+            self.digests.append(hashlib.sha256(self._rest).hexdigest())
+        return self.digests
 
 
 def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
@@ -108,5 +141,5 @@ def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
 
 
 def _write_index(folder: Path, index: dict[str, Any]) -> None:
-    with aside(folder / "index.json") as file:
+    with atomic_write(folder / "index.json") as file:
         file.write((json.dumps(index, indent=2) + "\n").encode())

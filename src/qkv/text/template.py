@@ -3,15 +3,18 @@
 Templates come with models, so they are strangers' programs. Jinja's sandbox keeps them from reaching or changing
 anything, but not from taking for ever or all memory, and there is no counting all the ways: 5|round(-9999999) computes a
 number of ten million digits, two lists of themselves take for ever to compare, and all of it in C, where no line of ours
-is passed. So the whole process has a limit of memory, set here, and of time, kept by the one who asked.
+is passed. So the whole process has a limit of memory, set here, and of time, kept by the caller. It ends with its caller,
+and after so many CPU seconds in any case.
 
-It imports nothing of qkv: run as a file, it is ready in a tenth of a second.
+It imports only `lifeline` of qkv: run as a file, it is ready in a tenth of a second.
 """
 
 import contextlib
 import json
+import math
 import signal
 import sys
+import time
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +22,8 @@ from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from qkv.lifeline import end_with_caller
 
 ROOM = 1 << 29  # bytes that templates may take: a chat is a few thousand
 LARGEST = 10_000_000  # characters that a chat may have
@@ -68,8 +73,19 @@ def answer(jinja: ImmutableSandboxedEnvironment, request: dict[str, Any]) -> dic
     return {"text": text} if len(text) <= LARGEST else {"large": True}
 
 
+def limit_cpu(seconds: float) -> None:
+    """Let the system end this process after so many more CPU seconds, at least one."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1, hard))
+
+
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests until stdin ends or the caller does. The first argument is the number of the lifeline, if any."""
+    for number in sys.argv[1:]:
+        end_with_caller(int(number))
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows and some Unixes have no such limits
         import resource
 
@@ -82,7 +98,9 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         try:
-            told = json.dumps(answer(jinja, json.loads(line)))
+            request = json.loads(line)
+            limit_cpu(request["seconds"])
+            told = json.dumps(answer(jinja, request))
         except MemoryError:
             told = '{"large": true}'
         print(told, flush=True)

@@ -23,6 +23,7 @@ from tokenizers.decoders import DecodeStream
 
 from ..files import reading
 from ..words import Problem, _, all_of
+from ..writing import write_file
 from . import chat
 from .habits import Habits
 from .sentencepiece import Charsmap
@@ -76,6 +77,10 @@ class Tokenizer:
             self._lookup = {name: i for name, i in known.items() if name not in self._named}
             self._prepare, self._cutter = _charsmap(cutter), _unmatched(cutter, charsmap=False)
         self.pad, self.bos, self.eos, self.mask, self.unk = (self._named.get(self.special.get(r, "")) for r in SPECIAL)
+        # In the byte pairs that qkv learns, a word's token holds the blank before it, so [MASK] stands for both.
+        self._mask_takes_blank = (
+            self.kind == "bpe" and self.mask is not None and self.special.items() <= SPECIAL.items()
+        )
         self.start: int | None = self.bos
         self.ends: list[int] = [] if self.eos is None else [self.eos]
         self.never: list[int] = []
@@ -111,6 +116,18 @@ class Tokenizer:
         (8, 4)
         """
         return self._encode_special(text) if special and self._named else self._encode(text)
+
+    def put_in(self, text: str, piece: str) -> str:
+        """The text with a piece, as `pieces` gives it, in place of its first mask.
+
+        >>> Bytes.make(special=["mask"]).put_in("the[MASK]cat", " ")
+        'the cat'
+        """
+        if self.kind == "other":  # whose pieces say less about blanks than the text does
+            piece = piece.strip()
+        blank = " ?" if self._mask_takes_blank else ""
+        before, after = re.split(blank + re.escape(self.special["mask"]), text, maxsplit=1)
+        return before + (piece if before or not blank else piece.removeprefix(" ")) + after
 
     def encode_target(self, text: str) -> list[int]:
         """The ids of a text that a decoder is to say.
@@ -262,12 +279,12 @@ class Tokenizer:
             config["bad_words_ids"] = [[i] for i in self.never]
         if self.template is not None:
             config["chat_template"] = self.template
-        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        (folder / "tokenizer.json").write_text(self.to_json() + "\n", encoding="utf-8")
+        write_file(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+        write_file(folder / "tokenizer.json", self.to_json() + "\n")
         if self._own_cutter is not None:
-            (folder / "cutter.json").write_text(self._own_cutter.to_str() + "\n", encoding="utf-8")
+            write_file(folder / "cutter.json", self._own_cutter.to_str() + "\n")
         if self.target is not None and self.target._own_cutter is not None:
-            (folder / "target_cutter.json").write_text(self.target._own_cutter.to_str() + "\n", encoding="utf-8")
+            write_file(folder / "target_cutter.json", self.target._own_cutter.to_str() + "\n")
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:
@@ -356,12 +373,15 @@ class BPE(Tokenizer):
 
     kind = "bpe"
 
+    def _encode_special(self, text: str) -> list[int]:
+        # Exactly one blank: `lstrip` in the library would also take line ends and further blanks, which are tokens.
+        return super()._encode_special(text.replace(" [MASK]", "[MASK]") if self._mask_takes_blank else text)
+
     @cached_property
     def _recognising(self) -> Library:
         saved = json.loads(self.library.to_str())
-        if self.special.items() <= SPECIAL.items():  # one of ours: those saved before November 2026 have no lstrip
-            for token in saved["added_tokens"]:
-                token["lstrip"] |= token["content"] == SPECIAL["mask"]
+        for token in saved["added_tokens"]:
+            token["lstrip"] &= not (self._mask_takes_blank and token["content"] == SPECIAL["mask"])
         copy = Library.from_str(json.dumps(saved))
         copy.encode_special_tokens = False
         return copy

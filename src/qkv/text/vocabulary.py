@@ -12,6 +12,8 @@ from .tokenizer import BPE, Bytes, Characters, Tokenizer, add_special, byte_leve
 KINDS = ("characters", "bytes", "bpe")
 SMALL = 4_000_000  # characters of text below which a learned vocabulary has too few examples per piece
 ENOUGH = 200_000_000  # characters of text after which BPE learns nothing new worth the memory
+MANY = 1000  # different characters: more than any alphabet has, as in Chinese, Japanese or Korean
+WIDE = 1.5  # bytes a character from which on bytes cost too much context: a 汉字 takes 3, so about a quarter are 汉字
 EVERYDAY = ("pad", "bos", "eos", "mask")
 
 
@@ -29,20 +31,36 @@ def choose(texts: Iterable[str]) -> Choice:
     >>> choose(["to be or not to be"]).kind
     'characters'
     """
-    size, alphabet = 0, set[str]()
+    size, written, alphabet = 0, 0, set[str]()
     for text in texts:
         size += len(text)
         if size <= SMALL:
             alphabet.update(text)
+            written += len(text.encode(errors="replace"))
     if size > SMALL:
         # A power of two such that a token has some thousand occurrences to learn from.
         vocab = max(2048, min(32768, 1 << (size // 3000).bit_length()))
         return Choice("bpe", vocab, f"bpe with {vocab} pieces: {_counted(size)} are enough to learn whole words from")
-    if len(alphabet) > 1000 and len(alphabet) > size / 50:
+    many = len(alphabet) > MANY
+    often = 4 if written >= WIDE * size else 50  # how often a character has to occur, on average
+    if many and len(alphabet) > size / often:
         rare = f"{len(alphabet)} different ones in {_counted(size)} are too rare to learn one by one"
         return Choice("bytes", None, f"bytes rather than characters: {rare}")
     why = f"characters, {len(alphabet)} different ones: {_counted(size)} are too few to learn whole words from"
+    if many:
+        why += f", and as bytes they would be {written:,} tokens"
     return Choice("characters", None, why)
+
+
+def reason(asked: str, tokenizer: Tokenizer) -> str:
+    """Why a run has this tokenizer: a key of `REASONS` in train/run.py.
+
+    >>> reason("auto", Characters.make("ab")), reason("bytes", Bytes.make())
+    ('why.characters', 'why.asked')
+    """
+    if asked != "auto":
+        return "why.asked"
+    return "why.many" if tokenizer.kind == "characters" and tokenizer.vocab > MANY else f"why.{tokenizer.kind}"
 
 
 def train_tokenizer(

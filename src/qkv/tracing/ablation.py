@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..words import Problem
+from ..writing import write_file
 from .edits import edit
 from .effects import mask_of
 from .models import model_of, uneven
@@ -148,8 +148,6 @@ def _remembered(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int]
             except (ValueError, KeyError, TypeError):
                 continue
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
     rows = [{"part": p, "layer": layer, "head": head, "change": value} for (p, layer, head), value in done.items()]
-    aside.write_text("".join(json.dumps(row) + "\n" for row in [header, *rows]), encoding="utf-8")
-    os.replace(aside, path)
+    write_file(path, "".join(json.dumps(row) + "\n" for row in [header, *rows]))
     return done

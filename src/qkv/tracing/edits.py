@@ -12,6 +12,7 @@ B batch, H heads of one edit, N queries, M keys.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -105,7 +106,7 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
     for name in [heads] if isinstance(heads, str) else heads:
         *before, layer, head = ["", *str(name).strip().split(".")]
         before = [word for word in before if word]
-        if len(before) > 1 or not all(word == "*" or (word.isascii() and word.isdigit()) for word in (layer, head)):
+        if len(before) > 1 or not all(re.fullmatch(r"\*|[0-9]{1,9}", word) for word in (layer, head)):
             raise Problem(
                 "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
                 name=name,

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +42,7 @@ WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Ru
 
 
 def save(trace: Trace, path: Path, *, half: bool = False) -> None:
-    """Write a trace: aside, then renamed. `half` keeps float16."""
+    """Write a trace; with `half` in float16."""
     import torch
 
     dtype = torch.float16 if half else torch.float32
@@ -96,12 +95,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     # Own memory for each: the file format refuses tensors that share some.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    try:
-        save_tensors(tensors, aside, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    save_tensors(tensors, path, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -313,6 +307,8 @@ def load(path: Path) -> Trace:
 
         queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
+        if header.get("dtype") == "torch.float16":
+            more["precision"] = "float16"  # kept when it is saved again, in whatever precision
         numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
         routing = {
             name: Routing(name, tensors[f"experts.{name}.chosen"].long(), tensors[f"experts.{name}.shares"], count)

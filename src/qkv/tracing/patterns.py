@@ -241,8 +241,8 @@ class Patterns:
         if kind == "local":
             more = say(", mean distance {distance}", lang, distance=f"{row.distance:.1f}")
         elif kind == "columns":
-            shown = self.tokens.shown
-            more = " " + " ".join(f"{j}:{grid.clip(shown[j], 12)}" for j in row.keys)
+            names = self.tokens.numbered
+            more = " " + " ".join(f"{j}:{grid.clip(names[j], 12)}" for j in row.keys)
         return f"{row.place} {score.value:.2f} ({score.baseline:.2f}){more}"
 
     def _check(self, kind: str) -> None:

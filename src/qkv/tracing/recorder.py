@@ -51,5 +51,12 @@ def trace(
         raise Problem(
             "give trace() a text, or inputs= with what a model of transformers is called with: one of the two"
         )
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise Problem(
+            "inputs is a {type}: give a dict of what the model is called with, such as {example}; token ids "
+            "alone are the second argument, as in  trace(model, ids)",
+            type=type(inputs).__name__,
+            example='{"input_ids": ids}',
+        )
     asked = dict(inputs) if inputs is not None else given
     return model_of(model).trace(asked, tokenizer, target=target, logits=logits, name=name, eager=eager)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ..words import Problem
+from ..words import Problem, all_of
 from .tokens import Tokens
 
 Rows = list[list[int]]
@@ -64,6 +64,8 @@ def ids_of(given: Any, tokenizer: Any) -> Rows:
     """Token ids per item, framed as the tokenizer frames a text."""
     if isinstance(given, str):
         given = [given]
+    if isinstance(given, Mapping) and "input_ids" not in given:
+        raise Problem("a dict for this model needs input_ids; it has {keys}", keys=all_of(given) if given else "{}")
     if made_by_theirs(given):
         ids, real = listed(given["input_ids"]), given.get("attention_mask")
         given = ids if real is None else _real(ids, listed(real))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
+import warnings
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..screen import plain
-from ..words import Problem, _, unknown
+from ..words import Notice, Problem, _, unknown
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)
@@ -104,40 +106,93 @@ class Tokens:
         return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
 
     def find(self, word: str) -> int:
-        """The place of the token with this text. Its own number works too ("7"), and "it#2" is the second "it".
+        """The number of the one token that a word names, see `places`; refuses a word that names several.
 
         >>> Tokens(("The", " cat", " and", " the", " cat", "s")).find("and")
         2
         """
-        asked, sign, which = word.strip().partition("#")
-        asked = unicodedata.normalize("NFC", asked) if asked else word.strip()
-        places = [i for i, label in enumerate(self.shown) if label == asked]
-        if not places:  # a word of several tokens: its last token is where a decoder has read all of it
-            places = [end - 1 for label, _, end in self.words if label == asked]
-        if not places:  # several words or 汉字 in a row
-            runs = [_signs(text) for text, _, _ in self.whole]
-            for first in range(len(runs)):
-                joined = ""
-                for last in range(first, min(first + len(asked), len(runs))):
-                    joined += runs[last]
-                    if joined == asked:
-                        places.append(self.whole[last][2] - 1)
-        if not places and asked.lstrip("-").isdigit() and -len(self) <= int(asked) < len(self):
-            return int(asked) % len(self)
-        if not places:
-            labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.shown))
-            near = difflib.get_close_matches(asked, labels, n=3, cutoff=0.5) or labels[:12]
-            raise NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=", ".join(near))
-        if sign and which.isdigit() and 1 <= int(which) <= len(places):
-            return places[int(which) - 1]
-        if sign or len(places) > 1:
-            raise Problem(
-                "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
-                word=asked,
-                n=len(places),
-                places=", ".join(map(str, places)),
-            )
+        places = self.places(word)
+        if len(places) > 1:
+            raise self._several(word.strip(), places)
         return places[0]
+
+    def places(self, word: str) -> list[int]:
+        """The numbers of all tokens that a word names.
+
+        A word is looked for among the labels, then among words and characters of several tokens, whose last token
+        counts, since there a decoder has read all of it. A number ("7") is that token, and "it#2" is the second "it".
+        A word that is only part of a token names that token, with a notice.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).places("我")
+        [1]
+        """
+        wanted, which = word.strip(), None
+        if chosen := re.fullmatch(r"(.+)#(\d+)", wanted):
+            wanted, which = chosen[1], int(chosen[2])
+        wanted = unicodedata.normalize("NFC", wanted)
+        places = self._exact(wanted) or self._in_a_row(wanted)
+        if not places and re.fullmatch(r"-?\d+", wanted) and -len(self) <= int(wanted) < len(self):
+            return [int(wanted) % len(self)]
+        if not places and (places := self._inside(wanted)):
+            taken = [places[which - 1]] if which is not None and 1 <= which <= len(places) else places
+            tokens = ", ".join(f"{i} ({self.numbered[i]})" for i in taken)
+            warnings.warn(
+                Notice("{word} is not a token by itself; used instead: {tokens}", word=wanted, tokens=tokens),
+                stacklevel=2,
+            )
+        if not places:
+            raise self._unknown(word, wanted)
+        if which is None:
+            return places
+        if not 1 <= which <= len(places):
+            raise self._several(wanted, places)
+        return [places[which - 1]]
+
+    def _exact(self, wanted: str) -> list[int]:
+        labels = zip(self.shown, self.numbered, strict=True)
+        return [i for i, names in enumerate(labels) if wanted in map(_nfc, names)]
+
+    def _in_a_row(self, wanted: str) -> list[int]:
+        """The last token of each word, or run of words or characters, that has this text."""
+        if places := [end - 1 for label, _, end in self.words if _nfc(label) == wanted]:
+            return places
+        runs = [_nfc(_signs(text)) for text, _, _ in self.whole]
+        for first in range(len(runs)):
+            joined = ""
+            for last in range(first, min(first + len(wanted), len(runs))):
+                joined += runs[last]
+                if joined == wanted:
+                    places.append(self.whole[last][2] - 1)
+        return places
+
+    def _inside(self, wanted: str) -> list[int]:
+        """The token in which each occurrence ends that begins and ends where a word or a 汉字 does.
+
+        So 河 is in 的河, but "at" is not in "cat".
+        """
+        text = ""
+        ends: list[int] = []  # where each group ends in the text
+        for piece, first, end in self.whole:
+            text += "\0" * len(piece) if any(self.special[first:end]) else piece
+            ends.append(len(text))
+        cuts = {0, len(text)} | {i for i in range(1, len(text)) if _cut(text[i - 1], text[i])}
+        spans = [match.span() for match in re.finditer(re.escape(wanted), text) if wanted]
+        places = [self.whole[bisect_left(ends, end)][2] - 1 for begin, end in spans if {begin, end} <= cuts]
+        return list(dict.fromkeys(places))
+
+    def _unknown(self, word: str, wanted: str) -> NoSuchToken:
+        labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.numbered))
+        near = [label for label in labels if wanted and wanted in label][:3]
+        near = near or difflib.get_close_matches(wanted, labels, n=3, cutoff=0.5) or labels[:12]
+        return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=", ".join(near))
+
+    def _several(self, word: str, places: list[int]) -> Problem:
+        return Problem(
+            "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
+            word=word,
+            n=len(places),
+            places=", ".join(map(str, places)),
+        )
 
 
 def show(piece: str) -> str:
@@ -150,6 +205,10 @@ def show(piece: str) -> str:
     if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
         return plain(label)
     return " ".join(f"U+{ord(c):04X}" for c in label)
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _signs(piece: str) -> str:
@@ -167,6 +226,11 @@ def _parts(before: str, after: str) -> bool:
     if unicodedata.category(b)[0] == "M" or b in "\u200d\ufe0f" or a == "\u200d":
         return False
     return _kind(a) != _kind(b) and not before.isspace()
+
+
+def _cut(a: str, b: str) -> bool:
+    """True if a word may begin or end between these two characters."""
+    return a.isspace() or b.isspace() or "\0" in (a, b) or _parts(a, b)
 
 
 def _kind(c: str) -> str:

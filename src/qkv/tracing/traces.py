@@ -224,10 +224,10 @@ class Trace:
         """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
         one = self._whole(layer, head, part, batch)
         if isinstance(one.call, Mixing):
-            return _mixer_steps(one.call, self.tokens(part, batch).shown)
+            return _mixer_steps(one.call, self.tokens(part, batch).numbered)
         rows = None if query is None else [self.place(query, part, batch)]
         call = one.call
-        asking, asked = self.tokens(part, batch).shown, self.tokens(part, batch, keys=True).shown
+        asking, asked = self.tokens(part, batch).numbered, self.tokens(part, batch, keys=True).numbered
         bias = None if call.bias is None else call.bias.expand(1, 1, one.n, one.m)[0, 0].double().numpy()
         q = call.q[0, 0].double().numpy()
         return from_qkv(

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import math
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from ..files import reading
 from ..model.adapters import LowRank, attach, saved
-from ..model.tensors import load_weights, read_tensors, weights_of
+from ..model.tensors import load_weights, read_tensors, refuse_others, weights_of
 from ..model.transformer import Transformer
-from ..runfiles import MOMENTA, SHARDS, WEIGHTS, begin, check, explained, finish, is_adapter, read_state, write_through
-from ..words import Problem
+from ..runfiles import (
+    MOMENTA,
+    WEIGHTS,
+    begin,
+    check,
+    explained,
+    finish,
+    is_adapter,
+    read_state,
+    shard_files,
+    write_through,
+)
+from ..words import Problem, _, quoted
 from .optim import Muon
+
+Shape = tuple[int, ...]
+UNREADABLE = _("{file} can't be read: {error}")
 
 
 def save_checkpoint(
@@ -47,7 +66,7 @@ def load_checkpoint(
     else:
         load_weights(place / WEIGHTS, model)
     if optimizers is not None:
-        if (place / SHARDS).is_dir():  # many processes wrote it, each its slices
+        if shard_files(place, read_state(place)):  # many processes wrote it, each its slices
             load_shards(place, model, optimizers, together=False)
         else:
             _put_momenta(place, model, optimizers)
@@ -69,14 +88,22 @@ def save_shards(folder: Path, model: nn.Module, optimizers: list[torch.optim.Opt
 def load_shards(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], together: bool) -> None:
     """Read weights and momenta, in slices or not, into a model that is cut in slices or not: DCP finds what goes where.
 
-    `together`: all processes of the world call it, each for its slices; else each reads everything by itself.
+    Only files that state.json lists are read. `together`: all processes of the world call it, each for its slices;
+    else each reads everything by itself.
     """
     import torch.distributed.checkpoint as dcp
 
-    reader = dcp.HuggingFaceStorageReader(str(place / SHARDS if (place / SHARDS).is_dir() else place))
+    files = shard_files(place, read_state(place)) or [place / WEIGHTS, place / MOMENTA]
+    shapes = _joined_shapes(place, files)
     named, owner = _owners(model, optimizers)
+    refuse_others(place, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
+    _check_momenta(place, {key: shape for key, shape in shapes.items() if ":" in key}, named, owner)
+    reader = dcp.HuggingFaceStorageReader(str(files[0].parent))
+    reader.fs.ls = lambda path: list(map(str, files))  # type: ignore[method-assign]
+    with reading(place, UNREADABLE):
+        saved = reader.read_metadata().state_dict_metadata
     wanted: dict[str, Any] = {name: p.detach() for name, p in named.items()}
-    for key, kept in reader.read_metadata().state_dict_metadata.items():
+    for key, kept in saved.items():
         name, sign, what = key.rpartition(":")
         if sign and isinstance(kept, dcp.metadata.TensorStorageMetadata):
             p = named[name]
@@ -90,8 +117,47 @@ def load_shards(place: Path, model: nn.Module, optimizers: list[torch.optim.Opti
             warnings.simplefilter("ignore")
             dcp.load(wanted, storage_reader=reader, no_dist=not together)
     except dcp.CheckpointException as error:
-        reason = str(next(iter(error.failures.values()))[0])
-        raise Problem("{place} is of another config: {error}", place=place, error=reason) from error
+        reason = quoted(next(iter(error.failures.values()))[0])
+        raise Problem("{place} can't be read: {error}", place=place, error=reason) from error
+
+
+def _joined_shapes(place: Path, files: list[Path]) -> dict[str, Shape]:
+    """Return the shape of every tensor whose slices are in these files; the slices must make it up exactly."""
+    slices: dict[str, list[tuple[Shape, Shape]]] = {}  # name -> where each begins, and its shape
+    for file in files:
+        with reading(file, UNREADABLE), safe_open(file, framework="pt") as opened:
+            table = json.loads((opened.metadata() or {}).get("DCP_SHARDING_INFO", "null"))
+            for name in opened.keys():
+                shape = tuple(opened.get_slice(name).get_shape())
+                start = (0,) * len(shape) if table is None else tuple(table[name]["saved_offsets"])
+                if len(start) != len(shape) or not all(type(n) is int and n >= 0 for n in start):
+                    raise Problem("invalid start of the slice of {name}: {start}", name=name, start=start)
+                slices.setdefault(name, []).append((start, shape))
+    shapes = {}
+    for name, parts in slices.items():
+        if (joined := _join(parts)) is None:
+            raise Problem(
+                "the files of {place} don't make up {name}: rows of it are missing, or there twice. Copy the checkpoint "
+                "again, or remove it so that the run goes on from another one",
+                place=place,
+                name=name,
+            )
+        shapes[name] = joined
+    return shapes
+
+
+def _join(parts: list[tuple[Shape, Shape]]) -> Shape | None:
+    """Return the shape that slices along the first dimension make up, None if they leave a gap or overlap."""
+    filled = sorted(part for part in parts if math.prod(part[1])) or parts[:1]  # a process may hold no row
+    rest = filled[0][1][1:]
+    if not filled[0][1]:  # a single number
+        return () if len(filled) == 1 else None
+    rows = 0
+    for start, shape in filled:
+        if start[:1] != (rows,) or any(start[1:]) or shape[1:] != rest:
+            return None
+        rows += shape[0]
+    return rows, *rest
 
 
 def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -107,20 +173,37 @@ def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dic
 
 def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     named, owner = _owners(model, optimizers)
-    file = place / MOMENTA
-    for key, value in read_tensors(file).items():
+    momenta = read_tensors(place / MOMENTA)
+    _check_momenta(place, {key: tuple(value.shape) for key, value in momenta.items()}, named, owner)
+    for key, value in momenta.items():
         name, _, what = key.rpartition(":")
-        parameter = named.get(name)
-        if (
-            parameter is None
-            or (what == "momentum") != isinstance(owner[id(parameter)], Muon)
-            or value.shape not in (parameter.shape, torch.Size([]))  # a count of steps has no shape
-        ):
-            raise Problem(
-                "{place} was written with another optimizer: put the one back that config.json had, or begin a new run",
-                place=place,
-            )
+        parameter = named[name]
         owner[id(parameter)].state[parameter][what] = value.to(parameter.device, copy=True)
+
+
+def _check_momenta(
+    place: Path, shapes: Mapping[str, Shape], named: Mapping[str, nn.Parameter], owner: Mapping[int, Any]
+) -> None:
+    """Refuse momenta that these optimizers don't have; a parameter has all that its optimizer keeps, or none."""
+    kinds: dict[str, set[str]] = {}
+    for key, shape in shapes.items():
+        name, _, what = key.rpartition(":")
+        kinds.setdefault(name, set()).add(what)
+        parameter = named.get(name)
+        # A count of steps has no shape.
+        if id(parameter) not in owner or shape != (() if what == "step" else tuple(named[name].shape)):
+            raise _other_optimizer(place)
+    for name, kept in kinds.items():
+        muon = isinstance(owner[id(named[name])], Muon)
+        if kept != ({"momentum"} if muon else {"step", "exp_avg", "exp_avg_sq"}):
+            raise _other_optimizer(place)
+
+
+def _other_optimizer(place: Path) -> Problem:
+    return Problem(
+        "{place} was written with another optimizer: put the one back that config.json had, or begin a new run",
+        place=place,
+    )
 
 
 def _owners(

@@ -17,6 +17,7 @@ from ..model.config import Config
 from ..text import conversations
 from ..text.conversations import Chats
 from ..words import Problem
+from ..writing import write_file
 from .extension import Reason
 from .settings import Settings
 from .tasks import Answers, Classification, HiddenWord, NextWord, Task, Translation
@@ -38,8 +39,14 @@ class Sources:
 
     @property
     def called(self) -> str:
-        """A word for the run's folder."""
-        return Path(str(self.pairs or self.text or self.chat or "text")).stem
+        """A word for the run's folder: the file or folder, without the part of a glob that has wildcards.
+
+        >>> Sources("books/*.txt", None, None).called, Sources("my.book.txt", None, None).called
+        ('books', 'my.book')
+        """
+        path = Path(str(self.pairs or self.text or self.chat or "text"))
+        plain = [part for part in (*path.parent.parts, path.stem) if part.strip("/.") and not set(part) & set("*?[")]
+        return plain[-1] if plain else "text"
 
 
 def gather(
@@ -61,14 +68,13 @@ def gather(
             return tokenizer
         made = text.train_tokenizer(tokenizer, texts, special=special)
         made.save(folder)
-        reason = "why.asked" if tokenizer != "auto" else f"why.{made.kind}"
-        why.append((reason, {"kind": made.kind, "vocab": made.vocab}))
+        why.append((text.reason(tokenizer, made), {"kind": made.kind, "vocab": made.vocab}))
         return made
 
     if task == "classify":
         labelled = text.read_labelled(store.locate(str(sources.pairs)))
         content = text.as_tsv(labelled)
-        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
+        write_file(folder / runfiles.PAIRS, content)
         spoken((), ())
         known = {"kind": "labels", "labels": list(text.labels_of(labelled, sources.pairs))}
         return {**known, "source": sources.pairs, "sha256": hashlib.sha256(content.encode()).hexdigest()}
@@ -86,11 +92,11 @@ def gather(
             )
         spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
         content = text.as_tsv(read)
-        (folder / runfiles.PAIRS).write_text(content, encoding="utf-8")
+        write_file(folder / runfiles.PAIRS, content)
         return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if sources.chat is not None:
         content = conversations.as_jsonl(conversations.read_chats(store.locate(sources.chat)))
-        (folder / runfiles.CHATS).write_text(content, encoding="utf-8")
+        write_file(folder / runfiles.CHATS, content)
         spoken((), ())
         return {"kind": "chats", "source": sources.chat, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if sources.text is None:

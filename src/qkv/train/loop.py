@@ -21,8 +21,9 @@ from torch import Tensor
 
 from ..attention.dispatch import NotFinite
 from ..model.transformer import Transformer
-from ..runfiles import CHECKPOINTS, METRICS, SAMPLES, newest
+from ..runfiles import CHECKPOINTS, METRICS, SAMPLES, newest, read_metrics
 from ..words import Problem, _
+from ..writing import atomic_write
 from .optim import set_rate
 from .parallelize import World
 from .settings import Settings
@@ -66,7 +67,8 @@ def train(
     state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0, **(state or {})}
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
-    with _asked_to_stop() as asked, _log(run / METRICS, state["step"], world.first) as log:
+    world.once(partial(trim_metrics, run / METRICS, state["step"]))
+    with _asked_to_stop() as asked, _log(run / METRICS, world.first) as log:
         if world.rehearses:
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
@@ -234,23 +236,23 @@ def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: 
     model.train()
 
 
+def trim_metrics(file: Path, step: int) -> None:
+    """Drop damaged lines of metrics.jsonl, and those from beyond the step that a resumed run starts at."""
+    if file.exists():
+        kept = "".join(line + "\n" for at, line in read_metrics(file) if at <= step).encode()
+        if kept != file.read_bytes():
+            with atomic_write(file) as whole:
+                whole.write(kept)
+
+
 @contextmanager
-def _log(path: Path, step: int, first: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Append to metrics.jsonl; lines from beyond the step that a resumed run starts at are dropped first."""
+def _log(file: Path, first: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Append to metrics.jsonl, in the first process."""
     if not first:
         yield lambda line: None
         return
-    kept = []
-    if path.exists():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(text)["step"] <= step:
-                    kept.append(text)
-            except (ValueError, KeyError):
-                break  # the last line of a run that was killed while writing it
-    path.write_text("".join(text + "\n" for text in kept), encoding="utf-8")
-    with path.open("a", encoding="utf-8", buffering=1) as file:
-        yield lambda line: print(json.dumps(line), file=file)
+    with file.open("a", encoding="utf-8", buffering=1) as opened:
+        yield lambda line: print(json.dumps(line), file=opened)
 
 
 @contextmanager

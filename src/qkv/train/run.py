@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from ..runfiles import check
 from ..words import Problem, _, all_of, say
 from .data import KINDS, Progress, Sources, gather, open_task, sizes
 from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
+from .lock import RunLock, lock_first
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
@@ -61,9 +62,13 @@ REASONS = {
     "why.dates": _("data: no --pairs were given, so it learns to write dates of many forms as ISO dates"),
     "why.asked": _("tokenizer: {kind}, as asked, {vocab} tokens"),
     "why.characters": _("tokenizer: characters, {vocab} of them: the text is too short to learn whole words from"),
+    "why.many": _(
+        "tokenizer: characters, {vocab} of them: the text is too short to learn whole words from, and as bytes most "
+        "characters would take three tokens each"
+    ),
     "why.bytes": _("tokenizer: bytes: there are so many different characters that most are rare"),
     "why.bpe": _("tokenizer: bpe with {vocab} pieces: the text is long enough to learn words from"),
-    "why.cpu": _("device: CPU with {threads} threads; no GPU was found"),
+    "why.cpu": _("device: CPU, threads: {threads}; no GPU was found"),
     "why.thread": _(
         "device: CPU with one of {threads} threads: the model is so small that threads would wait for each other more than they work (OMP_NUM_THREADS sets another number); no GPU was found"
     ),
@@ -121,10 +126,11 @@ class Run:
     why: list[Reason]  # what was chosen, and for what reason
     tuned: bool = False  # does it go on from weights that were learned before?
     threads: int | None = None  # to compute with; None is PyTorch's own number
+    lock: RunLock | None = None  # held by the first process until training ends
 
     def train(self, report: Callable[[dict[str, Any]], None] = lambda line: None) -> dict[str, Any]:
         """Train to the end; see loop.py."""
-        with threads(self.threads):
+        with lock_first(self.folder, self.world) or nullcontext(), threads(self.threads):
             return train(
                 self.folder,
                 self.model,
@@ -181,7 +187,6 @@ def start(
                 folder=folder,
             )
         why: list[Reason]
-        folder.mkdir(parents=True, exist_ok=True)
         if base is None:
             why = [
                 ("why.yields", {"name": word, "has": shown(getattr(config, word)), "was": was})
@@ -236,15 +241,15 @@ def start(
         _affordable(made, plan, world)
         runfiles.write_record(folder, record)
 
-    with _gone_if_it_fails(folder, world):
+    with _new_folder(folder, world) as lock:
         world.once(found)
-        return _open(folder, world)
+        return _open(folder, world, lock)
 
 
 def _called(task: str, sources: Sources, base: str | None, changes: dict[str, Any]) -> str:
-    """A name for a run that tells it from others on the same data."""
+    """TASK-NAME, for what it learns from; -MODEL follows with a base, and -lora with an adapter."""
     what = "dates" if task == "translate" and sources.pairs is None else sources.called
-    tuned = [] if base is None or task == "classify" else [Path(base).stem]
+    tuned = [] if base is None else [Path(base).stem]
     return "-".join([task, what, *tuned, *(["lora"] if changes.get("lora") else [])])
 
 
@@ -275,19 +280,24 @@ def _refuse_useless(
 
 
 @contextmanager
-def _gone_if_it_fails(folder: Path, world: World) -> Iterator[None]:
-    """What can't be begun leaves nothing: no empty folder, none that only looks like a run.
+def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
+    """Make and lock the folder of a new run. If the set-up fails, remove whatever it created.
 
     Ctrl-C does leave the tokens that were cut so far: the same command goes on with them.
     """
     new = [place for place in (folder, *folder.parents) if not place.exists()]
-    mine = world.first and (folder in new or (folder.is_dir() and not any(folder.iterdir())))
+    world.once(partial(folder.mkdir, parents=True, exist_ok=True))
+    lock = lock_first(folder, world)
+    empty_before = lock is not None and [inside.name for inside in folder.iterdir()] == [runfiles.LOCK]
     try:
-        yield
+        yield lock
     except Exception:
-        if mine:
-            for inside in folder.iterdir() if folder.is_dir() else ():
-                shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+        if lock is not None:
+            if empty_before:
+                for inside in folder.iterdir():
+                    if inside.name != runfiles.LOCK:
+                        shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+            lock.release()
             for place in new:
                 if place.is_dir() and not any(place.iterdir()):
                     place.rmdir()
@@ -297,10 +307,17 @@ def _gone_if_it_fails(folder: Path, world: World) -> Iterator[None]:
 def resume(folder: Path, world: World | None = None, asked: Asked | None = None) -> Run:
     """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see extension.py."""
     world = world or World()
-    if asked is not None:
-        source, pairs = (None if path is None else store.locate(path) for path in (asked.source, asked.pairs))
-        world.once(partial(_agree, folder, replace(asked, source=source, pairs=pairs)))
-    return _open(folder, world)
+    runfiles.read_record(folder)  # a folder that is not a run gets no lock file
+    lock = lock_first(folder, world)
+    try:
+        if asked is not None:
+            source, pairs = (None if path is None else store.locate(path) for path in (asked.source, asked.pairs))
+            world.once(partial(_agree, folder, replace(asked, source=source, pairs=pairs)))
+        return _open(folder, world, lock)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
 
 
 def _agree(folder: Path, asked: Asked) -> None:
@@ -377,8 +394,8 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
 def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
     """The newest checkpoint that is whole, and those after it, which are damaged."""
     there = folder / runfiles.CHECKPOINTS
-    place = runfiles.newest(there)
-    damaged = [p for p in runfiles.checkpoints(there) if place is None or p > place]
+    place, every = runfiles.newest(there), runfiles.checkpoints(there)
+    damaged = every if place is None else every[every.index(place) + 1 :]
     if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
         raise Problem(
             "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. "
@@ -391,7 +408,7 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
     return place, damaged
 
 
-def _open(folder: Path, world: World) -> Run:
+def _open(folder: Path, world: World, lock: RunLock | None) -> Run:
     record = runfiles.read_whole_record(folder, RECORD)
     place, damaged = world.once(partial(_newest, folder))
     settings = settings_of(record)
@@ -431,6 +448,7 @@ def _open(folder: Path, world: World) -> Run:
         why,
         record["base"] is not None,
         record["threads"],
+        lock,
     )
 
 

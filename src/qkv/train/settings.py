@@ -17,6 +17,7 @@ CHOICES = {
     "dtype": ("float32", "bfloat16", "float64"),
     "lora_parts": ("attention", "all"),
 }
+MOST_EVAL_BATCHES = 1_000_000
 LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
 
 
@@ -62,6 +63,12 @@ class Settings:
 
         for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
             refuse(_("{name} is {value}: give 1 or more"), name, _whole(getattr(self, name), 1))
+        refuse(
+            _("{name} is {value}: give a whole number from 1 to {last}"),
+            "eval_batches",
+            self.eval_batches <= MOST_EVAL_BATCHES,
+            last=MOST_EVAL_BATCHES,
+        )
         for name in ("lr", "adam_lr", "weight_decay", "clip"):
             refuse(_("{name} is {value}: give a number, 0 or more"), name, _number(getattr(self, name)))
         for name, among in CHOICES.items():

@@ -19,6 +19,7 @@ from ..model.tensors import fingerprint
 from ..model.transformer import Transformer
 from ..model.weights import load
 from ..words import Problem, all_of
+from ..writing import write_file
 from .extension import Reason, lies, shown
 from .settings import TUNED, Settings, known
 
@@ -73,7 +74,7 @@ def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
     tokenizer.save(folder)
     if told := tokenizer.habits.told():
         told |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
-        (folder / HABITS).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        write_file(folder / HABITS, json.dumps(told, indent=2) + "\n")
 
 
 def meant(changes: dict[str, Any]) -> dict[str, Any]:

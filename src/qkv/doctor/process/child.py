@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...streams import open_missing_streams
 from ...words import Problem
 from .guard import WALL, computed, stopped
 
@@ -41,8 +42,9 @@ class End:
         return self.code is None or stopped(self.code)
 
     def line(self, file: str) -> int | None:
-        """The innermost line of that file in the last trace."""
-        found = re.search(rf'File "{re.escape(file)}", line (\d+) in ', self.trace)
+        """The innermost line of that file in the last trace, where faulthandler writes names in ASCII."""
+        name = re.escape(file.encode("ascii", "backslashreplace").decode())
+        found = re.search(rf'File "{name}", line (\d+) in ', self.trace)
         return int(found[1]) if found else None
 
 
@@ -55,13 +57,16 @@ class Child:
         self.nonce = secrets.token_hex(16)  # known to our side of the child only
         self.mark = secrets.token_hex(8)  # carried by every process that comes of this one
         request = {**request, "task": task, "seconds": seconds, "gigabytes": gigabytes, "nonce": self.nonce}
+        open_missing_streams()  # else a pipe could become the child's stdin
         answers, child_answers = os.pipe()
         traces, child_traces = os.pipe()
+        child_lifeline, self.lifeline = os.pipe()
+        children = (child_answers, child_traces, child_lifeline)
         self.files = {answers: b"", traces: b""}
         self.answers, self.traces = answers, traces
-        inherited = {} if os.name == "nt" else {"pass_fds": (child_answers, child_traces), "start_new_session": True}
+        inherited = {} if os.name == "nt" else {"pass_fds": children, "start_new_session": True}
         if os.name == "nt":  # no numbers of open files cross there; handles do
-            for fd in (child_answers, child_traces):
+            for fd in children:
                 os.set_inheritable(fd, True)
             inherited = {"close_fds": False, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}  # type: ignore[attr-defined]
         try:
@@ -73,7 +78,7 @@ class Child:
                     "ignore",
                     "-m",
                     "qkv.doctor.process.inside",
-                    *_handles(child_answers, child_traces),
+                    *_handles(*children),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -82,12 +87,12 @@ class Child:
                 **inherited,  # type: ignore[call-overload]
             )
         except OSError as error:
-            os.close(answers)
-            os.close(traces)
+            for fd in (answers, traces, self.lifeline):
+                os.close(fd)
             raise Problem("The process that runs your code could not start: {error}", error=str(error)) from None
         finally:
-            os.close(child_answers)
-            os.close(child_traces)
+            for fd in children:
+                os.close(fd)
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it died at once: its exit code will tell
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -102,7 +107,7 @@ class Child:
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
-        for fd in self.files:
+        for fd in (*self.files, self.lifeline):
             os.close(fd)
 
     def messages(self) -> Iterator[dict[str, Any] | End]:

@@ -1,6 +1,6 @@
 """The other side of child.py: the process that runs a person's code.
 
-python -m qkv.doctor.process.inside ANSWERS TRACES      the numbers of two open pipes; the request comes on stdin
+python -m qkv.doctor.process.inside ANSWERS TRACES LIFELINE     the numbers of three pipes; the request comes on stdin
 """
 
 import contextlib
@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...lifeline import end_with_caller
+
 SILENT = 73  # the exit code of a process that could not answer
 
 Send = Callable[..., None]
@@ -22,11 +24,12 @@ Send = Callable[..., None]
 
 def serve() -> None:
     """Reads one request from stdin, answers on the pipe."""
-    answers, traces = _open_handles(sys.argv[1:3])
+    answers, traces, lifeline = _open_handles(sys.argv[1:4])
     alive = os.dup(0)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     request = json.loads(_line(alive))
+    end_with_caller(lifeline)
     _die_with_parent(alive)
     import faulthandler
 

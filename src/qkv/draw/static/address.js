@@ -70,6 +70,7 @@ export function follow(own) {
   let waiting = 0;
   hurry = () => {
     clearTimeout(waiting);
+    waiting = 0;
     try {
       history.replaceState(history.state, "", `${location.href.split("#")[0]}#${addressOf(own, said)}`);
     } catch {
@@ -80,6 +81,7 @@ export function follow(own) {
     clearTimeout(waiting);
     waiting = setTimeout(hurry, REST);
   });
+  for (const name of ["blur", "pagehide", "copy"]) addEventListener(name, () => waiting && hurry());
 }
 
 /** What is chosen, as an address says it. @param {Pick<Chosen, "lang" | "theme">} own @param {URLSearchParams} before */

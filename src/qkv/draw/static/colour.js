@@ -72,7 +72,6 @@ const HATCH = {
 /**
  * @typedef {object} Palette
  * @property {Uint32Array} full colours as RGBA words: 256 levels from `zero` on, and as many before it where numbers are signed
- * @property {Uint32Array} dim the same for special tokens
  * @property {number} zero which of them is 0
  * @property {number} hatchPaper
  * @property {number} hatchLine
@@ -90,18 +89,16 @@ export function palette(theme, signed = false) {
   let found = made.get(name);
   if (found) return found;
   const zero = signed ? 255 : 0;
-  const full = new Uint32Array(zero + 256),
-    dim = new Uint32Array(zero + 256);
+  const full = new Uint32Array(zero + 256);
   for (let step = -zero; step < 256; step++) {
     const stops = !signed ? STOPS[theme] : SIGNED[theme][step < 0 ? "below" : "above"];
     const at = (Math.abs(step) / 255) * (stops.length - 1),
       low = Math.min(Math.floor(at), stops.length - 2);
     const mixed = stops[low].map((a, i) => a + (stops[low + 1][i] - a) * (at - low));
     full[zero + step] = word(...rounded(mixed));
-    dim[zero + step] = word(...rounded(mixed.map((a, i) => a * 0.45 + stops[0][i] * 0.55)));
   }
   const { paper, line } = HATCH[theme];
-  found = { full, dim, zero, hatchPaper: word(...paper), hatchLine: word(...line) };
+  found = { full, zero, hatchPaper: word(...paper), hatchLine: word(...line) };
   made.set(name, found);
   return found;
 }

@@ -1,6 +1,6 @@
 // How a row of weights comes about, in words and columns of numbers: by softmax, or for a mixer by decays and writes.
 
-import { exactly, factor, filled, h, hole, number, token } from "./dom.js";
+import { exactly, factor, filled, h, hole, knownText, number, productText, token } from "./dom.js";
 import { Mixer } from "./mixing.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
@@ -94,24 +94,22 @@ function pair(one, i, { scaled, left, write, before, removed, weights, seen }, r
   const { error } = one;
   /** @type {Record<string, import("./dom.js").Child>} */
   const names = { from: token(label("query", i)), to: token(label("key", j)), writer: "" };
-  const values = {
-    from: hole("from"),
-    to: hole("to"),
-    score: number(scaled[j], (one.layer.errors?.dot ?? 0) * one.layer.scale),
-    left: factor(left[j]),
-    beta: write ? factor(write[j]) : "",
-    product: exactly(before[j], rough),
-    weight: exactly(weights[j], error),
-  };
+  const factors = [knownText(scaled[j], (one.layer.errors?.dot ?? 0) * one.layer.scale), factor(left[j]), ...(write ? [factor(write[j])] : [])];
+  const [score, leftOver, beta] = factors;
+  const values = { from: hole("from"), to: hole("to"), score, left: leftOver, beta };
+
   const told = (/** @type {string} */ sentence) => [h("p", { class: "pair" }, ...filled(sentence, names))];
-  if (!write || !removed) return told(say(lang, "{from} takes {to}: {score} × {left} = {weight}", values));
-  if (Math.abs(removed[j]) <= 2 * rough) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} = {weight}", values));
+  const weight = productText(weights[j], error, factors);
+  if (!write || !removed) return told(say(lang, "{from} takes {to}: {score} × {left} ≈ {weight}", { ...values, weight }));
+  if (Math.abs(removed[j]) <= 2 * rough) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} ≈ {weight}", { ...values, weight }));
   const taken = one.taken(i, j, weights);
   const most = taken.reduce((best, x, t) => (Math.abs(x) > Math.abs(taken[best]) ? t : best), i);
   names.writer = token(label("key", most));
   return told(
-    say(lang, "{from} takes {to}: {score} × {left} × {beta} = {product}; later writes make it {weight}, most of all that of {writer} ({change}).", {
+    say(lang, "{from} takes {to}: {score} × {left} × {beta} ≈ {product}; later writes make it {weight}, most of all that of {writer} ({change}).", {
       ...values,
+      product: productText(before[j], rough, factors),
+      weight: exactly(weights[j], error),
       writer: hole("writer"),
       change: exactly(-taken[most], rough),
     }),

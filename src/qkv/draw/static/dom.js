@@ -4,6 +4,12 @@ import { say } from "./words.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
+/** Controls, and what turns the direction of text: the same as UNSAFE of qkv/screen.py. */
+const UNSAFE = /\r(?!\n)|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A text with such characters written out, as \u202e, so that a name can't show as another. @param {string} text */
+export const plainText = (text) => text.replace(UNSAFE, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 /**
  * An element: `on…` are listeners, the rest attributes (true is an empty one, false and null leave it out).
  * @param {string} tag
@@ -16,7 +22,7 @@ export function h(tag, props = {}, ...children) {
   setProps(made, props);
   for (const child of children)
     if (child !== null && child !== undefined && child !== false)
-      made.append(String(child) === child ? child : asNode(child));
+      made.append(String(child) === child ? plainText(child) : asNode(child));
   return made;
 }
 
@@ -31,18 +37,21 @@ export function svg(tag, props = {}) {
   return made;
 }
 
+/** Attributes that people read or hear. */
+const READ_OUT = new Set(["aria-label", "aria-valuetext", "title", "alt", "placeholder"]);
+
 /** @param {Element} element @param {Record<string, any>} props */
 function setProps(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name.startsWith("aria-") && typeof value === "boolean") element.setAttribute(name, String(value));
     else if (value !== false && value !== null && value !== undefined)
-      element.setAttribute(name, value === true ? "" : String(value));
+      element.setAttribute(name, value === true ? "" : READ_OUT.has(name) ? plainText(String(value)) : String(value));
   }
 }
 
 /** @param {Child} child */
-const asNode = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
+const asNode = (child) => (child instanceof Node ? child : document.createTextNode(plainText(String(child))));
 
 /** A token's text, kept apart from the direction of what is around it. @param {string} label */
 export const token = (label) => h("bdi", { dir: "auto" }, label);
@@ -158,6 +167,17 @@ export function number(x, error = 0) {
 /** A factor between 0 and 1 of which all digits are known. @param {number} x */
 export const factor = (x) => (x > 0 && x < 1e-4 ? powered(x, 2) : x.toFixed(6));
 
+/** A number with six digits or so, none that isn't known. @param {number} x @param {number} error */
+export const knownText = (x, error) => fixed(x, Math.min(decimals(error, 12), Math.max(0, 5 - Math.floor(Math.log10(Math.abs(x) || 1)))));
+
+/** A product with the digits that are known of it and that its factors, as they are written, come to. @param {number} x @param {number} error @param {string[]} factors */
+export function productText(x, error, factors) {
+  const product = factors.reduce((all, text) => all * Number(text.replaceAll("−", "-")), 1);
+  let digits = decimals(error, error > 0 ? 12 : 6);
+  while (digits > 0 && fixed(product, digits) !== fixed(x, digits)) digits--;
+  return Math.abs(x) > 0 && Math.abs(x) < 10 ** -digits / 2 ? faint(x, digits) : fixed(x, digits);
+}
+
 /** What can be scrolled can be scrolled by keys: there, and only there, it takes the focus. @param {HTMLElement} element */
 export function scrolled(element) {
   new ResizeObserver(() => {
@@ -168,6 +188,23 @@ export function scrolled(element) {
   return element;
 }
 
+/**
+ * Close a menu by Escape, wherever the focus is, and by a click elsewhere; after Escape its button has the focus.
+ * @param {HTMLElement} menu
+ * @param {() => boolean} opened
+ * @param {() => void} close
+ * @param {HTMLElement | null | undefined} button
+ */
+export function closing(menu, opened, close, button) {
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.isConnected || !opened()) return;
+    event.stopPropagation();
+    close();
+    button?.focus();
+  }, true);
+  document.addEventListener("pointerdown", (event) => menu.isConnected && opened() && !event.composedPath().includes(menu) && close());
+}
+
 let given = 0;
 /** An id that no other element has. @param {string} name */
 export const unique = (name) => `qkv-${name}-${++given}`;
@@ -176,11 +213,18 @@ export const unique = (name) => `qkv-${name}-${++given}`;
 export function announce(sentence) {
   const place = document.getElementById("qkv-live") ?? h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
   if (!place.isConnected) document.body.append(place);
-  place.textContent = sentence;
+  place.textContent = plainText(sentence);
 }
 
 /** Why something isn't shown, as a sentence. @param {string} lang @param {any} error one that a source refuses with says it in every language */
 export const excuse = (lang, error) => error?.say?.[lang] ?? say(lang, "This could not be computed: its numbers did not come.");
+
+/** Mark an element that still shows what came from an earlier source, until it is drawn anew. @param {Element} element @param {boolean} old */
+export function markOld(element, old) {
+  element.toggleAttribute("data-old", old);
+  if (old) element.setAttribute("aria-busy", "true");
+  else element.removeAttribute("aria-busy");
+}
 
 /** Let the browser draw and answer. @param {number} [time] in milliseconds, at least */
 export const breathe = (time = 0) => new Promise((resolve) => setTimeout(resolve, time));

@@ -1,4 +1,4 @@
-// The pixels of a map: each is the largest weight (by size) of the cells it covers; hidden cells are hatched, special tokens dimmed.
+// The pixels of a map: each is the largest weight (by size) of the cells it covers; hidden cells are hatched.
 
 import { level, palette } from "./colour.js";
 import { breathe } from "./dom.js";
@@ -32,10 +32,8 @@ export async function heat(context, seen, box, frame, dots, { theme, scale, top 
     while (next < tall && bands.first[next] === bands.first[y] && bands.end[next] === bands.end[y]) next++;
     shares.fill(0);
     open.fill(0);
-    let dimRow = true;
     for (let u = bands.first[y]; u < bands.end[y]; u++) {
       const row = seen.row(u);
-      dimRow &&= seen.queries[u].special;
       for (let x = 0; x < wide; x++) {
         for (let c = columns.first[x]; c < columns.end[x]; c++) {
           if (Math.abs(row.weights[c]) > Math.abs(shares[x])) shares[x] = row.weights[c];
@@ -46,8 +44,7 @@ export async function heat(context, seen, box, frame, dots, { theme, scale, top 
     const image = context.createImageData(wide, next - y);
     const pixels = new Uint32Array(image.data.buffer);
     for (let x = 0; x < wide; x++) {
-      const dim = dimRow || seen.keys[columns.first[x]].special;
-      const colour = (dim ? colours.dim : colours.full)[colours.zero + level(shares[x] / top, scale)];
+      const colour = colours.full[colours.zero + level(shares[x] / top, scale)];
       const edge = gap && x + 1 < wide && columns.first[x + 1] !== columns.first[x];
       for (let line = y, at = x; line < next; line++, at += wide) {
         if (!open[x]) pixels[at] = (x + line) % period < stroke ? colours.hatchLine : colours.hatchPaper;

@@ -1,7 +1,7 @@
 // <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight. A mixer's
 // lines are as wide as their size against the largest of them, red below 0.
 
-import { choice, excuse, h, refill, svg, token, weight } from "./dom.js";
+import { choice, excuse, h, markOld, refill, svg, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { partOf, unitAt, view } from "./view.js";
@@ -19,6 +19,7 @@ export class Lines extends HTMLElement {
   connectedCallback() {
     this.ends = new AbortController();
     state.listen((changed) => {
+      if (changed.has("shown") && this.firstChild) markOld(this, true);
       if (!["theme", "zoom"].some((name) => changed.size === 1 && changed.has(name))) void this.render();
     }, this.ends.signal);
     void this.render();
@@ -70,6 +71,7 @@ export class Lines extends HTMLElement {
             ["to", say(lang, "is looked at by")],
           ]
     );
+    markOld(this, false);
     refill(
       this,
       h(

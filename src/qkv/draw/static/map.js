@@ -4,7 +4,7 @@
 import { addressNow } from "./address.js";
 import { picks, ramp, reading } from "./controls.js";
 import { drawCrosshair } from "./crosshair.js";
-import { announce, exactly, excuse, filled, h, hole, refill, token, unique } from "./dom.js";
+import { announce, exactly, excuse, filled, h, hole, markOld, refill, token, unique } from "./dom.js";
 import { heat } from "./heat.js";
 import { FONT, STACK, stack } from "./labels.js";
 import { framed } from "./setting.js";
@@ -71,6 +71,7 @@ export class MapElement extends HTMLElement {
     this.build();
     this.state.listen((changed) => {
       if (changed.has("lang")) this.build();
+      if (changed.has("shown") && this.seen) this.old(true);
       if (["lang", "unit", "scale", "pool", "sink"].some((name) => changed.has(name))) this.controls();
       if (["shown", "part", "item", "layer", "head", "unit", "sink", "lang"].some((name) => changed.has(name))) void this.load();
       else if (["theme", "scale", "pool"].some((name) => changed.has(name))) void this.draw();
@@ -164,6 +165,7 @@ export class MapElement extends HTMLElement {
       return;
     }
     if (asked !== this.loading) return;
+    this.old(false);
     this.seen = loaded;
     this.hover = null;
     this.controls();
@@ -231,7 +233,13 @@ export class MapElement extends HTMLElement {
     if (!place) return;
     place.textContent = told;
     place.hidden = !told;
-    this.toggleAttribute("aria-busy", told !== "");
+    if (told) this.setAttribute("aria-busy", "true");
+    else this.removeAttribute("aria-busy");
+  }
+
+  /** Does it still show an earlier source's map? @param {boolean} old */
+  old(old) {
+    if (!this.look) markOld(this, old); // of maps beside each other, whoever gives them says so
   }
 
   /** @param {HTMLCanvasElement} canvas */

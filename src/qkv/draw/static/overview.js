@@ -1,13 +1,13 @@
 // <qkv-overview>: every head of every layer as a small picture. Arrow keys move, Enter or a click opens one.
 
 import { level, palette } from "./colour.js";
-import { breathe, choice, excuse, filled, h, hole, refill, token, weight } from "./dom.js";
+import { breathe, choice, excuse, filled, h, hole, markOld, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
 import { errorOf, header, isWhole, label, linkOf, openHeadAt, partOf, source, thumb, topOf, view } from "./view.js";
 
 /** @type {Record<string, string>} */
-const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
+export const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
 
 const MOMENT = 50; // milliseconds that pictures wait for the map
 const MOST_LINKS = 10; // heads that are named when it is asked which link two tokens
@@ -33,6 +33,7 @@ export class Overview extends HTMLElement {
         this.focusLink = header.focus;
         this.busy = false;
         this.come.clear();
+        this.age();
       }
       if (changed.has("part") || changed.has("item")) this.come.clear();
       if (["shown", "part", "item", "sink", "lang"].some((name) => changed.has(name))) this.render();
@@ -133,6 +134,20 @@ export class Overview extends HTMLElement {
     this.mark();
     this.renderLinks();
     void this.draw();
+  }
+
+  /** Mark the pictures that are still an earlier source's. */
+  age() {
+    for (const row of this.cells) {
+      const line = row[0]?.parentElement;
+      line?.toggleAttribute("data-old", row.some(({ firstElementChild }) => firstElementChild instanceof HTMLElement && "drawn" in firstElementChild.dataset));
+    }
+    this.busyIfOld();
+  }
+
+  /** Some of it is old: all of it says so. */
+  busyIfOld() {
+    markOld(this, this.querySelector("[role=row][data-old]") !== null);
   }
 
   /** Name the pictures of a layer by what its heads do most. @param {number} layer */
@@ -294,6 +309,8 @@ export class Overview extends HTMLElement {
         if (mine !== this.drawing) return;
         until = performance.now() + 12;
       }
+      this.cells[layer][0]?.parentElement?.removeAttribute("data-old");
+      this.busyIfOld();
     });
     try {
       await Promise.all(layers);

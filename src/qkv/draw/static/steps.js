@@ -1,7 +1,7 @@
 // <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
 
 import { derivation } from "./derivation.js";
-import { exactly, excuse, filled, h, hole, number, refill, scrolled, token } from "./dom.js";
+import { exactly, excuse, filled, h, hole, markOld, number, refill, scrolled, token } from "./dom.js";
 import { state } from "./state.js";
 import { say } from "./words.js";
 import { axes, label, partOf, view } from "./view.js";
@@ -22,6 +22,7 @@ export class StepsPanel extends HTMLElement {
   connectedCallback() {
     this.ends = new AbortController();
     state.listen((changed) => {
+      if (changed.has("shown") && this.firstChild) markOld(this, true);
       if (["shown", "layer", "head", "part", "item", "query", "key", "sink", "lang"].some((name) => changed.has(name)))
         void this.render();
     }, this.ends.signal);
@@ -39,7 +40,9 @@ export class StepsPanel extends HTMLElement {
       await this.fill(mine);
     } catch (error) {
       const { lang } = state.now;
-      if (mine === this.asked) refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, excuse(lang, error)));
+      if (mine !== this.asked) return;
+      markOld(this, false);
+      refill(this, h("h2", {}, say(lang, "How these weights come about")), h("p", { class: "help" }, excuse(lang, error)));
     }
   }
 
@@ -51,6 +54,7 @@ export class StepsPanel extends HTMLElement {
     const seen = await view();
     await seen.ready;
     if (mine !== this.asked) return;
+    markOld(this, false);
     const { head: one } = seen;
     const name = say(lang, "Layer {layer} · Head {head}", { layer, head });
     const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "How these weights come about")), h("span", { class: "help" }, name));
@@ -142,14 +146,15 @@ export class StepsPanel extends HTMLElement {
         h("td", {}, value),
         v ? h("td", { class: "values" }) : null,
       );
-    const rest = order.length - shown.length;
+    const listed = new Set(shown),
+      rest = order.filter((j) => !listed.has(j));
+    const hidden = rest.filter((j) => !seen[j]).length;
     const total = weights.reduce((a, b) => a + b, 0) + (sink ?? 0);
-    const left = (signed ? total : 1) - shown.reduce((sum, j) => sum + weights[j], 0) - (sink ?? 0);
-    const others = signed ? left : Math.max(total ? left : 0, 0);
+    const others = rest.reduce((sum, j) => sum + weights[j], 0);
     const foot = h(
       "tfoot",
       {},
-      rest > 0 ? line(say(lang, "other keys: {n}", { n: rest }), exactly(others, off), "rest") : null,
+      rest.length ? line(othersNamed(lang, rest.length, hidden), exactly(others, off), "rest") : null,
       sink === null ? null : line(say(lang, "sink"), exactly(sink, error), "sink"),
       signed
         ? line(say(lang, "sum (any number: these are no shares)"), number(total, off), "sum")
@@ -209,6 +214,12 @@ export class StepsPanel extends HTMLElement {
     }
     return notes;
   }
+}
+
+/** The keys that aren't listed. @param {string} lang @param {number} n @param {number} hidden how many of them the mask hides */
+function othersNamed(lang, n, hidden) {
+  if (!hidden) return say(lang, "other keys: {n}", { n });
+  return hidden === n ? say(lang, "other keys: {n}, hidden by the mask", { n }) : say(lang, "other keys: {n}, {hidden} of them hidden by the mask", { n, hidden });
 }
 
 /** A number of a column. @param {Column} column @param {number} j @param {boolean} hidden */

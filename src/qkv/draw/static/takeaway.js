@@ -3,7 +3,7 @@
 
 import { level, palette } from "./colour.js";
 import { drawCrosshair } from "./crosshair.js";
-import { announce, decimals, h, svg } from "./dom.js";
+import { announce, closing, decimals, h, plainText, svg } from "./dom.js";
 import { framed } from "./setting.js";
 import { SvgPen } from "./svgpen.js";
 import { MapElement } from "./map.js";
@@ -25,7 +25,7 @@ const shut = framed && window.origin === "null";
 export class Takeaway extends HTMLElement {
   connectedCallback() {
     const map = this.closest("qkv-map");
-    if (map instanceof MapElement && !shut) this.replaceChildren(menuOf(map));
+    if (map instanceof MapElement && !shut) this.replaceChildren(...menuOf(map));
   }
 }
 customElements.define("qkv-takeaway", Takeaway);
@@ -43,9 +43,14 @@ function menuOf(map) {
         {
           type: "button",
           "data-take": name,
-          onclick: async () => {
+          onclick: async (/** @type {Event} */ event) => {
+            const button = /** @type {HTMLElement} */ (event.currentTarget);
             told.textContent = await act();
             announce(told.textContent);
+            button.dispatchEvent(new CustomEvent("taken", { detail: told.textContent }));
+            if (!menu.hasAttribute("open")) return;
+            menu.removeAttribute("open");
+            menu.querySelector("summary")?.focus();
           },
         },
         text,
@@ -61,11 +66,6 @@ function menuOf(map) {
     "details",
     {
       class: "takeaway",
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key !== "Escape" || !menu.hasAttribute("open")) return;
-        menu.removeAttribute("open");
-        menu.querySelector("summary")?.focus();
-      },
       onfocusout: (/** @type {FocusEvent} */ event) => {
         if (event.relatedTarget instanceof Node && !menu.contains(event.relatedTarget)) menu.removeAttribute("open");
       },
@@ -82,10 +82,11 @@ function menuOf(map) {
         item("csv", say(lang, "Numbers (CSV)"), file("csv", async () => csvBlob(await csvOf(map)))),
         item("link", say(lang, "Copy the link to this view"), async () => ((await copy(map.link())) ? say(lang, "Copied.") : map.link())),
       ),
-      told,
     ),
   );
-  return menu;
+  closing(menu, () => menu.hasAttribute("open"), () => menu.removeAttribute("open"), menu.querySelector("summary"));
+  menu.addEventListener("toggle", () => menu.hasAttribute("open") && (told.textContent = ""));
+  return [menu, told];
 }
 
 /** @param {string | null} text */
@@ -150,7 +151,7 @@ async function cellsOf(map) {
   if (map.tiled && tiles) return tiles.cellsIn(rows, cols, frame.size * (window.devicePixelRatio || 1), { theme, scale, top: seen.top });
   if ((rows[1] - rows[0]) * (cols[1] - cols[0]) > MOST_CELLS) return null;
   const top = (await seen.deepest(() => true)) ?? seen.top;
-  const { full, dim, zero } = palette(theme, seen.signed);
+  const { full, zero } = palette(theme, seen.signed);
   const canvas = document.createElement("canvas");
   canvas.width = cols[1] - cols[0];
   canvas.height = rows[1] - rows[0];
@@ -160,8 +161,7 @@ async function cellsOf(map) {
   for (let u = rows[0], at = 0; u < rows[1]; u++) {
     const row = seen.row(u);
     for (let c = cols[0]; c < cols[1]; c++, at++) {
-      const faint = seen.queries[u].special || seen.keys[c].special;
-      if (row.seen[c]) pixels[at] = (faint ? dim : full)[zero + level(row.weights[c] / top, scale)];
+      if (row.seen[c]) pixels[at] = full[zero + level(row.weights[c] / top, scale)];
     }
   }
   context.putImageData(image, 0, 0);
@@ -181,7 +181,7 @@ export async function svgOf(map) {
   const [width, height] = [stage.clientWidth, plot.top + plot.height + 2];
   const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` });
   const title = svg("title");
-  title.textContent = [header.model, say(lang, "layer {layer}, head {head}", { layer, head })].filter(Boolean).join(", ");
+  title.textContent = [plainText(header.model), say(lang, "layer {layer}, head {head}", { layer, head })].filter(Boolean).join(", ");
   const { hatchPaper, hatchLine } = palette(theme, seen.signed);
   const colour = (/** @type {number} */ word) => `rgb(${word & 255} ${(word >> 8) & 255} ${(word >> 16) & 255})`;
   const defs = svg("defs"),

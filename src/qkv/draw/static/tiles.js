@@ -230,7 +230,7 @@ export class Tiles {
     const colours = [theme, scale, top].join();
     if (tile.canvas && tile.colours === colours) return tile.canvas;
     this.coloured++;
-    const { numbers, rows, cols, step, wide } = tile;
+    const { numbers, rows, cols, wide } = tile;
     const canvas = (tile.canvas ??= document.createElement("canvas"));
     tile.colours = colours;
     canvas.width = cols;
@@ -238,18 +238,15 @@ export class Tiles {
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const image = context.createImageData(cols, rows);
     const pixels = new Uint32Array(image.data.buffer);
-    const { full, dim, zero } = palette(theme, this.view.signed);
-    const { queries, keys } = this.view;
-    const faint = Uint8Array.from({ length: cols }, (_, c) => Number(keys[tile.first[1] + c * wide].special));
+    const { full, zero } = palette(theme, this.view.signed);
+    const { keys } = this.view;
     for (let r = 0, at = 0; r < rows; r++) {
-      const first = tile.first[0] + r * step;
-      const faintRow = queries.slice(first, first + step).every(({ special }) => special);
       for (let c = 0; c < cols; c++, at++) {
         const number = numbers[at];
         if (this.view.signed ? Number.isNaN(number) : number < 0) continue; // hidden
         // A mean over a cell is a small share: as a colour it is what all its keys get together, as where tokens are joined to words.
         const shown = this.pool === "mean" ? number * Math.min(wide, keys.length - tile.first[1] - c * wide) : number;
-        pixels[at] = (faintRow || faint[c] ? dim : full)[zero + level(Math.max(-1, Math.min(shown / top, 1)), scale)];
+        pixels[at] = full[zero + level(Math.max(-1, Math.min(shown / top, 1)), scale)];
       }
     }
     context.putImageData(image, 0, 0);

@@ -5,13 +5,24 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Listed, _, all_of, nearest, unknown
+from ...words import Listed, Problem, _, all_of, nearest, unknown
 from ..config import Config
 from .bamba import BAMBA
 from .bart import BART
 from .bert import BERT, ROBERTA
 from .deepseek import DEEPSEEK
-from .family import Family, Foreign, State, in_the_way, rename_to_ours, rename_to_theirs, respelled, settled
+from .family import (
+    Family,
+    Foreign,
+    State,
+    in_the_way,
+    in_their_words,
+    insist,
+    rename_to_ours,
+    rename_to_theirs,
+    respelled,
+    settled,
+)
 from .gemma import GEMMA
 from .gpt2 import GPT2
 from .gpt_neox import GPT_NEOX
@@ -80,6 +91,8 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
             nearest=_nearest(theirs).types[0],
         )
     _refuse_two_counts(theirs)
+    if len(kinds := known[word].holds["kind"]) == 1 and kinds[0] != "encoder-decoder":
+        insist(theirs, dict(is_causal=kinds[0] == "decoder"))  # transformers obeys it in every family
     tensors = respelled(known[word], tensors)
     try:
         config = known[word].read(theirs, tensors)
@@ -87,6 +100,10 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
         raise Foreign(
             "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=word
         ) from None
+    except Foreign:
+        raise
+    except Problem as problem:
+        raise in_their_words(problem, theirs) from None
     config, tensors = settled(known[word], config, tensors)
     return config, rename_to_ours(known[word], config, tensors)
 

@@ -94,7 +94,6 @@ def write_roberta(config: Config) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "cls.predictions.") -> Config:
     """The other way; `begins` is how the names of the head for masked words begin."""
     insist(theirs, dict(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False))
-    insist(theirs, dict(is_causal=False))
     head = "mlm" if any(name.startswith(begins) for name in tensors) else "none"
     head = "classes" if any(name.startswith("classifier.") for name in tensors) else head
     return Config(

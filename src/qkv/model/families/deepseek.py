@@ -116,7 +116,7 @@ def rank(config: Config) -> int:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(is_causal=True, rope_interleave=True, mlp_bias=False, moe_layer_freq=1, ep_size=1))
+    insist(theirs, dict(rope_interleave=True, mlp_bias=False, moe_layer_freq=1, ep_size=1))
     width, n_head, plain = theirs["hidden_size"], theirs["num_attention_heads"], theirs["qk_nope_head_dim"]
     one_number(theirs, "num_attention_heads", "num_key_value_heads", n_head)
     rope, values = theirs["qk_rope_head_dim"], theirs["v_head_dim"]
@@ -173,7 +173,7 @@ def read_experts(theirs: dict[str, Any]) -> Experts:
         count,
         theirs["num_experts_per_tok"],
         hidden=hidden,
-        shared=hidden * (theirs.get("n_shared_experts") or 0) or None,
+        shared=hidden * (theirs.get("n_shared_experts", 1 if third else 2) or 0) or None,
         layers=layer_pattern(words),
         normed=False,
         scale=theirs.get("routed_scaling_factor", 2.5 if third else 1.0),
@@ -209,7 +209,7 @@ def experts(config: Config, ours: str, theirs: str) -> list[Row]:
     """The rows of one mixture."""
     assert config.experts is not None
     table = mixtral.mixture(config.experts.count, mixtral.PARTS, ours, theirs)
-    for part, word in mixtral.PARTS.items():
+    for part, word in mixtral.PARTS.items() if config.experts.shared is not None else ():
         table += linear(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{word}", bias=False)
     return table + [Row(f"{ours}.balance", f"{theirs}.gate.e_score_correction_bias")] * config.experts.balance
 

@@ -199,7 +199,15 @@ def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]
     _account("extra", family, {name for name in set(tensors) - known if not re.search(ignored, name)})
     ours: State = {}
     for row in rows:
-        ours |= row.read(tensors[row.theirs])
+        tensor = tensors[row.theirs]
+        try:
+            ours |= row.read(tensor)
+        except (RuntimeError, IndexError):
+            raise Foreign(
+                "{name} is {shape}, which does not fit the sizes in this config.json: it is another model's, or damaged",
+                name=row.theirs,
+                shape=tuple(tensor.shape),
+            ) from None
     if config.tied and config.says_words:
         ours["head.weight"] = ours["embedding.weight"]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
@@ -296,6 +304,12 @@ def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
             raise unread(sentence, name, theirs[name], value, wanted=repr(value))
 
 
+def heads_divide_width(theirs: dict[str, Any]) -> None:
+    """Refuse a head_dim in a layout whose heads divide the width: transformers counts angles by it, and nothing else."""
+    if theirs.get("head_dim"):
+        insist(theirs, dict(head_dim=theirs["hidden_size"] // theirs["num_attention_heads"]))
+
+
 def insist_on_sides(theirs: dict[str, Any]) -> None:
     """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
     insist(theirs, dict(is_encoder_decoder=True))
@@ -316,6 +330,66 @@ def one_number(theirs: dict[str, Any], first: str, second: str, usual: int) -> i
             b=b,
         )
     return usual if a is None else a
+
+
+# A setting of ours -> what config.json files call it.
+NAMES: dict[str, tuple[str, ...]] = {
+    "vocab": ("vocab_size",),
+    "width": ("hidden_size", "n_embd", "d_model"),
+    "n_layer": ("num_hidden_layers", "num_layers", "encoder_layers"),
+    "n_decoder_layer": ("num_decoder_layers", "decoder_layers"),
+    "n_head": ("num_attention_heads", "num_heads", "encoder_attention_heads"),
+    "n_kv_head": ("num_key_value_heads",),
+    "head_width": ("qk_nope_head_dim", "head_dim", "d_kv"),
+    "hidden": ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "encoder_ffn_dim"),
+    "context": ("max_position_embeddings", "n_positions"),
+    "norm_eps": ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"),
+    "tied": ("tie_word_embeddings",),
+    "window": ("sliding_window",),
+    "window_layers": ("layer_types",),
+    "mixer": ("layer_types", "attn_layer_indices"),
+    "attention_scale": ("query_pre_attn_scalar",),
+    "softcap": ("attn_logit_softcapping",),
+    "output_softcap": ("final_logit_softcapping",),
+    "rotary_base": ("rope_theta", "rotary_emb_base"),
+    "rotary_fraction": ("partial_rotary_factor", "rotary_pct"),
+    "window_base": ("rope_local_base_freq", "sliding_attention"),
+    "state_width": ("mamba_d_state", "linear_key_head_dim", "state_size"),
+    "n_state_head": ("mamba_n_heads", "linear_num_value_heads", "num_heads"),
+    "state_head_width": ("mamba_d_head", "linear_value_head_dim", "head_dim"),
+    "n_state_group": ("mamba_n_groups", "linear_num_key_heads", "n_groups"),
+    "taps": ("mamba_d_conv", "linear_conv_kernel_dim", "conv_kernel"),
+    "rank": ("kv_lora_rank",),
+    "q_rank": ("q_lora_rank",),
+    "rope_width": ("qk_rope_head_dim",),
+    "value_width": ("v_head_dim",),
+    "embedding_width": ("word_embed_proj_dim",),
+    "relative_buckets": ("relative_attention_num_buckets",),
+    "relative_distance": ("relative_attention_max_distance",),
+    "token_types": ("type_vocab_size",),
+    "experts.count": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "experts.per_token": ("num_experts_per_tok",),
+    "experts.hidden": ("moe_intermediate_size",),
+    "experts.shared": ("n_shared_experts",),
+    "experts.scale": ("routed_scaling_factor",),
+    "experts.groups": ("n_group",),
+    "experts.groups_per_token": ("topk_group",),
+    "experts.normed": ("norm_topk_prob",),
+}
+
+
+def in_their_words(problem: Problem, theirs: dict[str, Any]) -> Problem:
+    """What is wrong with a setting of ours, by the name that the config.json has for it."""
+    said = set(theirs).union(*(value for value in theirs.values() if isinstance(value, dict)))
+    known = {ours: next((word for word in words if word in said), None) for ours, words in NAMES.items()}
+    known = {ours: word for ours, word in known.items() if word is not None and ours not in theirs}
+    renamed = {key: known[name] for key in ("name", "what") if (name := problem.values.get(key)) in known}
+    problem = Problem(problem.sentence, problem.values | renamed)
+    named = [ours for ours in known if re.search(rf"\b{re.escape(ours)}\b", problem.sentence)]
+    if not named:
+        return problem
+    names = all_of(f"{ours} = {known[ours]}" for ours in named)
+    return Problem("{problem} (in the words of this config.json: {names})", problem=problem, names=names)
 
 
 def word_of(theirs: str, words: dict[str, str]) -> str:

@@ -98,7 +98,7 @@ def write(config: Config) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind, width, layers = theirs["model_type"], theirs["hidden_size"], theirs["num_hidden_layers"]
-    insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True))
+    insist(theirs, dict(partial_rotary_factor=1.0))
     if theirs.get("use_bidirectional_attention"):
         insist(theirs, dict(use_bidirectional_attention=False))
     usual: dict[str, Any] = dict(head_dim=256, tie_word_embeddings=True)

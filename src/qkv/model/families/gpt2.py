@@ -49,7 +49,7 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(add_cross_attention=False, is_causal=True))
+    insist(theirs, dict(add_cross_attention=False))
     return Config(
         kind="decoder",
         vocab=theirs["vocab_size"],

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..config import Config
 from . import llama
-from .family import PLAIN, Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, heads_divide_width, linear, plain_heads, word_of, zero_biases
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
 HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
@@ -60,7 +60,7 @@ def biased(config: Config) -> bool:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(is_causal=True))
+    heads_divide_width(theirs)
     told = llama.rotary_table(theirs)
     share = told.get("partial_rotary_factor", theirs.get("rotary_pct", 0.25))
     base, scaling = llama.read_rotary({"rope_theta": theirs.get("rotary_emb_base", 10000.0)} | theirs, share)

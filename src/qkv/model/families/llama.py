@@ -157,7 +157,7 @@ def write_rotary(config: Config, said: bool = False) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
-    insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True))
+    insist(theirs, dict(partial_rotary_factor=1.0))
     bias: bool | str = "qkv" if kind == "qwen2" else False
     if kind in ("llama", "qwen3"):
         bias = read_bias(theirs.get("attention_bias", False), kind == "llama" and theirs.get("mlp_bias", False))

@@ -67,7 +67,7 @@ def write(config: Config) -> dict[str, Any]:
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
     kind = theirs["model_type"]
-    insist(theirs, dict(partial_rotary_factor=1.0, is_causal=True, attention_bias=False))
+    insist(theirs, dict(partial_rotary_factor=1.0, attention_bias=False))
     window = theirs.get("sliding_window")
     count = one_number(theirs, "num_local_experts", "num_experts", 8 if kind == "mixtral" else 128)
     usual: dict[str, Any] = dict(rope_theta=1e6, rms_norm_eps=1e-5) if kind == "mixtral" else {}

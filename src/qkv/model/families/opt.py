@@ -50,7 +50,7 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(_remove_final_layer_norm=False, layer_norm_elementwise_affine=True, is_causal=True))
+    insist(theirs, dict(_remove_final_layer_norm=False, layer_norm_elementwise_affine=True))
     width = theirs["hidden_size"]
     narrow = theirs.get("word_embed_proj_dim") or width
     return Config(

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...words import Message
 from ..config import Config
 from . import llama
-from .family import PLAIN, Family, Row, insist, linear, need, plain_width, word_of
+from .family import PLAIN, Family, Row, linear, need, plain_width, word_of
 
 HOLDS: dict[str, tuple[Any, ...]] = llama.HOLDS | PLAIN | dict(bias=(False,), qk_norm=(None,))
 del HOLDS["rotary_fraction"]
@@ -45,7 +45,6 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(is_causal=True))
     told = llama.rotary_table(theirs)
     fraction = told.get("partial_rotary_factor", theirs.get("partial_rotary_factor", 1.0))
     if told.get("rope_type", told.get("type")) in ("su", "yarn"):  # as it was called at first

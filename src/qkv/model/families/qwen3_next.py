@@ -68,7 +68,7 @@ def write(config: Config) -> dict[str, Any]:
 
 def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     """The other way."""
-    insist(theirs, dict(attention_bias=False, attn_output_gate=True, is_causal=True))
+    insist(theirs, dict(attention_bias=False, attn_output_gate=True))
     refuse_experts(theirs)
     fraction = rotary_table(theirs).get("partial_rotary_factor", theirs.get("partial_rotary_factor", 0.25))
     return fewest(

@@ -1,16 +1,17 @@
 // <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
 
-import { choice, h, weight } from "./dom.js";
+import { choice, h, markOld, weight } from "./dom.js";
 import { failed, openModel, served } from "./live.js";
 import { Piece, redraw } from "./piece.js";
 import { viewed } from "./served.js";
 import { slider } from "./slider.js";
 import { State } from "./state.js";
 import { headCalled, headName, isTrace, specNow, studio, titleOf } from "./store.js";
-import { askOne, calledOff, TAB } from "./wire.js";
+import { askOne, calledOff, Refused, TAB } from "./wire.js";
 import { mark, say } from "./words.js";
 import { header, partOf, View } from "./view.js";
 import { MapElement } from "./map.js";
+import { PARTS } from "./overview.js";
 
 /** @import { Head } from "./attention.js" */
 /** @import { Served } from "./served.js" */
@@ -46,6 +47,8 @@ export class Comparison extends Piece {
   /** @type {[number, number, number][]} */
   changed = [];
   asked = 0;
+  /** What the maps show: both specs, the heads. */
+  drawn = "";
 
   connectedCallback() {
     this.controls = h("div", { class: "controls" });
@@ -57,7 +60,10 @@ export class Comparison extends Piece {
       return map;
     });
     this.ranked = h("div", { class: "changes" });
-    this.replaceChildren(this.controls, h("div", { class: "three" }, ...this.maps.map((map, i) => h("section", {}, this.names?.[i], map))), this.ranked);
+    this.missing = h("div", { class: "offer", role: "status" });
+    this.three = h("div", { class: "three", hidden: true }, ...this.maps.map((map, i) => h("section", {}, this.names?.[i], map)));
+    this.drawn = "";
+    this.replaceChildren(this.controls, this.missing, this.three, this.ranked);
     const share = () => {
       const { lang, theme, scale, sink, zoom } = studio.now;
       this.cross.set({ lang, theme, scale, sink, zoom });
@@ -218,16 +224,22 @@ export class Comparison extends Piece {
     const { signal } = (this.asking = new AbortController());
     const { part: name, item, layer, head, against, lang } = studio.now;
     const a = served;
-    if (!a) return;
+    if (!a || !this.three) return;
+    const spec = this.otherSpec();
+    const at = against.by === "heads" ? this.otherHead() : { layer, head };
+    const drawing = JSON.stringify([a.spec, spec, name, item, layer, head, at]);
+    if (drawing !== this.drawn) {
+      markOld(this.three, !this.three.hidden);
+      redraw(/** @type {HTMLElement} */ (this.missing));
+    }
     try {
-      const spec = this.otherSpec();
       const same = JSON.stringify(spec) === JSON.stringify(a.spec);
       const b = same ? a : await this.source(spec, signal);
       const partA = a.header.parts.find((part) => part.name === name),
         partB = b?.header.parts.find((part) => part.name === name);
-      if (mine !== this.asked || !partA || !b || !partB) return;
-      const at = against.by === "heads" ? this.otherHead() : { layer, head };
-      if (at.layer >= partB.layers.length || at.head >= partB.layers[at.layer].heads) return;
+      if (mine !== this.asked || !partA || !b) return;
+      if (!partB) return this.partMissing(a, b, name);
+      if (at.layer >= partB.layers.length || at.head >= partB.layers[at.layer].heads) return this.headMissing(b, partA, partB);
       const told = same ? null : await askOne("changes", { do: "changes", a: a.spec, b: spec, part: name }, signal);
       const [one, two] = await Promise.all([a.head(partA, layer, item, head), b.head(partB, at.layer, item, at.head)]);
       if (mine !== this.asked) return;
@@ -242,14 +254,67 @@ export class Comparison extends Piece {
       const titles = against.by === "heads" ? [named("A", layer, head), named("B", at.layer, at.head)] : against.by === "texts" ? ["A", "B"] : [`A · ${titleOf(a.spec.model)}`, `B · ${titleOf(spec.model)}`];
       [...titles, say(lang, "B − A: blue is more in B, red is less")].forEach((text, i) => this.names?.[i].replaceChildren(text));
       const views = threeOf(sideA, sideB, queries, keys, this.bare);
+      const shared = [queries, keys].every((slots) => slots.some(([i, j]) => i !== null && j !== null));
+      if (!shared) this.lacking(say(lang, "{a} and {b} split the text into different tokens and have none in common: A and B are shown side by side, without a difference.", { a: titleOf(a.spec.model), b: titleOf(b.spec.model) }));
+      else if (this.missing) redraw(this.missing);
+      this.drawn = drawing;
+      this.three.hidden = false;
+      markOld(this.three, false);
+      /** @type {HTMLElement} */ (this.maps[2].parentElement).hidden = !shared;
       this.maps.forEach((map, i) => {
         map.look = async () => views[i];
         void map.load();
       });
       this.list(partA);
     } catch (error) {
-      if (!calledOff(error)) failed(error);
+      if (mine === this.asked && error instanceof Refused) this.nothing(error.said[/** @type {"en"} */ (lang)] ?? error.said.en);
+      else if (!calledOff(error)) failed(error);
     }
+  }
+
+  /** Say what can't be compared, and offer what can. @param {string} sentence @param {[string, () => void][]} [offers] a button's text and what it does */
+  lacking(sentence, offers = []) {
+    if (!this.missing) return;
+    redraw(this.missing, h("p", { class: "note" }, sentence), ...offers.map(([text, act]) => h("button", { type: "button", class: "ask", "data-key": text, onclick: act }, text)));
+  }
+
+  /** Nothing is drawn, for this reason. @param {string} sentence @param {[string, () => void][]} [offers] */
+  nothing(sentence, offers) {
+    this.drawn = "";
+    if (this.three) {
+      this.three.hidden = true;
+      markOld(this.three, false);
+    }
+    if (this.ranked) redraw(this.ranked);
+    this.lacking(sentence, offers);
+  }
+
+  /** B has no such part. @param {Served} a @param {Served} b @param {string} name */
+  partMissing(a, b, name) {
+    const { lang } = studio.now;
+    const common = a.header.parts.filter((one) => b.header.parts.some((other) => other.name === one.name));
+    const [sideA, sideB] = [a, b].map(({ spec }) => titleOf(spec.model));
+    const parts = b.header.parts.map((one) => say(lang, PARTS[one.name])).join(", ");
+    const values = { a: sideA, b: sideB, part: say(lang, PARTS[name]), parts };
+    if (common.length)
+      return this.nothing(
+        say(lang, "{b} has no part “{part}”, only: {parts}. Maps of different parts can't be compared.", values),
+        common.map((one) => [say(lang, "Compare “{part}”", { part: say(lang, PARTS[one.name]) }), () => studio.set({ part: one.name, item: 0, layer: 0, head: 0, query: 0, key: 0 })]),
+      );
+    this.nothing(
+      say(lang, "{a} and {b} have no part in common: A shows “{part}”, and B only has: {parts}. Choose a model of the same kind for B, or compare within {a}.", values),
+      WHAT.slice(0, 2).map(([by, text]) => [say(lang, text), () => this.change({ by })]),
+    );
+  }
+
+  /** B has fewer layers or heads. @param {Served} b @param {Part} partA @param {Part} partB */
+  headMissing(b, partA, partB) {
+    const { lang, layer, head } = studio.now;
+    const near = Math.min(layer, partB.layers.length - 1);
+    const nearest = { layer: near, head: Math.min(head, partB.layers[near].heads - 1, partA.layers[near].heads - 1) };
+    const said = { b: titleOf(b.spec.model), name: headName(partA.name, layer, head), layers: partB.layers.length, heads: Math.max(...partB.layers.map(({ heads }) => heads)) };
+    const name = headName(partA.name, nearest.layer, nearest.head);
+    this.nothing(say(lang, "{b} has no head {name}: it has {layers} layers × {heads} heads (counted from 0).", said), [[say(lang, "Compare head {name} of both", { name }), () => studio.set(nearest)]]);
   }
 
   /** @param {Spec} spec @param {AbortSignal} signal */

@@ -5,6 +5,7 @@
 
 /** What the shared worker runs (events/listener.js): a file of its own, since the policy lets nothing be made up. */
 const LISTENER = "/events.js";
+const RECONNECT = 2000; // milliseconds after which a stream that was refused is tried again
 
 /** @param {(told: Told) => void} tell */
 export function hear(tell) {
@@ -22,10 +23,15 @@ export function hear(tell) {
   hearAlone(tell);
 }
 
-/** @param {(told: Told) => void} tell */
+/** As the shared worker does. @param {(told: Told) => void} tell */
 function hearAlone(tell) {
   const stream = new EventSource("/api/events");
   stream.onmessage = ({ data }) => tell(JSON.parse(data));
   stream.onopen = () => tell({ kind: "connected" });
-  stream.onerror = () => tell({ kind: "lost" });
+  stream.onerror = async () => {
+    if (stream.readyState !== EventSource.CLOSED) return tell({ kind: "lost", locked: false });
+    const status = await fetch(LISTENER).then((answer) => answer.status, () => 0);
+    tell({ kind: "lost", locked: status === 403 });
+    setTimeout(() => hearAlone(tell), RECONNECT);
+  };
 }

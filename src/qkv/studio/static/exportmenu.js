@@ -10,13 +10,16 @@ import { askOne } from "./wire.js";
 import { say } from "./words.js";
 import { header } from "./view.js";
 
+const SHOWN_FOR = 6000; // milliseconds that it says what was done
+
 export class ExportMenu extends Piece {
   fields = ["shown"];
-  done = "";
+  clearing = 0;
   python = "";
 
   connectedCallback() {
-    if (!this.firstChild) this.append(h("qkv-menu"));
+    if (!this.firstChild) this.append(h("qkv-menu"), h("p", { class: "help done", role: "status" }));
+    this.addEventListener("opening", () => this.show(""));
     super.connectedCallback();
   }
 
@@ -38,13 +41,12 @@ export class ExportMenu extends Piece {
       h(
         "ul",
         {},
-        ...this.pictures().map((button) => item(button.dataset.take ?? "", button.textContent ?? "", say(lang, "of the map, as it is in view"), () => button.click())),
+        ...this.pictures().map((button) => item(button.dataset.take ?? "", button.textContent ?? "", say(lang, "of the map, as it is in view"), () => this.picture(button))),
         item("page", say(lang, "The page, one file"), say(lang, "all heads, offline, to send to somebody"), () => this.page()),
         item("python", say(lang, "Lines of Python"), say(lang, "that make what is seen here"), () => this.lines()),
         item("link", say(lang, "Link"), say(lang, "brings back this view in a studio on this machine"), () => this.link()),
       ),
       this.python ? h("pre", { tabindex: 0 }, this.python) : null,
-      h("p", { class: "help", role: "status" }, this.done),
     ];
   }
 
@@ -56,10 +58,24 @@ export class ExportMenu extends Piece {
   }
 
   /** @param {string} text */
+  show(text) {
+    clearTimeout(this.clearing);
+    /** @type {HTMLElement} */ (this.lastElementChild).textContent = text;
+    if (text) this.clearing = setTimeout(() => this.show(""), SHOWN_FOR);
+  }
+
+  /** Say what was done, and close. @param {string} text */
   tell(text) {
-    this.done = text;
     announce(text);
-    this.menu.refresh();
+    this.menu.close();
+    this.show(text);
+    if (this.contains(document.activeElement) || document.activeElement === document.body) this.menu.button?.focus();
+  }
+
+  /** @param {HTMLElement} button of the map's own menu */
+  picture(button) {
+    button.addEventListener("taken", (event) => this.tell(/** @type {CustomEvent} */ (event).detail), { once: true });
+    button.click();
   }
 
   async page() {
@@ -82,7 +98,8 @@ export class ExportMenu extends Piece {
       const { text } = await askOne("python", { do: "python", spec: specShown(), part, layer, head, query });
       this.python = text;
       await copied(text);
-      this.tell(say(lang, "Copied."));
+      announce(say(lang, "Copied."));
+      this.menu.refresh(); // the lines are there to be read
     } catch (error) {
       failed(error);
     }

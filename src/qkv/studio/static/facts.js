@@ -1,16 +1,20 @@
 // <qkv-facts>: how many tokens, layers and heads there are.
 
+import { announce } from "./dom.js";
 import { Piece } from "./piece.js";
-import { studio } from "./store.js";
+import { studio, titleOf } from "./store.js";
 import { say } from "./words.js";
 import { header, partOf } from "./view.js";
 
+const OLD_TEXT = 40; // characters of an old text that say which one it was
+
 export class Facts extends Piece {
-  fields = ["shown", "part", "opened"];
+  fields = ["shown", "part", "opened", "stale"];
+  telling = 0;
 
   render() {
     if (!header) return;
-    const { lang, opened } = studio.now;
+    const { lang, opened, stale } = studio.now;
     const part = partOf(studio.now.part);
     const heads = Math.max(...part.layers.map((layer) => layer.heads));
     const n = Math.max(part.n, part.m);
@@ -20,7 +24,15 @@ export class Facts extends Piece {
     ];
     if (opened?.context && n > opened.context)
       facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: opened.context }));
+    clearTimeout(this.telling);
+    if (stale) {
+      const old = say(lang, "Still the old result, of {model}: “{text}”", { model: titleOf(header.model), text: shortened(header.text) });
+      facts.unshift(old);
+      this.telling = setTimeout(() => studio.now.stale && announce(old), 900); // while somebody types, most of it is new by then
+    }
     this.textContent = facts.join(" · ");
   }
 }
+/** The beginning of a text. @param {string} text */
+const shortened = (text) => (text.length > OLD_TEXT ? `${text.slice(0, OLD_TEXT)}…` : text);
 customElements.define("qkv-facts", Facts);

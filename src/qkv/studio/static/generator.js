@@ -1,7 +1,7 @@
 // <qkv-generator>: one token after another. The bars show how temperature, top-k and top-p cut the distribution; a click on a
 // bar takes that token.
 
-import { announce, filled, h, hole, token } from "./dom.js";
+import { announce, filled, h, hole, markOld, token } from "./dom.js";
 import { failed, look, settled } from "./live.js";
 import { percent, Piece, redraw } from "./piece.js";
 import { slider } from "./slider.js";
@@ -23,8 +23,11 @@ export class Generator extends Piece {
   /** @type {AbortController | null} */
   running = null;
   asked = 0;
+  /** The request for the words that are shown. @type {AbortController | null} */
+  asking = null;
 
   disconnectedCallback() {
+    this.asking?.abort();
     this.stop();
     super.disconnectedCallback();
   }
@@ -39,6 +42,7 @@ export class Generator extends Piece {
     const key = JSON.stringify([specNow(), sampling]);
     if (this.drawnFrom?.key !== key) void this.askWords(key);
     const words = this.drawnFrom?.words ?? null;
+    markOld(this, words !== null && this.drawnFrom?.key !== key);
     const button = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act, /** @type {boolean} */ able) => h("button", { type: "button", class: name === "one" ? "main" : "ask", "data-key": name, disabled: !able, onclick: act }, text);
     redraw(
       this,
@@ -73,7 +77,9 @@ export class Generator extends Piece {
   async askWords(key) {
     const mine = ++this.asked;
     try {
-      const words = await this.words(null);
+      this.asking?.abort();
+      const { signal } = (this.asking = new AbortController());
+      const words = await this.words(null, signal);
       if (mine !== this.asked) return;
       this.drawnFrom = { key, words };
       this.render();
@@ -103,7 +109,7 @@ export class Generator extends Piece {
           { class: kept ? null : "gone", "data-id": id },
           h(
             "button",
-            { type: "button", "data-key": `take ${id}`, title: told, onclick: () => this.take(id, text) },
+            { type: "button", "data-key": `take ${id}`, title: told, onclick: () => this.hasAttribute("data-old") || this.take(id, text) },
             token(text),
             h("span", { class: "track", style: `--share: ${cut / most}; --before: ${p / most}`, "aria-hidden": true }, h("i", {}), h("b", {})),
             h("span", { class: "number" }, percent(kept ? cut : 0)),

@@ -1,6 +1,7 @@
 // The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
 
 import { waysSaid, zoomSaid, zoomTold } from "./address.js";
+import { forgetText, keepText, keptText } from "./longtexts.js";
 import { address, lightAndLanguage } from "./setting.js";
 import { BEGINNING } from "./state.js";
 import { studio, UNTOUCHED } from "./store.js";
@@ -9,8 +10,11 @@ import { header, partOf } from "./view.js";
 /** @import { Header } from "./source.js" */
 /** @import { Edit, Everything } from "./store.js" */
 
-const PAUSE = 300; // milliseconds without a move, after which the address follows: browsers refuse too many changes
+const PAUSE = 300; // milliseconds between two changes of the address: browsers refuse too many
 const LINKABLE = 4000; // characters of a text that an address still carries
+
+/** What is a step of its own for the browser's Back; all else belongs to the step it is chosen in. */
+const STEPS = ["room", "mode", "model", "target", "more", "edits", "against", "bench", "part", "item", "layer", "head"];
 
 /** Names and the values that they may have. */
 const ROOMS = /** @type {const} */ (["see", "steps"]);
@@ -36,6 +40,11 @@ export function askedFor(said) {
   if (mode) asked.mode = mode;
   if (said.get("model")) asked.model = said.get("model") ?? "";
   if (said.has("text")) asked.text = said.get("text") ?? "";
+  if (said.has("kept")) {
+    const text = keptText(said.get("kept") ?? "");
+    asked.text = text ?? "";
+    asked.textLost = text === null;
+  }
   if (said.has("target")) asked.target = said.get("target");
   if (said.has("more")) asked.more = listed(said.get("more")).filter((id) => /^\d{1,7}$/.test(id)).map(Number);
   if (said.has("edits")) asked.edits = listed(said.get("edits")).flatMap(editSaid);
@@ -112,6 +121,7 @@ export function linkNow() {
   put("mode", now.mode, "look");
   put("model", now.model);
   if (now.text.length <= LINKABLE) put("text", now.text);
+  else said.set("kept", keepText(now.text));
   if (now.target !== null) said.set("target", now.target);
   put("more", now.more.join());
   put("edits", now.edits.map((edit) => edit.join(":")).join());
@@ -151,23 +161,72 @@ export function linkNow() {
   return said.toString();
 }
 
-/** Let the address follow, and follow it when somebody changes it. @param {(said: URLSearchParams) => void} go */
+/**
+ * Let the address follow, and follow it when somebody changes it or goes back. What people choose is a new entry of the
+ * browser's history; what they type is one entry, however many letters it has, until they leave the field or choose something.
+ * @param {(said: URLSearchParams) => void} go
+ */
 export function mirror(go) {
   let known = location.hash;
-  addEventListener("hashchange", () => {
-    if (location.hash === known) return;
+  let waiting = 0,
+    last = -Infinity;
+  /** What changed since the address was written. @type {Set<string>} */
+  const changed = new Set();
+  /** Did somebody press a key or a button since? What changes by itself is no step. */
+  let acted = false;
+  /** Does the current entry hold a text that is being typed? */
+  let typing = false;
+  const follow = () => {
+    clearTimeout(waiting);
+    waiting = 0;
     known = location.hash;
     go(address());
-  });
-  let waiting = 0;
-  const soon = () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      // Until something is shown, the address says what was asked for; and somebody may just have changed it.
-      if (!header || location.hash !== known) return;
-      history.replaceState(history.state, "", `${location.href.split("#")[0]}#${linkNow()}`);
-      known = location.hash;
-    }, PAUSE);
+    changed.clear();
+    acted = typing = false;
   };
-  studio.listen(soon);
+  addEventListener("popstate", () => {
+    if (!history.state?.qkv) return; // an address that somebody typed
+    const said = address();
+    said.set("lang", studio.now.lang); // the way back isn't to another language or light
+    said.set("theme", studio.now.theme);
+    history.replaceState({ qkv: true }, "", `#${said}`);
+    follow();
+  });
+  addEventListener("hashchange", () => location.hash !== known && follow());
+  for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => (acted = true), { capture: true });
+  addEventListener("focusout", ({ target }) => target instanceof HTMLTextAreaElement && (typing = false));
+  const write = () => {
+    clearTimeout(waiting);
+    waiting = 0;
+    // Until something is shown, the address says what was asked for; and somebody may just have changed it.
+    if (!header || location.hash !== known) return;
+    last = performance.now();
+    const chose = STEPS.some((name) => changed.has(name)),
+      typed = changed.has("text");
+    const push = acted && (chose || (typed && !typing));
+    const before = address().get("kept");
+    const link = `${location.href.split("#")[0]}#${linkNow()}`;
+    if (push) history.pushState({ qkv: true }, "", link);
+    else history.replaceState({ qkv: true }, "", link);
+    if (!push && typed && typing && before && before !== address().get("kept")) forgetText(before);
+    typing = typed ? !chose : typing && !chose;
+    known = location.hash;
+    acted = false;
+    changed.clear();
+  };
+  const valueOf = (/** @type {string} */ name) => JSON.stringify(/** @type {Record<string, any>} */ (studio.now)[name]);
+  const values = new Map(STEPS.map((name) => [name, valueOf(name)]));
+  studio.listen((names) => {
+    if (names.has("text")) changed.add("text");
+    for (const name of STEPS) {
+      if (!names.has(name) || values.get(name) === valueOf(name)) continue; // an empty list in place of another is no change
+      values.set(name, valueOf(name));
+      // With another source, what of a choice there isn't is chosen anew: that is no step.
+      if (!names.has("shown")) changed.add(name);
+    }
+    // The first change is written as soon as all that changes with it has, those that follow at once together after a pause.
+    if (!waiting) waiting = setTimeout(write, Math.max(0, last + PAUSE - performance.now()));
+  });
+  // Whoever turns to the address bar, copies or leaves finds what is chosen.
+  for (const name of ["blur", "pagehide", "copy"]) addEventListener(name, () => waiting && write());
 }

@@ -2,9 +2,9 @@
 // takes too long, the newest wish goes next; those in between are never asked.
 
 import { Served, viewed } from "./served.js";
-import { isTrace, specNow, studio, wordsOf } from "./store.js";
+import { isTrace, keyOf, specNow, studio, titleOf, wordsOf } from "./store.js";
 import { header, partOf, show } from "./view.js";
-import { askOne, calledOff, Refused, TAB, Unreachable } from "./wire.js";
+import { askOne, calledOff, Locked, Refused, TAB, Unreachable } from "./wire.js";
 
 /** @import { Everything, Outcome, Spec } from "./store.js" */
 
@@ -19,13 +19,15 @@ const LIST = 60; // words that are asked for to lay two outcomes side by side
 let flight = null;
 /** What is shown, by its spec. */
 let shownKey = "";
+/** The view that failed last: it isn't asked for again by itself. */
+let failedKey = "";
 /** Where one wants to look, once it is here. @type {((source: Served) => Partial<Everything>) | null} */
 let choosing = null;
 let waiting = 0;
 /** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
 const plainly = new Map();
-/** The loss that is being asked for. @type {AbortController | null} */
-let losing = null;
+/** What is being asked for beside the view: the loss, words without edits. @type {AbortController | null} */
+let extra = null;
 /** Who waits for the newest view. @type {(() => void)[]} */
 let waiters = [];
 
@@ -38,9 +40,22 @@ export let served = null;
 /** What is on screen, which may be older than what is typed. @returns {Spec} */
 export const specShown = () => served?.spec ?? specNow();
 
+/** The key of what should be shown: what is asked for; where there is no text, or a trace already shows the same, what is on screen. */
+export function keyWanted() {
+  const spec = specNow();
+  if (!served || isTrace(spec.model)) return keyOf(spec);
+  const { model } = served.spec;
+  const traced = isTrace(model) && titleOf(model).endsWith(spec.model) && served.header.text === spec.text;
+  const stays = !spec.text || (traced && !spec.edits.length && !spec.more.length && spec.target === null);
+  return keyOf(stays ? served.spec : spec);
+}
+
+/** Is there something on screen that is older than what is asked for? */
+const markStale = () => studio.set({ stale: served !== null && shownKey !== keyWanted() });
+
 /** What is shown, once everything asked for is here. */
 export function settled() {
-  if (!flight && shownKey === JSON.stringify(specNow())) return Promise.resolve();
+  if (!flight && [shownKey, failedKey].includes(keyOf(specNow()))) return Promise.resolve();
   return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
 }
 
@@ -48,13 +63,14 @@ export function settled() {
 export function look(choose) {
   choosing = choose ?? choosing;
   const spec = specNow();
-  const key = JSON.stringify(spec);
+  const key = keyOf(spec);
   clearTimeout(waiting);
+  markStale();
   if (!spec.model || (!isTrace(spec.model) && !spec.text)) return release();
   if (flight) {
     if (flight.key === key) return;
-  } else if (shownKey === key) {
-    if (choosing && served) studio.set(choosing(served)); // a link to another place of what is shown
+  } else if (shownKey === key || failedKey === key) {
+    if (choosing && served && shownKey === key) studio.set(choosing(served)); // a link to another place of what is shown
     choosing = null;
     return;
   }
@@ -71,10 +87,12 @@ export function look(choose) {
 
 /** Ask for the same once more: after the worker was started anew, or the server is back. */
 export function lookAgain() {
-  shownKey = "";
+  failedKey = "";
   flight?.abort.abort();
   flight = null;
-  look();
+  const spec = specNow();
+  if (shownKey === keyOf(spec)) void fly(spec, shownKey); // what is on screen stays: it is only made sure of
+  else look();
 }
 
 function release() {
@@ -85,7 +103,7 @@ function release() {
 async function fly(spec, key) {
   const mine = (flight = { key, abort: new AbortController(), since: performance.now() });
   const newest = () => flight === mine;
-  losing?.abort();
+  extra?.abort();
   const slow = setTimeout(() => newest() && !studio.now.busy && studio.set({ busy: { kind: "computing", name: "", share: null } }), SLOW);
   let landing = 0;
   /** @type {Served | null} */
@@ -95,12 +113,14 @@ async function fly(spec, key) {
   const land = () => {
     clearTimeout(landing);
     if (!newest() || !arriving || served === arriving) return;
+    const before = served;
     served = arriving;
     shownKey = key;
     const chosen = choosing?.(arriving) ?? {};
     opening = choosing === firstOf ? chosen : null;
     choosing = null;
-    show(arriving, chosen);
+    show(arriving, { ...chosen, .../** @type {Partial<Everything>} */ ({ stale: key !== keyWanted() }) });
+    before?.ended.abort();
   };
   try {
     await viewed(
@@ -129,8 +149,9 @@ async function fly(spec, key) {
     );
     land();
     if (newest() && arriving) {
+      failedKey = "";
       tellOutcome(spec, arriving);
-      studio.set(lastResort.used ? { lost: false } : { problem: null, lost: false });
+      studio.set({ lost: false, locked: false, ...(lastResort.used ? {} : { problem: null }) });
       lastResort.used = false;
       void tellMore(spec, arriving);
     }
@@ -147,7 +168,7 @@ async function fly(spec, key) {
     if (newest()) {
       flight = null;
       if (studio.now.busy?.kind === "computing") studio.set({ busy: null });
-      if (JSON.stringify(specNow()) === key) release();
+      if (keyOf(specNow()) === key) release();
       else look();
     }
   }
@@ -157,7 +178,7 @@ async function fly(spec, key) {
 function tellOutcome(spec, source) {
   const known = plainly.get(wordsOf(spec)) ?? null;
   if (!spec.edits.length) source.loss ??= known?.loss ?? null;
-  const outcome = { words: source.words, loss: source.loss };
+  const outcome = { words: source.words, loss: source.loss, of: keyOf(spec), gap: source.kindOf === "encoder" };
   if (!spec.edits.length) remember(spec, outcome);
   studio.set({ outcome, before: spec.edits.length ? known : null });
 }
@@ -170,32 +191,33 @@ function remember(spec, outcome) {
 
 /** What takes longer than the view itself, once it is here. @param {Spec} spec @param {Served} source */
 async function tellMore(spec, source) {
-  await compareBefore(spec);
-  if (newestIs(spec)) await tellLoss(spec, source);
+  const { signal } = (extra = new AbortController());
+  await compareBefore(spec, signal);
+  if (newestIs(spec)) await tellLoss(spec, source, signal);
 }
 
-/** What the model says when its heads are let be, beside what it says now: enough words of both to find each in the other. @param {Spec} spec */
-async function compareBefore(spec) {
+/** What the model says when its heads are let be, beside what it says now: enough words of both to find each in the other. @param {Spec} spec @param {AbortSignal} signal */
+async function compareBefore(spec, signal) {
   const alone = spec.text.length > LENGTHY;
   if ((!spec.edits.length && !alone) || !studio.now.outcome.words) return;
   const plain = { ...spec, edits: [] };
   try {
     if (alone) {
-      const words = /** @type {any} */ (await askOne("words", { do: "words", spec, most: LIST }));
-      if (!spec.edits.length) remember(spec, { loss: null, ...plainly.get(wordsOf(spec)), words });
+      const words = /** @type {any} */ (await askOne("words", { do: "words", spec, most: LIST }, signal));
+      if (!spec.edits.length) remember(spec, { ...studio.now.outcome, ...plainly.get(wordsOf(spec)), words });
       else if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, words } });
       return;
     }
     if (!plainly.has(wordsOf(spec))) {
-      const source = await viewed(plain, `${TAB}-before`, new AbortController().signal, () => {});
-      if (source) remember(plain, { words: source.words, loss: source.loss });
+      const source = await viewed(plain, `${TAB}-before`, signal, () => {});
+      if (source) remember(plain, { words: source.words, loss: source.loss, of: keyOf(plain), gap: source.kindOf === "encoder" });
     }
-    const [now, before] = await Promise.all([spec, plain].map((of) => askOne("words", { do: "words", spec: of, most: LIST })));
+    const [now, before] = await Promise.all([spec, plain].map((of) => askOne("words", { do: "words", spec: of, most: LIST }, signal)));
     if (!newestIs(spec)) return;
     const known = plainly.get(wordsOf(spec));
     studio.set({
       outcome: { ...studio.now.outcome, words: /** @type {any} */ (now) },
-      before: { words: /** @type {any} */ (before), loss: known?.loss ?? null },
+      before: { ...studio.now.outcome, words: /** @type {any} */ (before), loss: known?.loss ?? null },
     });
   } catch (error) {
     failed(error); // the bars then stand alone
@@ -203,16 +225,15 @@ async function compareBefore(spec) {
 }
 
 /** @param {Spec} spec */
-const newestIs = (spec) => JSON.stringify(specNow()) === JSON.stringify(spec);
+const newestIs = (spec) => keyOf(specNow()) === keyOf(spec);
 
-/** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {Served} source */
-async function tellLoss(spec, source) {
+/** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {Served} source @param {AbortSignal} signal */
+async function tellLoss(spec, source, signal) {
   if (!source.words || source.kindOf !== "decoder") return;
-  const { signal } = (losing = new AbortController());
   const lossOf = async (/** @type {Spec} */ of) => (await askOne("loss", { do: "loss", spec: of }, signal)).loss;
   try {
     source.loss ??= await lossOf(spec);
-    if (!spec.edits.length) remember(spec, { words: source.words, ...plainly.get(wordsOf(spec)), loss: source.loss });
+    if (!spec.edits.length) remember(spec, { ...studio.now.outcome, words: source.words, ...plainly.get(wordsOf(spec)), loss: source.loss });
     if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, loss: source.loss } });
     const known = plainly.get(wordsOf(spec));
     if (!spec.edits.length || !known || spec.text.length > LENGTHY) return;
@@ -226,9 +247,9 @@ async function tellLoss(spec, source) {
 /** @param {unknown} error @param {string} [key] of the view that failed: it isn't asked for again by itself */
 export function failed(error, key) {
   if (calledOff(error)) return;
-  if (key) shownKey = key;
+  if (key) failedKey = key;
   if (error instanceof Refused) studio.set({ problem: error.said });
-  else if (error instanceof Unreachable) studio.set({ lost: true });
+  else if (error instanceof Unreachable) studio.set({ lost: true, locked: error instanceof Locked });
   else throw error;
 }
 

@@ -1,6 +1,6 @@
 // A button that opens a small sheet; Escape and a click elsewhere close it.
 
-import { h } from "./dom.js";
+import { closing, h, plainText } from "./dom.js";
 
 /** @import { Child } from "./dom.js" */
 
@@ -13,13 +13,7 @@ export class Menu extends HTMLElement {
     this.button = h("button", { type: "button", class: "opener", "aria-haspopup": "dialog", "aria-expanded": false, onclick: () => this.toggle() });
     this.sheet = h("div", { class: "sheet", role: "dialog", hidden: true });
     this.append(this.button, this.sheet);
-    this.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !this.opened) return;
-      event.stopPropagation();
-      this.close();
-      this.button?.focus();
-    });
-    document.addEventListener("pointerdown", (event) => this.opened && !event.composedPath().includes(this) && this.close());
+    closing(this, () => this.opened, () => this.close(), this.button);
     this.addEventListener("focusout", (event) => {
       const next = /** @type {Node | null} */ (event.relatedTarget);
       if (next && !this.contains(next)) this.close();
@@ -34,8 +28,8 @@ export class Menu extends HTMLElement {
   told(title, label, fill) {
     this.fill = fill;
     this.button?.replaceChildren(h("span", {}, title), h("i", { "aria-hidden": true }, "▾"));
-    this.button?.setAttribute("aria-label", label);
-    this.sheet?.setAttribute("aria-label", label);
+    this.button?.setAttribute("aria-label", plainText(label));
+    this.sheet?.setAttribute("aria-label", plainText(label));
     if (this.opened) this.refresh();
   }
 

@@ -1,8 +1,8 @@
 // <qkv-nextwords>: what the model would say next, as bars; with edited heads, before and after. On request, what each layer
 // would say already (the logit lens).
 
-import { announce, choice, filled, h, hole, refill, token } from "./dom.js";
-import { failed, specShown } from "./live.js";
+import { announce, choice, filled, h, hole, markOld, refill, token } from "./dom.js";
+import { failed, keyWanted, served, specShown } from "./live.js";
 import { percent, Piece, redraw, signedBy } from "./piece.js";
 import { isTrace, studio } from "./store.js";
 import { askOne } from "./wire.js";
@@ -15,7 +15,7 @@ const ROWS = 10;
 const LENS = 3; // words of each layer
 
 export class NextWords extends Piece {
-  fields = ["shown", "outcome", "before", "query", "model", "opened", "after"];
+  fields = ["shown", "outcome", "before", "query", "model", "opened", "after", "stale", "problem", "lost"];
   /** Words after the chosen token. @type {{ key: string, words: Words | null, before: Words | null } | null} */
   there = null;
   /** @type {{ key: string, layers: Possible[][] } | null} */
@@ -28,6 +28,9 @@ export class NextWords extends Piece {
     const { lang, outcome, model, query, opened, after: where } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, say(lang, "Next words"));
+    const old = outcome.of !== keyWanted();
+    markOld(this, old && outcome.of !== "");
+    if (old && !outcome.words) return redraw(this, heading, studio.now.problem || studio.now.lost ? null : h("p", { class: "help" }, say(lang, "computing…")));
     if (isTrace(model)) {
       const { words } = outcome;
       const note = words ? say(lang, "What the model said when the trace was made.") : say(lang, "A kept trace has no model behind it: open one to see its next words.");
@@ -35,15 +38,18 @@ export class NextWords extends Piece {
     }
     if (!outcome.words && where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
     const part = partOf(studio.now.part);
+    const key = JSON.stringify([specShown(), query]);
     const places = /** @type {[string, string][]} */ ([
-      ["end", outcome.words && outcome.words.place < part.n - 1 ? say(lang, "at the gap") : say(lang, "at the end")],
+      ["end", outcome.gap ? say(lang, "at the gap") : say(lang, "at the end")],
       ["chosen", say(lang, "after “{word}”", { word: label("query", query) })],
     ]);
     const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), places, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
-    const key = JSON.stringify([specShown(), query]);
-    if (where === "chosen" && this.there?.key !== key) void this.askThere(key, query);
+    if (where === "chosen" && this.there?.key !== key) {
+      if (this.there) markOld(this, true);
+      void this.askThere(key, query);
+    }
     const [now, before] = where === "end" ? [outcome.words, studio.now.before?.words ?? null] : [this.there?.words ?? null, this.there?.before ?? null];
-    this.tell(now, before);
+    if (!this.hasAttribute("data-old")) this.tell(now, before);
     redraw(this, bar, now ? this.bars(now, before) : h("p", { class: "help" }, say(lang, "computing…")), this.loss(), this.lensPart(now));
   }
 
@@ -66,7 +72,7 @@ export class NextWords extends Piece {
   async askThere(key, place) {
     const mine = ++this.asked;
     const spec = specShown();
-    const words = (/** @type {any} */ of) => askOne("words", { do: "words", spec: of, place, most: 40 });
+    const words = (/** @type {any} */ of) => askOne("words", { do: "words", spec: of, place, most: 40 }, served?.ended.signal);
     try {
       const [now, before] = await Promise.all([words(spec), spec.edits.length ? words({ ...spec, edits: [] }) : null]);
       if (mine !== this.asked) return;
@@ -127,7 +133,7 @@ export class NextWords extends Piece {
     const { lang } = studio.now;
     refill(place, h("p", { class: "help" }, say(lang, "computing…")));
     try {
-      const { layers } = await askOne("lens", { do: "lens", spec: specShown(), place: at, most: LENS });
+      const { layers } = await askOne("lens", { do: "lens", spec: specShown(), place: at, most: LENS }, served?.ended.signal);
       this.lens = { key, layers };
     } catch (error) {
       failed(error);

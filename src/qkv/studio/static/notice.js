@@ -7,7 +7,7 @@ import { studio } from "./store.js";
 import { say } from "./words.js";
 
 export class Notice extends Piece {
-  fields = ["problem", "lost"];
+  fields = ["problem", "lost", "locked", "reload", "textLost"];
 
   connectedCallback() {
     this.setAttribute("role", "alert");
@@ -15,17 +15,22 @@ export class Notice extends Piece {
   }
 
   render() {
-    const { lang, problem, lost } = studio.now;
-    this.hidden = !problem && !lost;
+    const { lang, problem, lost, locked, reload, textLost } = studio.now;
+    this.hidden = !problem && !lost && !reload && !textLost;
     if (this.hidden) return redraw(this);
-    const sentence = lost
-      ? say(lang, "The studio doesn't answer: was it ended in the terminal? What is on screen stays; it goes on when it is back.")
-      : /** @type {Record<string, string>} */ (/** @type {unknown} */ (problem))[lang] ?? problem?.en;
+    const sentences = [];
+    if (reload) sentences.push(say(lang, "The studio was restarted with another version of qkv ({version}): reload this page to continue. Text and choices are kept.", { version: reload }));
+    else if (lost && locked) sentences.push(say(lang, "The studio was restarted and has a new key. Open the address that it printed in the terminal in any tab of this browser, and this tab continues by itself. What is on screen stays."));
+    else if (lost) sentences.push(say(lang, "The studio doesn't answer at {address}: was it stopped in the terminal? What is on screen stays. This tab continues by itself once qkv studio runs at this address again.", { address: location.host }));
+    else if (problem) sentences.push(/** @type {Record<string, string>} */ (/** @type {unknown} */ (problem))[lang] ?? problem.en);
+    if (textLost) sentences.unshift(say(lang, "The text is too long for a link, and only the tab that made this link has it: paste the text again. Another one is shown instead."));
     redraw(
       this,
-      h("p", {}, sentence),
-      h("button", { type: "button", class: "ask", "data-key": "again", onclick: () => lookAgain() }, say(lang, "Try again")),
-      h("button", { type: "button", class: "ask", "data-key": "away", onclick: () => studio.set({ problem: null, lost: false }) }, say(lang, "Close")),
+      h("div", {}, ...sentences.map((sentence) => h("p", {}, sentence))),
+      reload
+        ? h("button", { type: "button", class: "main", "data-key": "reload", onclick: () => location.reload() }, say(lang, "Reload"))
+        : h("button", { type: "button", class: "ask", "data-key": "again", onclick: () => lookAgain() }, say(lang, "Try again")),
+      h("button", { type: "button", class: "ask", "data-key": "away", onclick: () => studio.set({ problem: null, lost: false, locked: false, reload: "", textLost: false }) }, say(lang, "Close")),
     );
   }
 }

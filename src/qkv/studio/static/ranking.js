@@ -116,13 +116,15 @@ export class Ranking extends Piece {
 
   /** @param {string} what @param {Record<string, any>} body @param {string} name */
   async asking(what, body, name) {
+    const signals = [this.ending.signal, ...(served ? [served.ended.signal] : [])];
+    const signal = AbortSignal.any(signals);
     try {
       if (what === "importance") {
-        for await (const frame of ask(body, this.ending.signal)) {
+        for await (const frame of ask(body, signal)) {
           if (frame.kind === "importance") this.known.set(name, frame);
           else if (frame.kind === "progress") this.tell(frame.all ? frame.done / frame.all : 0);
         }
-      } else this.known.set(name, await askOne(what, body, this.ending.signal));
+      } else this.known.set(name, await askOne(what, body, signal));
     } catch (error) {
       this.known.delete(name);
       if (!calledOff(error)) failed(error);

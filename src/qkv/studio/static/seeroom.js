@@ -40,7 +40,7 @@ const ARRANGED = {
 };
 
 export class SeeRoom extends Piece {
-  fields = ["mode", "shown"];
+  fields = ["mode", "shown", "stale"];
   arranged = "";
   /** Pieces that were made already. @type {Map<string, HTMLElement>} */
   pieces = new Map();
@@ -58,6 +58,9 @@ export class SeeRoom extends Piece {
   render(changed) {
     const { lang, mode } = studio.now;
     if (!header || !this.tabs || !this.ground) return;
+    this.toggleAttribute("data-stale", studio.now.stale);
+    this.ground.setAttribute("aria-busy", String(studio.now.stale));
+    this.style.setProperty("--old", JSON.stringify(say(lang, "old result"))); // what old cards are marked with
     const translates = header.parts.some(({ name }) => name === "cross");
     const tabs = TABS.filter(([value]) => value !== "cross" || translates || mode === "cross");
     const key = JSON.stringify([lang, mode, tabs.length]);

@@ -25,6 +25,8 @@ export class Served {
   loss = null;
   /** Has all of it come? */
   complete = false;
+  /** Aborted when it is no longer shown: requests for its parts end with it. */
+  ended = new AbortController();
 
   /** @param {Spec} spec @param {Frame} first its header */
   constructor(spec, first) {
@@ -96,7 +98,7 @@ export class Served {
 
   /** @param {Part} part @param {number} at @param {number} item @param {number} head */
   async askHead(part, at, item, head) {
-    const frame = await askOne("head", { do: "head", spec: this.spec, part: part.name, layer: at, item, head });
+    const frame = await askOne("head", { do: "head", spec: this.spec, part: part.name, layer: at, item, head }, this.ended.signal);
     const layer = /** @type {Layer} */ (frame.layer);
     const of = (/** @type {Stored | null | undefined} */ stored) => /** @type {any} */ (stored ? frame.buffers[Number(stored.id)] : null);
     /** @type {Given} */
@@ -114,7 +116,7 @@ export class Served {
 
   /** All heads by how much a token looks at another, strongest first. @param {Part} part @param {number} item @param {number} query @param {number} key @param {() => boolean} [wanted] @returns {Promise<[number, number, number][] | null>} */
   async linking(part, item, query, key, wanted = () => true) {
-    const frame = await askOne("links", { do: "links", spec: this.spec, part: part.name, item, query, key });
+    const frame = await askOne("links", { do: "links", spec: this.spec, part: part.name, item, query, key }, this.ended.signal);
     return wanted() ? frame.top : null;
   }
 
@@ -122,11 +124,11 @@ export class Served {
    * A rectangle of a map, pooled.
    * @param {Part} part @param {number} layer @param {number} item @param {number} head
    * @param {Rectangle} box
-   * @param {"max" | "mean"} pool @param {boolean} sink is it left out? @param {AbortSignal} [signal]
+   * @param {"max" | "mean"} pool @param {boolean} sink is it left out? @param {AbortSignal} signal
    */
   async tile(part, layer, item, head, box, pool, sink, signal) {
     const body = { do: "tile", spec: this.spec, part: part.name, layer, item, head, ...box, pool, sink };
-    return /** @type {Float32Array} */ ((await askOne("tile", body, signal)).buffers[0]);
+    return /** @type {Float32Array} */ ((await askOne("tile", body, AbortSignal.any([signal, this.ended.signal]))).buffers[0]);
   }
 }
 
@@ -141,12 +143,17 @@ export class Served {
 export async function viewed(spec, tab, signal, opened, tell) {
   /** @type {Served | null} */
   let source = null;
-  for await (const frame of ask({ do: "view", spec, tab }, signal)) {
-    if (frame.kind === "header") opened((source = new Served(spec, frame)));
-    else if (source) {
-      source.take(frame);
-      tell?.(source, frame);
+  try {
+    for await (const frame of ask({ do: "view", spec, tab }, signal)) {
+      if (frame.kind === "header") opened((source = new Served(spec, frame)));
+      else if (source) {
+        source.take(frame);
+        tell?.(source, frame);
+      }
     }
+  } catch (error) {
+    source?.ended.abort(); // what it lacks won't come
+    throw error;
   }
   if (source) source.complete = true;
   return source;

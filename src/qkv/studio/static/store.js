@@ -1,5 +1,6 @@
 // What is chosen in the studio, and what was answered: fields of its own in the one state.
 
+import { plainText } from "./dom.js";
 import { state } from "./state.js";
 import { header, partOf } from "./view.js";
 
@@ -13,7 +14,7 @@ import { header, partOf } from "./view.js";
 /** The order of the heads: by what, of patterns by which; and from which value on they count. @typedef {{ by: "link" | "pattern" | "narrow" | "wide" | "needed", pattern: string, limit: number | null }} Ranked */
 /** A possible word: its probability, and that after the cut, 0 where it was cut away. @typedef {{ id: number, label: string, p: number, cut: number }} Possible */
 /** @typedef {{ place: number, words: Possible[], all: number, keptCount: number, keptMass: number, entropy: number, drawn: { id: number, label: string } | null, ends: number[] }} Words */
-/** @typedef {{ words: Words | null, loss: number | null }} Outcome */
+/** What a model says of a text: `of` is the spec's key, `gap` tells that the words fill a gap. @typedef {{ words: Words | null, loss: number | null, of: string, gap: boolean }} Outcome */
 /** What can be opened: a model by its name, a run with its checkpoints and what it watched, a folder, a file, a kept trace. @typedef {{ name: string, kind: "named" | "run" | "folder" | "file" | "trace", checkpoints: number[], watched: number[] }} Here */
 /** @typedef {{ name: string, size: number, licence: string, note: Sentence }} Offered */
 /** A model that is open: what it is of its kind, and whether it says next words. @typedef {{ model: string, of: string, context: number | null, mask: string | null, words: boolean }} Opened */
@@ -42,6 +43,10 @@ import { header, partOf } from "./view.js";
  * @property {Busy | null} busy
  * @property {Sentence | null} problem
  * @property {boolean} lost does the server not answer?
+ * @property {boolean} locked does it answer, but with a new key?
+ * @property {string} reload why the page must be loaded anew, or ""
+ * @property {boolean} textLost did a link name a text that this tab doesn't have?
+ * @property {boolean} stale is what is shown older than what is asked for?
  */
 /** @typedef {Chosen & Fields} Everything */
 
@@ -68,11 +73,15 @@ const BEGIN = {
   model: "",
   models: null,
   opened: null,
-  outcome: { words: null, loss: null },
+  outcome: { words: null, loss: null, of: "", gap: false },
   before: null,
   busy: null,
   problem: null,
   lost: false,
+  locked: false,
+  reload: "",
+  textLost: false,
+  stale: false,
 };
 
 /** The one state, with what the studio adds to it. */
@@ -86,6 +95,9 @@ export function specNow() {
   const { model, text, target, more, edits } = studio.now;
   return { model, text, target, more, edits };
 }
+
+/** What two specs of one view have in common. @param {Spec} spec */
+export const keyOf = (spec) => JSON.stringify(spec);
 
 /** The same words in the same model, whatever its heads are made to do. @param {Spec} spec */
 export const wordsOf = ({ model, text, target, more }) => JSON.stringify([model, text, target, more]);
@@ -111,7 +123,7 @@ export const isTrace = (model) => model.startsWith("trace:") || /~\d+$/.test(mod
 /** What a model is called on screen. @param {string} model */
 export function titleOf(model) {
   const bare = model.replace(/^trace:/, "").replace(/\.safetensors$/, "");
-  return bare.split(/[\\/]/).filter(Boolean).pop() ?? bare;
+  return plainText(bare.split(/[\\/]/).filter(Boolean).pop() ?? bare);
 }
 
 /** Make a head do something else, or (null) let it be itself again. @param {string} name @param {Edit[1] | null} to */

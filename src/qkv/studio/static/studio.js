@@ -24,6 +24,8 @@ import "./tour.js";
 
 /** What the server says of itself in the page: what is shown first, and the model that goes on from there. @typedef {{ version: string, lang: string | null, first: { model: string, text?: string }, live: string }} Facts */
 
+const facts = /** @type {Facts} */ (JSON.parse(document.getElementById("qkv-header")?.textContent ?? "{}"));
+
 /** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} said */
 function choosingBy(said) {
   if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return firstOf;
@@ -35,10 +37,12 @@ function choosingBy(said) {
 
 /** @param {Told} told */
 function heard(told) {
-  if (told.kind === "lost") studio.set({ lost: true });
+  if (told.version) studio.set({ reload: told.version === facts.version ? "" : told.version });
+  if (told.kind === "lost") studio.set({ lost: true, locked: Boolean(told.locked) });
   if (told.kind === "connected" && studio.now.lost) {
-    studio.set({ lost: false });
+    studio.set({ lost: false, locked: false });
     lookAgain();
+    void listModels();
   }
   if (told.kind === "loading") studio.set({ busy: { kind: "loading", name: told.model, share: null, size: told.size } });
   if (told.kind === "loaded") studio.set({ busy: null });
@@ -46,7 +50,7 @@ function heard(told) {
   if (told.kind !== "worker") return;
   if (told.state === "starting") studio.set({ busy: { kind: "starting", name: "", share: null } });
   if (told.state === "ready") studio.set({ busy: null });
-  if (told.state === "gone") studio.set({ busy: null, lost: true });
+  if (told.state === "gone") studio.set({ busy: null, problem: told.say ?? null });
   if (told.state === "restarted") {
     studio.set({ busy: null, problem: told.say ?? null });
     lookAgain();
@@ -63,14 +67,30 @@ async function goLive(live) {
   if (isTrace(model) && header?.text && models?.here.some(({ name }) => name === live)) await openModel(live, { text: header.text });
 }
 
+/** Show what an address asks for. @param {URLSearchParams} said */
+async function followLink(said) {
+  const asked = askedFor(said);
+  const before = studio.now.opened?.model;
+  studio.set({ textLost: false, ...asked });
+  const { model, text, edits, more, target } = studio.now;
+  if (model && !isTrace(model) && !text) {
+    // A model without a text: the text of the trace that comes with qkv.
+    studio.set({ model: lastResort.model, more: [], edits: [], target: null });
+    look(firstOf);
+    await settled();
+    if (studio.now.model === lastResort.model) await openModel(model, { text: header?.text ?? "" });
+    return;
+  }
+  if (asked.model && model !== before) void openModel(model, { text, edits, more, target });
+  look(choosingBy(said));
+}
+
 function begin() {
-  const facts = /** @type {Facts} */ (JSON.parse(document.getElementById("qkv-header")?.textContent ?? "{}"));
   settle(facts.lang ?? null);
   const said = address();
-  const asked = askedFor(said);
-  const own = Boolean(asked.model);
+  const own = Boolean(askedFor(said).model);
   lastResort.model = facts.first.model;
-  studio.set({ model: facts.first.model, text: facts.first.text ?? "", ...asked });
+  studio.set({ model: facts.first.model, text: facts.first.text ?? "", ...askedFor(said) });
   const rooms = { see: h("qkv-seeroom"), steps: h("qkv-stepsroom") };
   const main = h("main", {});
   const place = /** @type {HTMLElement} */ (document.getElementById("qkv-studio"));
@@ -91,12 +111,8 @@ function begin() {
   });
   markOverview();
   hear(heard);
-  if (own) void openModel(studio.now.model, { edits: studio.now.edits, more: studio.now.more, target: studio.now.target });
-  look(choosingBy(said));
-  mirror((next) => {
-    studio.set(askedFor(next));
-    look(choosingBy(next));
-  });
+  void followLink(said);
+  mirror((next) => void followLink(next));
   void (own ? listModels() : goLive(facts.live));
   Object.assign(window, { qkv: { studio, look, settled, served: () => served } });
   document.documentElement.dataset.ready = "";

@@ -40,7 +40,7 @@ export class TextBox extends Piece {
     const live = this.liveModel();
     // A kept trace can't be typed into; the model that it is of takes over.
     if (isTrace(studio.now.model)) return live ? void openModel(live, { text: area.value }) : undefined;
-    studio.set({ text: area.value, more: [], target: null });
+    studio.set({ text: area.value, more: [], target: null, textLost: false });
     look();
   }
 
@@ -65,7 +65,7 @@ export class TextBox extends Piece {
     if (!area || !offer) return;
     const trace = isTrace(model);
     const shown = trace && header ? header.text : text;
-    if (area.value !== shown && !this.composing && (document.activeElement !== area || trace)) area.value = shown;
+    if (area.value !== shown && !this.composing) area.value = shown;
     area.setAttribute("aria-label", say(lang, "Text"));
     area.placeholder = say(lang, "Type a text: everything below follows.");
     area.readOnly = trace && !this.liveModel();

@@ -11,11 +11,15 @@ export class Refused extends Error {
   constructor(said) {
     super(said.en);
     this.said = said;
+    this.say = said; // where `excuse` looks for it
   }
 }
 
 /** Nobody answers: the studio was ended, or the machine sleeps. */
 export class Unreachable extends Error {}
+
+/** The server answers, but doesn't know the key in our cookie: it was started anew. */
+export class Locked extends Unreachable {}
 
 /** Was it called off, by us or by something newer? @param {unknown} error */
 export const calledOff = (error) => error instanceof DOMException && error.name === "AbortError";
@@ -78,7 +82,8 @@ async function reached(body, signal) {
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => null);
-  throw told?.say ? new Refused(told.say) : new Unreachable(String(answer.status));
+  if (told?.say) throw new Refused(told.say);
+  throw answer.status === 403 ? new Locked("403") : new Unreachable(String(answer.status));
 }
 
 /**

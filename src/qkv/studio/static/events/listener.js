@@ -1,5 +1,7 @@
 // The shared worker: one stream of events for all tabs of this browser. It stands alone and is no part of the page's script.
 
+const RETRY = 2000; // milliseconds after which a stream that was refused is tried again
+
 /** @type {Set<MessagePort>} */
 const ports = new Set();
 /** The last word on each thing, for tabs that come later. @type {Map<string, any>} */
@@ -11,10 +13,19 @@ function tellAll(data) {
   for (const port of ports) port.postMessage(data);
 }
 
-const stream = new EventSource("/api/events");
-stream.onmessage = ({ data }) => tellAll(JSON.parse(data));
-stream.onopen = () => tellAll({ kind: "connected" });
-stream.onerror = () => tellAll({ kind: "lost" });
+/** A browser tries again by itself where nobody answers, but never after an answer that isn't a stream (403: another key). */
+function connect() {
+  const stream = new EventSource("/api/events");
+  stream.onmessage = ({ data }) => tellAll(JSON.parse(data));
+  stream.onopen = () => tellAll({ kind: "connected" });
+  stream.onerror = async () => {
+    if (stream.readyState !== EventSource.CLOSED) return tellAll({ kind: "lost", locked: false });
+    const status = await fetch("/events.js").then((answer) => answer.status, () => 0);
+    tellAll({ kind: "lost", locked: status === 403 });
+    setTimeout(connect, RETRY);
+  };
+}
+connect();
 
 /** @type {any} */ (self).onconnect = (/** @type {MessageEvent} */ event) => {
   const [port] = event.ports;

@@ -1,0 +1,65 @@
+"""How far the numbers of a trace may be off, by the precision in which its q, k and v were kept.
+
+A trace that was saved in float16 computes with its rounded q and k: no digit beyond that rounding is true.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention.dispatch import Call
+from ..mixers import maps as mixing
+from ..mixers.calls import Mixing
+from ..tracing.maps import head_of
+from ..tracing.traces import Trace
+
+ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
+ROWS = 16  # rows of each head on which an error is measured
+MARGIN = 1.5  # another rounding than the one that is tried may be so much worse: the largest of 150 random traces
+HALF = 2.0**-11  # the largest rounding error of float16, as a share of the number
+
+
+def errors_of(trace: Trace, call: Call | Mixing) -> dict[str, float]:
+    """How far weights (a mixer's: as shares of each head's largest), q·k and v of a call of a trace may be off."""
+    if trace.more.get("precision") != "float16":
+        return ERRORS
+    noise = torch.Generator().manual_seed(0)
+    kept = ("q", "k", "write") if isinstance(call, Mixing) and call.write is not None else ("q", "k")
+    moved: dict[str, Any] = {name: _moved(getattr(call, name), noise) for name in kept}
+    weight, dot = difference(call, replace(call, **moved))
+    return dict(
+        weight=max(MARGIN * weight, ERRORS["weight"]),
+        dot=MARGIN * dot,
+        value=float(call.v.abs().amax()) * HALF if call.v.numel() else 0.0,
+    )
+
+
+def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]:
+    """The largest difference of weights (a mixer's: as shares of each head's largest) and of q·k, on some rows of every head."""
+    n = call.q.shape[2]
+    rows = sorted({round(i * (n - 1) / (ROWS - 1)) for i in range(ROWS)}) if n > 1 else [0]
+    calls = [one if isinstance(one, Mixing) else replace(one, lse=None) for one in (call, other)]  # sums of rows differ
+    one_of: Any = mixing.head_of if isinstance(call, Mixing) else head_of
+    weight = dot = 0.0
+    for item in range(call.q.shape[0]):
+        for head in range(call.n_head):
+            heads = [one_of(one, item, head) for one in calls]
+            weights = [one.weights(rows) for one in heads]
+            top = float(weights[0].abs().max()) if isinstance(call, Mixing) else 1.0
+            off = float((weights[0] - weights[1]).abs().max()) / (top or 1.0)
+            weight = max(weight, off if math.isfinite(off) else 1.0)
+            dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in heads]
+            dot = max(dot, float((dots[0] - dots[1]).abs().max()))
+    return weight, dot
+
+
+def _moved(tensor: Tensor, noise: torch.Generator) -> Tensor:
+    """Every number moved up or down by half a unit of float16, as far as rounding may have moved it."""
+    _, exponent = torch.frexp(tensor)
+    sign = torch.randint(0, 2, tensor.shape, generator=noise) * 2 - 1
+    return tensor + sign * torch.exp2(exponent.float()) * (HALF / 2)

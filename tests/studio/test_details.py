@@ -1,0 +1,56 @@
+"""Small things of the studio: menus close, names can't show as others, the address is that of what is chosen."""
+
+import pytest
+
+from tests.draw.pages import until
+from tests.studio.test_rooms import browser, opened  # noqa: F401
+
+SHUT = "document.querySelector('qkv-exportmenu .sheet').hidden"
+
+
+@pytest.fixture
+def tab(opened):  # noqa: F811
+    return opened()
+
+
+def test_the_menu_closes_when_it_was_used_by_escape_and_by_a_click_elsewhere(tab):
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opener = "document.activeElement === document.querySelector('qkv-exportmenu .opener')"
+    tab.click("qkv-exportmenu .opener")
+    tab.evaluate("document.activeElement.blur()")
+    tab.keyboard.press("Escape")
+    assert tab.evaluate(SHUT) and tab.evaluate(opener)
+    tab.click("qkv-exportmenu .opener")
+    tab.mouse.click(5, 400)
+    assert tab.evaluate(SHUT)
+    tab.click("qkv-exportmenu .opener")
+    tab.click("qkv-exportmenu [data-key=link]")
+    until(tab, SHUT)
+    assert tab.evaluate(opener) and tab.inner_text("qkv-exportmenu .done") == "Copied."
+
+
+def test_a_name_cannot_turn_the_direction_of_what_is_read(tab):
+    name = "runs/cat\u202egnp.exe"
+    tab.evaluate(
+        "(name) => qkv.studio.set({ models: { here: [{ name, kind: 'run', checkpoints: [1], watched: [] }], offered: [] } })",
+        name,
+    )
+    tab.click("qkv-picker .opener")
+    assert r"cat\u202egnp.exe" in tab.inner_text("qkv-picker .sheet")
+    tab.evaluate("(name) => qkv.studio.set({ model: name })", name)
+    assert r"cat\u202egnp.exe" in tab.inner_text("qkv-picker .opener")
+    heard = "[...document.querySelectorAll('[aria-label], [title]')].map((e) => `${e.ariaLabel} ${e.title}`).join()"
+    assert "\u202e" not in tab.inner_text("body") + tab.evaluate(heard)
+
+
+def test_the_address_is_that_of_what_is_chosen(tab):
+    """Who copies or leaves at once takes the newest choice along, however short ago the last one was."""
+    for i, event in enumerate(("pagehide", "blur", "copy")):
+        chosen = tab.evaluate(
+            """([query, event]) => { qkv.studio.set({ query: query + 1 }); qkv.studio.set({ query });
+            return new Promise((done) => setTimeout(() => { qkv.studio.set({ key: query }); window.dispatchEvent(new Event(event)); done(location.hash) })) }""",
+            [i, event],
+        )
+        assert f"&query={i}&key={i}&" in chosen
+    tab.evaluate("qkv.studio.set({ query: 4 })")
+    until(tab, "location.hash.includes('query=4&')")
