@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from qkv.screen import plain
 
 from . import hub
+from .selection import slow_except
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
@@ -128,7 +129,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("name", slow_except(["nothing", "gated", "changed", "cut"], FAILURES))
 def test_what_the_hub_does_not_give_is_told_and_nothing_is_left(hall, tmp_path, name):
     changed = {"chat_template.jinja": lambda content: content.replace(b"role", b"evil")}  # of the same size
     with hub.serving(hall, gated=["owner/gated"], cut=["owner/cut"], changed=changed) as (place, _):

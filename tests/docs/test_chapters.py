@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.selection import slow_except
 from tools.book import checks, site
 from tools.book.cells import cells, run
 from tools.book.figures import Shelf
@@ -14,7 +15,7 @@ def test_the_sources_are_whole():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", slow_except(["mechanism/softmax", "doing/looking"], SCRIPTS))  # all by `make docs`
 def test_a_chapter_runs_and_its_pages_are_filled(name):
     shelf = Shelf()
     for source in site.sources():

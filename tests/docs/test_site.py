@@ -9,8 +9,8 @@ from tests.draw.pages import FLAGS
 from tools.book import checks, site
 
 LANGUAGES = {"en": "", "zh": "zh/"}
-# One of every kind of page in every run; .ci/run takes all where the book or its figures changed.
-SOME = {("index", "zh"), ("mechanism/softmax", "en"), ("mechanism/positions", "zh"), ("gallery", "en"), ("api", "zh")}
+
+pytestmark = pytest.mark.slow  # it builds the book first; .ci/run takes it where the book or its figures changed
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +67,8 @@ def test_nothing_is_wrong_with_the_site(built):
     assert checks.problems(built) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "lang"),
-    [
-        pytest.param(name, lang, marks=[] if (name, lang) in SOME else pytest.mark.slow)
-        for name in site.names()
-        for lang in LANGUAGES
-    ],
-)
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", site.names())
 def test_a_page_opens_in_every_light(visit, name, lang):
     wide = visit(LANGUAGES[lang] + name, scheme="dark")
     assert wide.locator("h1").count() >= 1

@@ -114,7 +114,9 @@ def attend(q, k, v, mask=None):
 """
 
 
-@pytest.mark.parametrize(("calls", "hang"), [(0, "pass"), (60, "pass"), (60, "time.sleep(0.1)")])
+@pytest.mark.parametrize(
+    ("calls", "hang"), [pytest.param(0, "pass", marks=pytest.mark.slow), (60, "pass"), (60, "time.sleep(0.1)")]
+)
 def test_what_the_guard_stops_is_never_right(tmp_path, monkeypatch, calls, hang):
     """By then a few dozen calls have found nothing wrong: that is no verdict."""
     monkeypatch.setattr(child, "WALL", 1)  # one that sleeps is waited for no longer than one that computes

@@ -1,5 +1,6 @@
 """The figure of why √d in a real browser: what it draws and computes is what Python draws and computes."""
 
+import itertools
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from qkv.draw.distribution import WIDTHS, Draw, html, normals, table_html, uniforms
 from qkv.words import Problem
 from tests.draw.pages import assert_shown, contrast
+from tests.selection import slow_except
 
 
 @pytest.fixture
@@ -89,9 +91,10 @@ def test_by_keys_alone(shown):
     assert tab.evaluate("qkv.d") == 1
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "lang", "scheme"),
+    slow_except([(390, "zh", "dark")], itertools.product([1280, 390], ["en", "zh"], ["light", "dark"])),
+)
 def test_it_fits_and_speaks(shown, width, lang, scheme):
     tab = shown(Draw(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width

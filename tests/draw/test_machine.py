@@ -1,5 +1,6 @@
 """The machine in a real browser: whatever is changed, every number is the oracle's; it explains, lights up, and obeys keys."""
 
+import itertools
 import math
 import random
 import re
@@ -11,6 +12,7 @@ import pytest
 from qkv.draw.machine import STAGES, TABLES, Machine, html, table_html
 from qkv.words import Problem
 from tests.draw.pages import contrast, until
+from tests.selection import slow_except
 
 RNG = np.random.default_rng(7)
 
@@ -139,7 +141,7 @@ def edited(tab, made, rng):
     return Machine(**now | {"scale": float(value) if scale is None else scale})
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", slow_except(["3 × 2, W left out", "q and k alone"], MACHINES))
 def test_every_number_is_the_oracles_whatever_is_changed(shown, name):
     made = machine(name)
     tab = shown(made)
@@ -156,8 +158,10 @@ def test_every_number_is_the_oracles_whatever_is_changed(shown, name):
     assert tab.inner_text(".changed") == "" and tab.is_disabled(".reset")
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize(
+    ("name", "lang"),
+    slow_except([("3 × 2 from x, causal", "zh"), ("cross 2 × 4", "en")], itertools.product(MACHINES, ["en", "zh"])),
+)
 def test_without_scripts_there_are_the_same_numbers(shown, name, lang):
     made = machine(name)
     plain = table_html(made, lang)
@@ -184,7 +188,7 @@ SPELL = """() => [...document.querySelectorAll('[data-cell]')].map((cell) => { c
     return [cell.dataset.cell, cell.textContent, document.querySelector('.sum').textContent, document.querySelector('#qkv-live').textContent] })"""
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", slow_except(["3 × 2 from x, causal", "scores and values"], MACHINES))
 def test_a_line_spells_out_how_a_number_comes_about(shown, name):
     made = machine(name, digits=6)
     tab = shown(made)
@@ -442,9 +446,13 @@ def test_whoever_cant_see_it_is_told(shown):
     assert tab.inner_text(".changed") == "changed" and tab.get_attribute(".changed", "aria-live") == "polite"
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (700, 800), (390, 800)], ids=str)
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("size", "lang", "scheme"),
+    slow_except(
+        [((1280, 800), "en", "dark"), ((390, 800), "zh", "light")],
+        itertools.product([(1280, 800), (700, 800), (390, 800)], ["en", "zh"], ["light", "dark"]),
+    ),
+)
 def test_it_fits_and_speaks_and_has_its_light(shown, size, lang, scheme):
     made = Machine(
         ["supercalifragilistic"] * 7,

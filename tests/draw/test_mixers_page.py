@@ -20,6 +20,7 @@ from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace
 from tests.draw.pages import CLOSE, ROUGH, assert_shown, until, weights
 from tests.mixers.test_models import TEXT, model_of
+from tests.selection import slow_except
 
 
 def mixing(
@@ -195,8 +196,10 @@ def test_lines_are_as_wide_as_the_sizes_and_red_below_0(opened):
         assert_signed(text, true)
 
 
-@pytest.mark.parametrize("delta", [False, True])
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("delta", "half"),
+    slow_except([(True, False), (False, True)], itertools.product([False, True], repeat=2)),
+)
 def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
     """q·k, L, β, their product, what later writes changed of it; every digit that is shown is true."""
     if half:
@@ -333,8 +336,9 @@ def test_the_largest_link_leaves_out_its_own_and_special_tokens():
             assert weight == pytest.approx(table[i, j], rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (400, 800)])
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(
+    ("size", "lang"), slow_except([((400, 800), "en")], itertools.product([(1280, 800), (400, 800)], ["en", "zh"]))
+)
 def test_nothing_sticks_out(opened, size, lang):
     tab = opened(made(mixing(n=40, heads=16, groups=2, delta=True)), size=size, lang=lang)
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]

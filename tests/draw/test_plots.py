@@ -23,6 +23,7 @@ from qkv.tracing.view import view
 from qkv.words import Notice, Problem
 from tests.draw.pages import made
 from tests.mixers.test_models import TEXT, model_of
+from tests.selection import slow_except
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -294,8 +295,12 @@ def apart(one, other, dpi):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("n", [24, 47, 64])
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    ("name", "n"),
+    slow_except(
+        [(name, n) for name, n in zip(TEXTS, (24, 47, 64), strict=True)], itertools.product(TEXTS, (24, 47, 64))
+    ),
+)
 def test_labels_never_touch(name, n):
     """24 stand in a small picture of a layer, as wide as 3 inches; the others in a picture of one head."""
     words = (TEXTS[name] * 50)[:n]

@@ -1,5 +1,6 @@
 """The rotary figure in a real browser: its numbers are Python's, which are those of qkv's own rotary positions."""
 
+import itertools
 import math
 import re
 
@@ -11,6 +12,7 @@ from qkv.attention.positions import turn_halves
 from qkv.draw.rotary import Pair, html, table_html
 from qkv.words import Problem
 from tests.draw.pages import assert_shown, contrast
+from tests.selection import slow_except
 
 PAIRS = [
     Pair(),
@@ -43,7 +45,7 @@ def test_turning_is_qkvs_own(pair):
         assert np.ptp(np.diagonal(table, apart)) < 1e-12
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("pair", slow_except(PAIRS[1:2], PAIRS), ids=str)
 def test_every_number_is_pythons(shown, pair):
     tab = shown(pair)
     for m in (pair.m, 0, pair.most):
@@ -97,9 +99,10 @@ def test_both_together_changes_nothing_and_keys_do_it(shown):
     assert tab.locator("input").nth(1).get_attribute("aria-label") == "position of the key, n"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "lang", "scheme"),
+    slow_except([(390, "zh", "dark")], itertools.product([1280, 390], ["en", "zh"], ["light", "dark"])),
+)
 def test_it_fits_and_speaks(shown, width, lang, scheme):
     tab = shown(Pair(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -6,6 +6,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.draw.pages import FLAGS, small_targets, until
+from tests.selection import slow_except
 
 ROOMS = {
     "look": "mode=look",
@@ -27,8 +28,13 @@ def browser(chromium):
         made.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize(
+    ("room", "scheme", "width"),
+    slow_except(
+        [("look", "light", 1280), ("compare", "dark", 390)],
+        [(room, *kind) for room in ROOMS for kind in (("light", 1280), ("dark", 390))],
+    ),
+)
 def test_axe_finds_nothing_serious(browser, studio, shelf, room, scheme, width):
     home = urlsplit(studio.address)
     # axe is a script of another make, which the studio's policy rightly keeps out.

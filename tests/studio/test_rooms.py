@@ -1,5 +1,6 @@
 """The studio in a real browser: its numbers are Python's, it answers keys and links, and nothing leaves the machine."""
 
+import itertools
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import torch
 import qkv
 from qkv.draw.shell import script
 from tests.draw.pages import FLAGS, assert_shown, until
+from tests.selection import slow_except
 from tests.studio.conftest import Running
 
 TEXT = "the cat sat on the mat"
@@ -197,7 +199,7 @@ def test_a_difference_is_pythons(opened, trace):
 IN_VIEW = "(({{ size, x, y }}) => [size, x, y])(document.querySelector('{}').frame)"
 
 
-@pytest.mark.parametrize("by", ["heads", "texts"])
+@pytest.mark.parametrize("by", slow_except(["texts"], ["heads", "texts"]))
 def test_what_is_compared_is_zoomed_together_and_a_link_knows_it(opened, by):
     tab = opened(mode="compare", by=by, withHead="0.1", withText=TEXT + " at", head=0, query=4, key=2)
     until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
@@ -351,7 +353,7 @@ def test_a_link_is_not_written_over_before_it_is_followed(opened, shelf):
     assert now(tab, "head") == 1
 
 
-@pytest.mark.parametrize("bench", ["toy", "head"])
+@pytest.mark.parametrize("bench", slow_except(["head"], ["toy", "head"]))
 def test_a_link_brings_changed_numbers_back(opened, bench):
     tab = opened(room="steps", bench=bench, head=1)
     until(tab, "document.querySelector('qkv-machine') !== null")
@@ -416,7 +418,7 @@ def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
     assert now(tab, "more") == [token]
 
 
-@pytest.mark.parametrize("mode", ["look", "heads", "generate", "compare"])
+@pytest.mark.parametrize("mode", slow_except(["look"], ["look", "heads", "generate", "compare"]))
 def test_an_emptied_text_leaves_the_last_one_to_be_looked_at(opened, mode):
     tab = opened(mode=mode, after="chosen", query=3)
     tab.fill("textarea", "")
@@ -865,8 +867,13 @@ def test_a_tab_of_another_version_is_to_be_reloaded(opened):
     assert not tab.is_visible("qkv-notice")
 
 
-@pytest.mark.parametrize("size", [(390, 844), (1024, 800)], ids="{0[0]}".format)
-@pytest.mark.parametrize("mode", ["look", "heads", "generate", "compare"])
+@pytest.mark.parametrize(
+    ("size", "mode"),
+    slow_except(
+        [((390, 844), "look"), ((390, 844), "compare")],
+        itertools.product([(390, 844), (1024, 800)], ["look", "heads", "generate", "compare"]),
+    ),
+)
 def test_nothing_is_wider_than_the_window(opened, size, mode):
     tab = opened(size=size, mode=mode, locale="zh-CN", scheme="dark")
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

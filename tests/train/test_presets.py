@@ -15,6 +15,7 @@ from qkv.train import settings
 from qkv.train.optim import make_optimizers
 from qkv.train.settings import TASKS, chosen
 from qkv.train.tasks import summed_loss
+from tests.selection import slow_except
 
 SMALL = dict(n_layer=1, width=16, n_head=2, context=12, batch=2)
 SINGLE = [(name, word) for name, words in {**CHOICES, **settings.CHOICES}.items() for word in words]
@@ -45,7 +46,11 @@ STATEFUL = [name for name in settings._RUNS if name not in ("tiny", "small", "gp
 
 
 @pytest.mark.parametrize(
-    ("preset", "task"), [(p, t) for p in settings._RUNS for t in TASKS if p not in STATEFUL or t == "lm"]
+    ("preset", "task"),
+    slow_except(
+        [("tiny", task) for task in TASKS] + [(STATEFUL[0], "lm")],
+        [(p, t) for p in settings._RUNS for t in TASKS if p not in STATEFUL or t == "lm"],
+    ),
 )
 def test_any_one_choice_works_gives_way_or_is_refused_with_advice(preset, task):
     small = SMALL | ({"n_layer": 4} if "×" in PRESETS[preset].mixer else {})  # a pattern names them all
