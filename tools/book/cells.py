@@ -21,9 +21,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from qkv import store as library
+
 BEGIN = re.compile(r"^# %% *(\w+)( slow)?$", re.MULTILINE)
 PLAIN = (bool, int, float, str, type(None))
 VERSIONS = ("torch", "numpy", "qkv")  # the ones that numbers come from
+FETCHED = ("minilm", "shakespeare")  # models and data that slow cells open by name
 
 
 class Stale(Exception):
@@ -75,6 +78,8 @@ def run(path: Path, slow: bool = False) -> Chapter:
             chapter.printed[cell.name], values = _recall(kept, chapter, cell)
             chapter.values |= values
             continue
+        if cell.slow:
+            _fetch(cell)
         before = dict(chapter.values)
         chapter.printed[cell.name] = _run(cell, path, chapter.values)
         if cell.slow:
@@ -87,6 +92,13 @@ def run(path: Path, slow: bool = False) -> Chapter:
     if anew:
         store.write_text(json.dumps(anew, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return chapter
+
+
+def _fetch(cell: Cell) -> None:
+    """Fetch the models and data that a slow cell opens, unless they are here."""
+    for name in FETCHED:
+        if f'"{name}"' in cell.code and library.path(name) is None:
+            library.get(name)
 
 
 def _run(cell: Cell, path: Path, values: dict[str, Any]) -> str:
