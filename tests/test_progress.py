@@ -49,6 +49,14 @@ def test_what_it_tells_is_drawn(terminal):
     assert f"measuring {'━' * 7}{'┈' * 23}  25%" in terminal.getvalue() and "left" in terminal.getvalue()
 
 
+def test_fetching_shows_megabytes(terminal):
+    with redirect_stderr(terminal), progress.bar("fetching", in_bytes=True) as tell:
+        tell(30_000_000, 120_000_000)
+        terminal.drawn.clear()
+        assert terminal.drawn.wait(60)
+    assert " 25% 30/120 MB " in terminal.getvalue()
+
+
 def test_a_line_is_never_wider_than_the_terminal(terminal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     with redirect_stderr(terminal), progress.bar("下载 " + "很长的名字" * 20) as tell:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
         for name in options.names:
             if options.what == "get":
-                with bar(say("fetching {name}", name=name)) as progress:
+                with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
                     print(store.get(name, progress))
             else:
                 key = _("removed {name}") if store.remove(name) else _("{name} was not here")

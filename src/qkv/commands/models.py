@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 def _get(name: str) -> None:
     from .. import store
 
-    with bar(say("fetching {name}", name=name)) as progress:
+    with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
         place = store.get(name, progress)
     print(say("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place))
 

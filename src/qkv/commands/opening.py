@@ -150,7 +150,7 @@ def fetch(name: str) -> None:
     else:
         told = say("fetching {name} …", name=name)
     print(told, file=sys.stderr)
-    with bar(name) as progress:
+    with bar(name, in_bytes=True) as progress:
         store.get(name, progress)
 
 

@@ -16,13 +16,14 @@ FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn 
 
 
 @contextmanager
-def bar(what: str, show: bool = True) -> Iterator[Callable[[float, float], None]]:
+def bar(what: str, show: bool = True, in_bytes: bool = False) -> Iterator[Callable[[float, float], None]]:
     """Gives `progress(done, total)` to call as often as one likes, or never.
 
     The line appears after a second and is drawn by a thread of its own: work that can't tell how far it is (loading
-    torch, opening a file, compiling, waiting for a server) still shows that it goes on, and for how long.
+    torch, opening a file, compiling, waiting for a server) still shows that it goes on, and for how long. With `in_bytes`,
+    done and total are bytes, shown as MB.
     """
-    line, ended = _Line(what), threading.Event()
+    line, ended = _Line(what, in_bytes), threading.Event()
 
     def draw() -> None:
         ended.wait(FIRST)
@@ -46,8 +47,8 @@ def bar(what: str, show: bool = True) -> Iterator[Callable[[float, float], None]
 class _Line:
     """How far it is: what is told of it, and the time."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.done, self.total, self.begun = what, 0.0, 0.0, time.monotonic()
+    def __init__(self, what: str, in_bytes: bool = False) -> None:
+        self.what, self.in_bytes, self.done, self.total, self.begun = what, in_bytes, 0.0, 0.0, time.monotonic()
 
     def __call__(self, done: float, total: float) -> None:
         self.done, self.total = done, total
@@ -58,7 +59,8 @@ class _Line:
         if not share:
             return f"{self.what} … {clock(gone)}"
         left = say("{left} left", left=clock(gone * (1 - share) / share))
-        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%} {left}"
+        size = f" {self.done / 1e6:.0f}/{self.total / 1e6:.0f} MB" if self.in_bytes else ""
+        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%}{size} {left}"
 
 
 def clock(seconds: float) -> str:

@@ -504,6 +504,7 @@ def _syntax(options: argparse.Namespace) -> None:
     with bar(say("reading sentences")) as progress:
         relations = syntax(model, tokenizer, options.syntax or None, progress=progress)
     print(relations.show())
+    print(say("Layers and heads count from 0."))
 
 
 def _watch(options: argparse.Namespace) -> None:

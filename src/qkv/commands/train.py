@@ -255,7 +255,7 @@ def _fetch(name: str | None) -> None:
     from .. import store
 
     if name is not None and any(item.name == name for item in store.listing("data")) and store.path(name) is None:
-        with bar(say("fetching {name}", name=name)) as progress:
+        with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
             store.get(name, progress)
 
 

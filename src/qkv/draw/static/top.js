@@ -28,7 +28,7 @@ export class Top extends HTMLElement {
       part.name === "cross"
         ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m })
         : say(lang, "{n} tokens", { n: Math.max(part.n, part.m) });
-    const facts = [counted, say(lang, part.layers.length === 1 ? mark("1 layer × {heads} heads") : mark("{layers} layers × {heads} heads"), { layers: part.layers.length, heads })];
+    const facts = [counted, say(lang, part.layers.length === 1 ? mark("1 layer × {heads} heads, counted from 0") : mark("{layers} layers × {heads} heads, counted from 0"), { layers: part.layers.length, heads })];
     const { precision } = part;
     if (!precision) facts.push(say(lang, "overview only: the text is too long for q and k to fit"));
     else if (part.signed) facts.push(say(lang, "q and k are {dtype}: weights exact to about {error} of a head's largest", precision));

@@ -20,7 +20,7 @@ export class Facts extends Piece {
     const n = Math.max(part.n, part.m);
     const facts = [
       part.name === "cross" ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m }) : n === 1 ? say(lang, "1 token") : say(lang, "{n} tokens", { n }),
-      say(lang, "{layers} layers × {heads} heads", { layers: part.layers.length, heads }),
+      say(lang, "{layers} layers × {heads} heads, counted from 0", { layers: part.layers.length, heads }),
     ];
     if (opened?.context && n > opened.context)
       facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: opened.context }));
