@@ -19,7 +19,7 @@ from transformers.initialization import no_init_weights
 from qkv.model import weights
 from qkv.words import Problem
 
-from .test_families import CASES, TRANSLATORS, published, said, theirs
+from .test_families import CASES, TRANSLATORS, Exact, published, said, theirs
 
 SOME = ["smollm, tied", "qwen2, a window of 4", "gpt2", "bert", "t5 1.0", "bart", "gemma 3"]
 ALL = [
@@ -140,7 +140,8 @@ def answer(name, told, large=False):
         if scaled is not None:
             model.config.scale_decoder_outputs = scaled
         drawn(model)
-        logits = said(model(**asked(name)))
+        with Exact() if name == "qwen3-next" else nullcontext():  # whose loops in float32 are off by 2e-5
+            logits = said(model(**asked(name)))
     except Exception:  # of any kind: shapes, indices, checks of the config
         return None
     kept = {
