@@ -399,7 +399,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps"], "give a text or --file"),
         (["steps", "a", "--file", "b.json"], "one of the two"),
         (["steps", "  "], "the text is empty"),
-        (["steps", "a b", "--word", "c"], "c is not a token of the text; near ones: a, b"),
+        (["steps", "a b", "--word", "c"], "c is not a token of the text, whose tokens are: a, b"),
         (["steps", "a b", "--heads", "0"], "--heads is 0"),
         (["steps", "a b", "--heads", "3", "--dim", "4"], "doesn't divide into 3 heads"),
         (["steps", "a b", "--head", "1"], "--head is 1: give 0 … 0"),

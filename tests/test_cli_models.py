@@ -1,6 +1,7 @@
 """train, generate, fill, translate, export and data on the command line, as a person meets them."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from qkv.cli import main
 from qkv.train.data import Sources
 from qkv.train.run import _called
 
-from .conftest import SMALL
+from .conftest import SMALL, TEXT
 
 
 @pytest.fixture
@@ -40,6 +41,38 @@ def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path, mon
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "zh", *SMALL, "--lang", "zh")
     assert code == 0 and "个参数" in out and "分词" in out and "词元/秒" in out and "完成" in out
     assert "未编译" not in out, "said once on a machine"
+
+
+@pytest.mark.parametrize("book", ["english", "chinese"])
+@pytest.mark.parametrize("task", ["lm", "mlm", "translate"])
+def test_the_command_that_training_ends_with_can_be_copied(call, shelf, tmp_path, task, book):
+    chinese = "床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 40
+    (tmp_path / "book.txt").write_text(chinese if book == "chinese" else TEXT, encoding="utf-8")
+    data = ("--pairs", shelf / "pairs.tsv") if task == "translate" else ("--text", tmp_path / "book.txt")
+    code, out, err = call("train", task, *data, "--out", tmp_path / "a run", *SMALL)
+    assert code == 0, err
+    command = shlex.split(out.splitlines()[-1])
+    assert command[0] == "qkv" and "…" not in command[2]
+    code, _, err = call(*command[1:])
+    assert code == 0, err
+
+
+def test_a_run_that_memorises_its_text_says_so(call, tmp_path):
+    (tmp_path / "book.txt").write_text("ab" * 900 + "aabbbaab" * 25)  # of which the end is held back
+    steps = ["--steps", "60", "--eval-every", "10", "--set", "lr=0.03"]
+    code, out, err = call("train", "lm", "--text", tmp_path / "book.txt", "--out", tmp_path / "run", *SMALL, *steps)
+    assert code == 0 and "the model memorised a text that is too short for it" in out, out + err
+
+
+def test_models_and_data_refuse_each_others_names(call):
+    for words, sentence in (
+        (("models", "get", "shakespeare"), "shakespeare is a data set, not a model: get it with `qkv data get"),
+        (("data", "remove", "smollm2"), "smollm2 is a model, not a data set: get it with `qkv models get"),
+        (("models", "get", "nosuch"), "there are smollm2, minilm"),
+        (("data", "sample"), "give one folder for the samples"),
+    ):
+        code, out, err = call(*words)
+        assert code == 2 and sentence in err and "enwik8" not in err and out == ""
 
 
 def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(call, shelf):

@@ -668,6 +668,24 @@ def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns
     assert "add up to 1" not in out
 
 
+def test_numbers_of_a_pooled_map_are_the_means_that_it_says(call, monkeypatch, tmp_path):
+    import torch
+
+    import qkv
+
+    torch.manual_seed(0)
+    model = qkv.Transformer(qkv.Config(kind="encoder-decoder", vocab=9, width=16, n_layer=1, n_head=2, context=130))
+    trace = qkv.trace(model, [1, 2, 3, 4, 5], target=[i % 9 for i in range(129)])
+    trace.save(tmp_path / "a.safetensors")
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--cross", "--layer", "0", "--head", "0")
+    rows = int(re.search(r"the mean of (\d+) × 1 weights", out)[1])
+    drawn = [line.split() for line in out.splitlines() if re.match(r" +\d+( +\.\d\d)+$", line)]
+    assert rows > 1 and len(drawn) == -(-129 // rows)
+    means = trace.map(0, 0, part="cross")[:rows].mean(0)
+    assert [float(number) for number in drawn[0][1:]] == pytest.approx(means, abs=0.0051)
+
+
 def test_a_row_is_said_to_add_up_to_1_only_if_it_does(call, tmp_path):
     """Numbers of a row in the terminal, against what is said of them: whole, with a share lost to a sink, and pooled."""
     from dataclasses import replace
@@ -716,12 +734,25 @@ def test_every_verb_finds_a_word_by_the_same_names(call, river, word, token, lan
         assert (instead in err) == ("河" in word)
 
 
-@pytest.mark.parametrize(("lang", "near"), [("en", "near ones: 小, 的河, 岸"), ("zh", "相近的有：小, 的河, 岸")])
+@pytest.mark.parametrize(
+    ("lang", "near"), [("en", "whose tokens are: 小, 的河, 岸"), ("zh", "文中的词元有：小、的河、岸")]
+)
 def test_every_verb_refuses_a_word_alike(call, river, lang, near):
     folder, text = river
     for verb, option in (("see", "--from"), ("steps", "--word")):
         code, _, err = call(verb, text, "--model", folder, option, "海", "--lang", lang)
         assert code == 2 and near in err
+
+
+def test_a_part_of_a_character_is_ranked_as_a_token_of_its_own(call, river):
+    folder, text = river
+    see = ("see", text, "--model", folder, "--to", "小₁", "--layer", "0", "--head", "0", "--from")
+    first, last, tokens = (
+        call(*see, word, *more)[1] for word, more in (("岸₁", ()), ("岸₃", ()), ("岸₃", ["--tokens"]))
+    )
+    heads = [re.search(r"  0\.0 +(\d\.\d\d)", out)[1] for out in (first, last, tokens)]
+    assert heads[1] == heads[2] and last == tokens
+    assert "岸₃" in last and first != last
 
 
 def test_patterns_name_tokens_as_maps_do(call, river):

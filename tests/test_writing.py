@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from qkv import writing
 from qkv.writing import atomic_write, save_tensors, write_file
 from tests.full_disk import contents, full_disk
 
@@ -90,6 +91,38 @@ def test_permissions(umask, tmp_path):
         assert mode(next(tmp_path.glob(".qkv-*"))) == 0o600, "private while it is written, too"
         file.write(b"copy")
     assert mode(backup) == 0o640
+
+
+@posix
+def test_owner_and_group_are_kept(tmp_path, monkeypatch):
+    """Only an administrator may give files away, so the system is not asked."""
+    write_file(tmp_path / "a", "old")
+    given, real = [], os.stat_result
+    status = os.stat(tmp_path / "a")
+    theirs = real((*status[:4], 1234, 4321, *status[6:]))
+    monkeypatch.setattr(os, "chown", lambda file, owner, group: given.append((owner, group)))
+    monkeypatch.setattr(writing, "_status", lambda path: theirs)
+    write_file(tmp_path / "a", "new")
+    assert given == [(-1, 4321), (1234, -1)] and contents(tmp_path) == {"a": b"new"}
+
+
+@posix
+def test_a_file_reaches_the_disk_before_its_name_and_its_name_after(tmp_path, monkeypatch):
+    """Else a power cut could leave an empty file where the old one was."""
+    done, flush, rename = [], os.fsync, os.replace
+
+    def fsync(descriptor):
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        flush(descriptor)
+
+    def replace(old, new):
+        done.append("name")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_file(tmp_path / "a", "new")
+    assert done == ["file", "name", "folder"]
 
 
 @posix

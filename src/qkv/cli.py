@@ -393,7 +393,7 @@ def _teach_argparse() -> None:
 
 
 NUMBERS: dict[Any, str] = {  # a type, and what is said of a value that isn't one
-    int: _("{option} is {value}: give a whole number, such as 12"),
+    int: _("{option} is {value}: give a whole number"),
     float: _("{option} is {value}: give a number, such as 0.5"),
 }
 MAY_BE_EMPTY = ("--system",)  # no system prompt, not even the model's own

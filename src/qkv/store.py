@@ -54,14 +54,21 @@ def listing(kind: str | None = None) -> list[Item | hub.Repository]:
     return [*(item for item in ITEMS if kind in (None, item.kind)), *fetched]
 
 
-def find(name: str) -> Item | hub.Repository:
-    """The record of a name; a wrong name's error says the nearest."""
-    if name.startswith(hub.PREFIX):
+def find(name: str, kind: str | None = None) -> Item | hub.Repository:
+    """Return the record of a name, of one kind ("data", "model") or of any; a wrong name's error says the nearest."""
+    if name.startswith(hub.PREFIX) and kind != "data":
         return hub.Repository.named(name, home())
     for item in ITEMS:
-        if item.name == name:
+        if item.name == name and kind in (None, item.kind):
             return item
-    names = [item.name for item in ITEMS]
+        if item.name == name:
+            raise Problem(
+                _("{name} is a data set, not a model: get it with `qkv data get {name}`")
+                if item.kind == "data"
+                else _("{name} is a model, not a data set: get it with `qkv models get {name}`"),
+                name=name,
+            )
+    names = [item.name for item in ITEMS if kind in (None, item.kind)]
     if near := difflib.get_close_matches(name, names, n=1):
         raise Problem("there is no data set or model named {name}: did you mean {near}?", name=repr(name), near=near[0])
     raise Problem("there is no data set or model named {name}: there are {names}", name=repr(name), names=all_of(names))

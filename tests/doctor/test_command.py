@@ -206,6 +206,23 @@ def test_fix_mends_one_after_another_and_keeps_the_file_as_it_was(typed, tmp_pat
     assert "dim=-1" in now and now.count(newline) == TWO.count("\n") and "math.sqrt(c)" not in now
 
 
+def test_ctrl_c_shows_what_was_checked_before(typed, monkeypatch):
+    from qkv.doctor.process import sandbox
+
+    examine, files = sandbox.examine, []
+
+    def interrupted(file, *more, **named):
+        files.append(file.name)
+        if len(files) == 3:
+            raise KeyboardInterrupt
+        return examine(file, *more, **named)
+
+    monkeypatch.setattr(sandbox, "examine", interrupted)
+    code, out, err = typed(".")
+    assert code == 130 and err == "stopped after 2 of 3 files\n" and files == ["both.py", "right.py", "wrong.py"]
+    assert out.endswith("right 2, as far as checked 0, wrong 1, could not be run 0\n")
+
+
 def test_a_folder_ends_in_a_table(typed, answers):
     code, out, err = typed(".")
     assert code == 0 and err == "" and [path for path, *_ in answers] == ["both.py", "right.py", "wrong.py"]

@@ -31,7 +31,7 @@ def browser(chromium):
 @pytest.mark.parametrize(
     ("room", "scheme", "width"),
     slow_except(
-        [("look", "light", 1280), ("compare", "dark", 390)],
+        [("look", "light", 1280), ("generate", "light", 1280), ("compare", "dark", 390)],
         [(room, *kind) for room in ROOMS for kind in (("light", 1280), ("dark", 390))],
     ),
 )

@@ -27,20 +27,26 @@ def test_the_menu_closes_when_it_was_used_by_escape_and_by_a_click_elsewhere(tab
     tab.click("qkv-exportmenu [data-key=link]")
     until(tab, SHUT)
     assert tab.evaluate(opener) and tab.inner_text("qkv-exportmenu .done") == "Copied."
+    for kind in ("csv", "page"):
+        tab.click("qkv-exportmenu .opener")
+        with tab.expect_download():
+            tab.click(f"qkv-exportmenu [data-key={kind}]")
+        until(tab, SHUT)
 
 
-def test_a_name_cannot_turn_the_direction_of_what_is_read(tab):
-    name = "runs/cat\u202egnp.exe"
+@pytest.mark.parametrize("sign", ["\u202e", "\u202a", "\u2066", "\u2069", "\x07", "\x1b", "\x7f", "\x9b"], ids=ascii)
+def test_a_name_cannot_turn_the_direction_of_what_is_read(tab, sign):
+    name, written = f"runs/cat{sign}gnp.exe", f"cat\\u{ord(sign):04x}gnp.exe"
     tab.evaluate(
         "(name) => qkv.studio.set({ models: { here: [{ name, kind: 'run', checkpoints: [1], watched: [] }], offered: [] } })",
         name,
     )
     tab.click("qkv-picker .opener")
-    assert r"cat\u202egnp.exe" in tab.inner_text("qkv-picker .sheet")
+    assert written in tab.inner_text("qkv-picker .sheet")
     tab.evaluate("(name) => qkv.studio.set({ model: name })", name)
-    assert r"cat\u202egnp.exe" in tab.inner_text("qkv-picker .opener")
+    assert written in tab.inner_text("qkv-picker .opener")
     heard = "[...document.querySelectorAll('[aria-label], [title]')].map((e) => `${e.ariaLabel} ${e.title}`).join()"
-    assert "\u202e" not in tab.inner_text("body") + tab.evaluate(heard)
+    assert sign not in tab.evaluate("document.body.textContent") + tab.evaluate(heard)
 
 
 def test_the_address_is_that_of_what_is_chosen(tab):
@@ -54,3 +60,18 @@ def test_the_address_is_that_of_what_is_chosen(tab):
         assert f"&query={i}&key={i}&" in chosen
     tab.evaluate("qkv.studio.set({ query: 4 })")
     until(tab, "location.hash.includes('query=4&')")
+
+
+def test_the_address_does_not_lag(tab):
+    """A change after a quiet while is there at the next turn, one that follows at once within 0.6 s; timers keep their order."""
+    first, next_one = tab.evaluate(
+        """async () => { const wait = (time) => new Promise((done) => setTimeout(done, time));
+        await wait(700);
+        qkv.studio.set({ query: 4 });
+        for (let turn = 0; turn < 3; turn++) await wait(0);
+        const first = location.hash;
+        qkv.studio.set({ query: 5 });
+        await wait(600);
+        return [first, location.hash] }"""
+    )
+    assert "&query=4&" in first and "&query=5&" in next_one

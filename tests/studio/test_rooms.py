@@ -255,10 +255,10 @@ def test_two_texts_are_laid_beside_each_other(opened, model):
     n = tab.evaluate("document.querySelector('[data-side=difference]').seen.queries.length")
     longer = qkv.trace(model[0], TEXT + " at", model[1])
     assert n >= len(longer.tokens().ids)
-    assert "in one text only" in tab.inner_text("[data-side=difference] .legend")
+    assert "on one side only" in tab.inner_text("[data-side=difference] .legend")
     tab.evaluate("document.querySelector('qkv-comparison').cross.set({ query: 23, key: 1 })")  # what only B has
     assert "query – | 23, key 1" in tab.inner_text("[data-side=difference] output.cell")
-    assert "in one text only" in tab.inner_text("[data-side=difference] output.cell")
+    assert "on one side only" in tab.inner_text("[data-side=difference] output.cell")
     assert tab.locator("qkv-comparison .ranking li").count() == 2
 
 

@@ -1,5 +1,6 @@
 """Who may ask the studio, what it refuses, and that it lives on when its worker doesn't."""
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import time
 import pytest
 
 from qkv.cli import main
+from qkv.studio.connections import MOST
 from tests.studio.conftest import Client, Running, until
 
 FIRST = {"model": "trace:cat-smollm2"}
@@ -182,6 +184,19 @@ def test_a_client_that_dawdles_holds_nobody_up(client):
     assert client.kinds(do="models") == ["models", "done"]
     for line in lines:
         line.close()
+
+
+def test_silent_connections_are_closed_the_oldest_first(studio):
+    """The protocol of test_connections.py is the one that people's studio runs with."""
+    lines = [socket.create_connection((studio.client.host, studio.client.port), timeout=5) for _ in range(MOST + 6)]
+    try:
+        for line in lines[:4]:
+            with contextlib.suppress(ConnectionResetError):
+                assert line.recv(1) == b""
+        assert studio.client.kinds(do="models") == ["models", "done"]
+    finally:
+        for line in lines:
+            line.close()
 
 
 def test_scripts_in_names_and_texts_come_as_text(client):

@@ -169,6 +169,9 @@ def test_missing_files_name_the_nearest(tmp_path):
         Corpus.of(tmp_path / "shakespear.txt")
     with pytest.raises(Problem, match="nothing of a similar name"):
         Corpus.of(tmp_path / "zzz")
+    write(tmp_path, another="text", lines="text")
+    with pytest.raises(Problem, match="nothing of a similar name"):  # but for the ending
+        Corpus.of(tmp_path / "nosuch.txt")
     with pytest.raises(Problem, match="no folder"):
         Corpus.of(tmp_path / "none" / "book.txt")
     with pytest.raises(Problem, match="no file matches"):

@@ -223,7 +223,7 @@ def test_roles_of_foreign_special_tokens_come_from_the_config(tmp_path):
 
 
 def test_unknown_characters_are_named_or_become_unk():
-    with pytest.raises(ValueError, match=r"3 characters .* not 'é' '龍'.*bytes or bpe"):
+    with pytest.raises(ValueError, match=r"3 characters .* not 'é' '龍'.*bytes or --tokenizer bpe"):
         Characters.make("abc").encode("aéb龍é")
     with pytest.raises(ValueError, match="'龍'"):
         Characters.make("abc").encode_array(["ab", "龍"])

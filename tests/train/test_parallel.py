@@ -23,6 +23,7 @@ from qkv.model.weights import load
 from qkv.runfiles import check, newest, read_state
 from qkv.train import checkpoint, parallelize
 from qkv.train import run as runs
+from qkv.train.lock import lock_run
 from qkv.train.loop import Stopped, gradients
 from qkv.train.parallelize import KINDS, World, world_from_environment
 from qkv.train.settings import Settings
@@ -253,6 +254,12 @@ def job_revived(folder):
     return told
 
 
+def job_second(folder):
+    """Go on with runs that another process trains."""
+    worlds = {kind: world_from_environment(kind) for kind in KINDS}
+    return {kind: refused(lambda kind=kind: runs.resume(folder / f"{kind}-half", worlds[kind])) for kind in KINDS}
+
+
 def main():
     job, folder = sys.argv[1], Path(sys.argv[2])
     told = globals()[f"job_{job}"](folder)
@@ -375,6 +382,21 @@ def test_resumed_equals_uninterrupted_bit_for_bit(kind, work):
 def test_the_first_process_locks_the_run_for_all(kind, work):
     first, other = (told[f"{kind} locked"] for told in work[1])
     assert first == other and f"{kind}-half is being trained by process" in first
+
+
+@pytest.mark.slow
+def test_a_second_torchrun_is_refused_in_all_its_processes(work):
+    """The lock of another process is the system's, not the list that a process keeps of its own."""
+    folder, _ = work
+    locks = [lock_run(folder / f"{kind}-half") for kind in KINDS]
+    try:
+        first, other = told(folder, "second", ended(launch("second", folder)))
+    finally:
+        for lock in locks:
+            lock.release()
+    assert first == other
+    for kind in KINDS:
+        assert f"{kind}-half is being trained by process {os.getpid()} on" in first[kind]
 
 
 @pytest.mark.slow

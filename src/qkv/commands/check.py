@@ -17,7 +17,7 @@ from typing import Any
 
 from ..cli import complain, forget_output
 from ..doctor.report import EXIT, SIGNS, Report, width_of_terminal, worst
-from ..grid import left, width
+from ..grid import clip, left, width
 from ..screen import draw, live, plain
 from ..words import Message, Problem, all_of, quoted, say
 
@@ -112,7 +112,9 @@ def _run(options: argparse.Namespace) -> int:
         "call": _call(options.call),
     }
     told = {name: value for name, value in told.items() if value is not None}
-    wanted = _wanted(options.targets)
+    with _spinner() as show:
+        show(say("looking for attention"))
+        wanted = _wanted(options.targets)
     if options.list:
         return _list(wanted, options.json)
     if options.fix:
@@ -121,16 +123,28 @@ def _run(options: argparse.Namespace) -> int:
     reports: list[Report] = []
     unread: list[Problem] = []
     mended: list[str] = []
-    for file, names in wanted.items():
-        try:
-            with _spinner(str(file)) as progress:
-                check = partial(examine, file, names or None, told, seconds=options.seconds, progress=progress)
-                reports += _mend(file, check, mended) if options.fix else check()
-        except (Problem, OSError) as error:  # the other files can still be checked
-            if isinstance(error, OSError):
-                error = Problem("{file} can't be read: {error}", file=file, error=quoted(error))
-            unread.append(error)
-            reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
+    checked = 0
+    try:
+        with _spinner() as show:
+            for file, names in wanted.items():
+                count = f"{checked + 1}/{len(wanted)} " if len(wanted) > 1 else ""
+                show(say("checking {target}", target=f"{count}{file}"))
+
+                def progress(name: str, target: str = f"{count}{file}") -> None:
+                    show(say("checking {target}", target=f"{target}:{name}"))
+
+                try:
+                    check = partial(examine, file, names or None, told, seconds=options.seconds, progress=progress)
+                    reports += _mend(file, check, mended) if options.fix else check()
+                except (Problem, OSError) as error:  # the other files can still be checked
+                    if isinstance(error, OSError):
+                        error = Problem("{file} can't be read: {error}", file=file, error=quoted(error))
+                    unread.append(error)
+                    reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
+                checked += 1
+    except KeyboardInterrupt:
+        if not checked or options.json:
+            raise
     nothing = len(unread) == len(reports)
     verdict = worst(reports)
     if mended and not options.json:
@@ -142,6 +156,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.json or nothing:
         for problem in unread:
             complain(say("qkv: {sentence}", sentence=problem.say()))
+    if checked < len(wanted):
+        complain(say("stopped after {n} of {files} files", n=checked, files=len(wanted)))
+        return 130
     return EXIT[verdict]
 
 
@@ -354,13 +371,13 @@ def _call(text: str | None) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _spinner(what: str) -> Iterator[Any]:
-    """Shows what is being checked once it takes over two seconds, on terminals only."""
-    name, over = "", threading.Event()
+def _spinner() -> Iterator[Callable[[str], None]]:
+    """Yield a function that sets the line to show; it appears after two seconds, on terminals only."""
+    text, over = "", threading.Event()
 
-    def progress(now: str) -> None:
-        nonlocal name
-        name = f":{now}"
+    def show(now: str) -> None:
+        nonlocal text
+        text = now
 
     def turn() -> None:
         begun, shown = time.monotonic(), False
@@ -369,7 +386,7 @@ def _spinner(what: str) -> Iterator[Any]:
                 break
             if time.monotonic() - begun > 2:
                 shown = True
-                live(sign + " " + say("checking {target}", target=what + name), sys.stderr)
+                live(clip(f"{sign} {text}", width_of_terminal() - 1), sys.stderr)
         if shown:
             live("", sys.stderr)
 
@@ -377,7 +394,7 @@ def _spinner(what: str) -> Iterator[Any]:
     if sys.stderr.isatty():
         thread.start()
     try:
-        yield progress
+        yield show
     finally:
         over.set()
         if thread.is_alive():

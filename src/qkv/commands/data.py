@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..words import Problem, _, say
+from ..words import Problem, _, language, say
 from ..writing import write_file
 from .progress import bar
 
@@ -42,15 +42,17 @@ def run(options: argparse.Namespace) -> None:
     """One of the five."""
     if options.what == "list":
         _list()
+    elif options.what == "sample":
+        _sample(options.names)
     elif not options.names:
         raise Problem("qkv data {what} needs a name; see  qkv data", what=options.what)
     elif options.what == "prepare":
         _prepare(options)
-    elif options.what == "sample":
-        _sample(options.names)
     else:
         from .. import store
 
+        for name in options.names:
+            store.find(name, "data")
         for name in options.names:
             if options.what == "get":
                 with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
@@ -73,7 +75,8 @@ def _sample(folders: list[str]) -> None:
             continue
         write_file(target, source.read_bytes())
         print(say("wrote {path}", path=target))
-    print(say("Train on them, as in  {example}", example=f"qkv train lm --text {folder / 'mybook.txt'}"))
+    book = folder / ("mybook-zh.txt" if language() == "zh" else "mybook.txt")
+    print(say("Train on them, as in  {example}", example=f"qkv train lm --text {book}"))
 
 
 def _list() -> None:
@@ -88,6 +91,7 @@ def _list() -> None:
     for row in rows:
         print("  ".join([*(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)), row[4]]))
     print("\n" + say("Get one with  qkv data get NAME"))
+    print(say("Small files to try everything with:  qkv data sample FOLDER"))
 
 
 def _prepare(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ EXAMPLES = [
 # A [MASK] hides one token, and of these no token is a word.
 PIECES = {
     "characters": _(
-        "This model's tokens are single characters ({n} in all): a [MASK] hides one character, not a word."
+        "This model's tokens are single characters ({n} tokens in all): a [MASK] hides one character, not a word."
     ),
     "bytes": _("This model's tokens are single bytes: a [MASK] hides one byte, a third of a Chinese character."),
     "bpe": _(

@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
 def _get(name: str) -> None:
     from .. import store
 
+    store.find(name, "model")
     with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
         place = store.get(name, progress)
     print(say("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place))
@@ -144,6 +145,7 @@ def _verify(names: list[str]) -> None:
 def _remove(name: str) -> None:
     from .. import store
 
+    store.find(name, "model")
     print(say(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name))
 
 

@@ -121,6 +121,8 @@ def run(options: argparse.Namespace) -> None:
     for word, side in ((options.from_, False), (options.to, True)):
         if word is not None:
             trace.place(word, part, keys=side)  # refuses a word that isn't there
+            if not options.words and trace.tokens(part, keys=side).is_part_of_character(word):
+                options.tokens = True  # 岸₂ has a row of its own only among tokens
     _tell(options, trace, part)
     layer, head = _choose(options, trace, part)
     _show(options, trace, part, layer, head)
@@ -431,7 +433,7 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
         )
         scale = max(float(abs(table).max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
-        draw(terminal.heatmap(table / scale, starts, [""] * table.shape[1]))
+        draw(terminal.heatmap(table, starts, [""] * table.shape[1], top=scale))
     else:
         mark = None
         if options.from_ is not None and options.to is not None:

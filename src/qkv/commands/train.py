@@ -1,6 +1,7 @@
 """qkv train: a GPT, a BERT or a translator from one command."""
 
 import argparse
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -28,6 +29,7 @@ EXAMPLES = [
     "qkv train --resume runs/lm-mybook --steps 2000",
     "torchrun --nproc-per-node 8 -m qkv train lm --text mybook.txt --parallel fsdp",
 ]
+MEMORISED = 1.1  # times the best validation loss: a last one above it is said to have risen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,9 +195,15 @@ def run(options: argparse.Namespace) -> int:
         )
     line.end(
         say(
-            "done: best validation loss {loss} at step {step}; everything is in {run}. Try it:",
+            _("done: best validation loss {loss} at step {step}; everything is in {run}. Try it:")
+            if (line.validation or 0.0) <= MEMORISED * state["best_loss"]
+            else _(
+                "done: best validation loss {loss} at step {step}, and that checkpoint is the one that is opened. Afterwards "
+                "the validation loss rose: the model memorised a text that is too short for it. Everything is in {run}. "
+                "Try it:"
+            ),
             run=going.folder,
-            loss=state["best_loss"],
+            loss=f"{state['best_loss']:.3f}",
             step=state["best_step"],
         )
     )
@@ -260,14 +268,27 @@ def _fetch(name: str | None) -> None:
 
 
 def _next(going: Any) -> str:
-    run = going.folder
-    return {
-        "lm": f'qkv generate "…" --model {run}',
-        "mlm": f'qkv fill "… [MASK] …" --model {run}',
-        "chat": f"qkv chat --model {run}",
-        "classify": f'qkv classify "…" --model {run}',
-        "translate": f'qkv translate "…" --model {run}',
-    }[going.task.name]
+    """Return a command that uses the trained model and can be copied: its text comes from the data."""
+    verb = {"lm": "generate", "mlm": "fill"}.get(going.task.name, going.task.name)
+    text = {"lm": _excerpt, "mlm": _excerpt, "chat": lambda task: None}.get(going.task.name, _example)(going.task)
+    words = ["qkv", verb, *([] if text is None else [text]), "--model", str(going.folder)]
+    return shlex.join(words)
+
+
+def _example(task: Any) -> str:
+    """Return the first of the texts that a task shows: of a classifier's, without its label."""
+    first = task.examples[0]
+    return first if isinstance(first, str) else first[0]
+
+
+def _excerpt(task: Any) -> str:
+    """Return a few words of the text that was held back; for a BERT, one of them is hidden."""
+    text = task.tokenizer.decode([int(token) for token in task.tokens.all[-200:]])
+    line = max(text.replace("\ufffd", "").splitlines(), key=len, default="").strip()
+    words = line.split()
+    if len(words) > 4:
+        return " ".join([*words[1:3], "[MASK]" if task.name == "mlm" else words[3]])
+    return line[:3] + "[MASK]" + line[4:7] if task.name == "mlm" else line[:6]
 
 
 def _first_time(key: str) -> bool:

@@ -52,12 +52,14 @@ def heatmap(
     special: tuple[Sequence[bool], Sequence[bool]] | None = None,
     colour: str | None = None,
     columns: int | None = None,
+    top: float | None = None,
 ) -> str:
     """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
 
     Where numbers are below 0, as a mixer's may be, these are red and all colours are relative to the largest. `mark` points
     at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
     terminal is too narrow for all keys, neighbours are joined (see `together`): their sum, so that rows add up as before.
+    `top` is the weight with the deepest colour; 1 by default, or the largest if some are below 0.
 
     >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
             i
@@ -72,7 +74,8 @@ def heatmap(
     wide = max(map(grid.width, names), default=0)
     free = room(columns) - wide - 3
     signed = bool((table < 0).any())
-    top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
+    if top is None:
+        top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
     cell = 4 + signed if table.shape[1] * (4 + signed) <= free else 2
     labels = list(keys)
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]

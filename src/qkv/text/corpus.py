@@ -230,7 +230,8 @@ def _missing(path: Path) -> Problem:
         return Problem(
             "there is no file or folder {path}: there is no folder {folder} either", path=path, folder=folder
         )
-    near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=3, cutoff=0.5)
+    stems = {other.stem: other.name for other in folder.iterdir()}  # without endings, which make any two names alike
+    near = [stems[stem] for stem in difflib.get_close_matches(path.stem, stems, n=3, cutoff=0.6)]
     if near:
         return Problem("there is no file or folder {path}: did you mean {near}?", path=path, near=one_of(near))
     return Problem(

@@ -497,7 +497,7 @@ class Characters(Tokenizer):
         shown = " ".join(f"{letter!r}" for letter in strangers[:8]) + (" …" if len(strangers) > 8 else "")
         return Problem(
             "this tokenizer knows the {n} characters of the text it was made from, not {shown}: leave them out, "
-            "or train with the tokenizer bytes or bpe, which take any text",
+            "or train with --tokenizer bytes or --tokenizer bpe, which take any text",
             n=len(self._table),
             shown=shown,
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..screen import plain
-from ..words import Notice, Problem, _, unknown
+from ..words import Notice, Problem, _, all_of, unknown
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)
@@ -116,6 +116,16 @@ class Tokens:
             raise self._several(word.strip(), places)
         return places[0]
 
+    def is_part_of_character(self, word: str) -> bool:
+        """True for the numbered label of a token that is only a part of a character.
+
+        >>> tokens = Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3)))
+        >>> tokens.is_part_of_character("我₂"), tokens.is_part_of_character("我")
+        (True, False)
+        """
+        label = re.sub(r"#\d+$", "", word.strip())
+        return any(label in self.numbered[first:end] for _, first, end in self.whole if end - first > 1)
+
     def places(self, word: str) -> list[int]:
         """The numbers of all tokens that a word names.
 
@@ -183,8 +193,11 @@ class Tokens:
     def _unknown(self, word: str, wanted: str) -> NoSuchToken:
         labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.numbered))
         near = [label for label in labels if wanted and wanted in label][:3]
-        near = near or difflib.get_close_matches(wanted, labels, n=3, cutoff=0.5) or labels[:12]
-        return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=", ".join(near))
+        near = near or difflib.get_close_matches(wanted, labels, n=3, cutoff=0.5)
+        if near:
+            return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=all_of(near))
+        some = all_of([*labels[:12], *(["…"] if len(labels) > 12 else [])])
+        return NoSuchToken("{word} is not a token of the text, whose tokens are: {tokens}", word=word, tokens=some)
 
     def _several(self, word: str, places: list[int]) -> Problem:
         return Problem(

@@ -61,9 +61,9 @@ KEPT = {  # beside --from
 REASONS = {
     "why.dates": _("data: no --pairs were given, so it learns to write dates of many forms as ISO dates"),
     "why.asked": _("tokenizer: {kind}, as asked, {vocab} tokens"),
-    "why.characters": _("tokenizer: characters, {vocab} of them: the text is too short to learn whole words from"),
+    "why.characters": _("tokenizer: characters, {vocab} tokens: the text is too short to learn whole words from"),
     "why.many": _(
-        "tokenizer: characters, {vocab} of them: the text is too short to learn whole words from, and as bytes most "
+        "tokenizer: characters, {vocab} tokens: the text is too short to learn whole words from, and as bytes most "
         "characters would take three tokens each"
     ),
     "why.bytes": _("tokenizer: bytes: there are so many different characters that most are rare"),

@@ -82,7 +82,7 @@ export function reading(own, { signed, tiled, shares, lone }, large, zoom) {
   const sink = shares && !figure();
   const bare = sink && own.now.sink === "hidden";
   const masked = bare ? mark("hidden by the mask, or taken out") : mark("hidden by the mask");
-  const apart = bare ? mark("hidden by the mask, taken out, or in one text only") : mark("hidden by the mask, or in one text only");
+  const apart = bare ? mark("hidden by the mask, taken out, or on one side only") : mark("hidden by the mask, or on one side only");
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(

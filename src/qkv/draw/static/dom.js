@@ -152,7 +152,7 @@ export function weight(w, error = 0) {
   if (w === 0) return "0";
   const size = Math.abs(w),
     known = decimals(error, error > 0 && error < 1e-6 ? 12 : 4); // a mixer's weights may all be small
-  if (size < 10 ** -known) return faint(w, known);
+  if (size < 10 ** -known / 2) return faint(w, known);
   return fixed(w, Math.min(known, size >= 0.1 ? 2 : 1 - Math.floor(Math.log10(size))));
 }
 

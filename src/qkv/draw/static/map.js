@@ -423,12 +423,12 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? shown : say(lang, !seen.shares ? mark("can't be read") : lone ? mark("in one text only") : out ? mark("taken out") : mark("hidden"))),
+      h("b", {}, open ? shown : say(lang, !seen.shares ? mark("can't be read") : lone ? mark("on one side only") : out ? mark("taken out") : mark("hidden"))),
       h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
     );
     if (this.hover || !row) return;
     const masked = seen.shares ? mark("query {from} → key {to}: hidden by the mask") : mark("query {from} → key {to}: can't be read");
-    const closed = lone ? mark("query {from} → key {to}: in one text only") : out ? mark("query {from} → key {to}: taken out with the sink") : masked;
+    const closed = lone ? mark("query {from} → key {to}: on one side only") : out ? mark("query {from} → key {to}: taken out with the sink") : masked;
     const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,

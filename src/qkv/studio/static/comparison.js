@@ -247,7 +247,6 @@ export class Comparison extends Piece {
         sideB = sideOf(b, partB, two, item);
       const queries = /** @type {Slots} */ (told?.slots ?? sideA.queries.map((_, i) => [i, i])),
         keys = /** @type {Slots} */ (told?.keys ?? sideA.keys.map((_, i) => [i, i]));
-      this.changed = told?.top ?? [];
       this.slots = [queries, keys];
       this.follow();
       const named = (/** @type {string} */ side, /** @type {number} */ l, /** @type {number} */ n) => `${side} · ${headName(name, l, n)}`;
@@ -255,6 +254,7 @@ export class Comparison extends Piece {
       [...titles, say(lang, "B − A: blue is more in B, red is less")].forEach((text, i) => this.names?.[i].replaceChildren(text));
       const views = threeOf(sideA, sideB, queries, keys, this.bare);
       const shared = [queries, keys].every((slots) => slots.some(([i, j]) => i !== null && j !== null));
+      this.changed = shared ? (told?.top ?? []) : []; // without a common token every difference is 0
       if (!shared) this.lacking(say(lang, "{a} and {b} split the text into different tokens and have none in common: A and B are shown side by side, without a difference.", { a: titleOf(a.spec.model), b: titleOf(b.spec.model) }));
       else if (this.missing) redraw(this.missing);
       this.drawn = drawing;

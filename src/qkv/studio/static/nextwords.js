@@ -27,7 +27,7 @@ export class NextWords extends Piece {
   render() {
     const { lang, outcome, model, query, opened, after: where } = studio.now;
     if (!header) return;
-    const heading = h("h2", {}, say(lang, "Next words"));
+    const heading = h("h2", {}, outcome.gap && partOf(studio.now.part).name !== "decoder" ? say(lang, "Words for the gap") : say(lang, "Next words"));
     const old = outcome.of !== keyWanted();
     markOld(this, old && outcome.of !== "");
     if (old && !outcome.words) return redraw(this, heading, studio.now.problem || studio.now.lost ? null : h("p", { class: "help" }, say(lang, "computing…")));

@@ -145,7 +145,9 @@ export class Translation extends Piece {
       });
       this.lay(queries, keys, lines, query);
       const name = headName("cross", at.layer, at.head);
-      this.note.textContent = say(lang, "Lines: head {name}, weights from {least} on; special tokens are left out.", { name, least: FAINT });
+      const drawn = say(lang, "Lines: head {name}, weights from {least} on; special tokens are left out.", { name, least: FAINT });
+      const elsewhere = this.by === "chosen" && studio.now.part !== "cross";
+      this.note.textContent = elsewhere ? `${say(lang, "The chosen head is not one of cross-attention, so this is the sharpest one: choose a head of the part Cross.")} ${drawn}` : drawn;
     } catch (error) {
       if (!calledOff(error)) failed(error);
     }
