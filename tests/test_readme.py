@@ -71,10 +71,11 @@ def run_command(line: str) -> str:
     return tidy(printed.read())
 
 
-def run_python(code: str) -> str:
-    """What the lines print; in this process, which has torch already."""
+def run_python(code: str, page: str) -> str:
+    """What the lines print for a reader of that page; in this process, which has torch already."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    lang = "zh" if page.endswith(".zh-CN.md") else "en"
+    with mock.patch.dict(os.environ, QKV_LANG=lang), contextlib.redirect_stdout(printed):
         exec(compile(code, "README", "exec"), {"__name__": "__main__"})
     return tidy(printed.getvalue())
 
@@ -137,7 +138,7 @@ for name in SHOWN:
         for line, shown in commands(block):
             CONSOLE.setdefault(line, []).append((name, shown))
 PYTHON = [
-    pytest.param(code, blocks(section, "text"), id=f"{name}: {section.splitlines()[0].strip('# ')}")
+    pytest.param(name, code, blocks(section, "text"), id=f"{name}: {section.splitlines()[0].strip('# ')}")
     for name in SHOWN
     for section in sections(read(name))
     for code in blocks(section, "python")
@@ -151,9 +152,9 @@ def test_a_command_prints_what_is_shown(line: str) -> None:
     assert [(page, fill(shown, output)) for page, shown in CONSOLE[line]] == CONSOLE[line]
 
 
-@pytest.mark.parametrize(("code", "shown"), PYTHON)
-def test_python_prints_what_is_shown(code: str, shown: list[str]) -> None:
-    assert [run_python(code)] == [tidy(text) for text in shown]
+@pytest.mark.parametrize(("page", "code", "shown"), PYTHON)
+def test_python_prints_what_is_shown(page: str, code: str, shown: list[str]) -> None:
+    assert [run_python(code, page)] == [tidy(text) for text in shown]
 
 
 @pytest.mark.parametrize("name", ["docs/guide.md", "docs/guide.zh-CN.md"])
@@ -289,7 +290,7 @@ def rewrite(name: str) -> None:
         return "".join(f"$ {line}\n{fill(shown, run_command(line))}\n" for line, shown in commands(block))
 
     def section(text: str) -> str:
-        printed = "".join(run_python(code) + "\n" for code in blocks(text, "python"))
+        printed = "".join(run_python(code, name) + "\n" for code in blocks(text, "python"))
         made = {"console": console, "text": lambda _: printed, "json": lambda _: read("examples/matrices.json")}
         return BLOCK.sub(lambda m: f"```{m[1]}\n{made.get(m[1], str)(m[2])}```", text)
 

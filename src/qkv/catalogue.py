@@ -227,7 +227,7 @@ ITEMS = (
             )
         ),
         licence="Apache-2.0",
-        note=_("MiniMind2-Small: 26M parameters that write and answer in Chinese"),
+        note=_("MiniMind2-Small: 29M parameters that write and answer in Chinese"),
         layout="LLaMA",
         credit="Jingyao Gong, MiniMind",
     ),
