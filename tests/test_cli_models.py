@@ -35,7 +35,7 @@ def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path, mon
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "cache"))
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "en", *SMALL)
     assert code == 0 and "parameters: 1 layers, width 32" in out and "tokenizer: characters" in out
-    assert "best validation loss" in out and f"--model {tmp_path / 'en'}" in out
+    assert "best validation loss" in out and f"--model {shlex.quote(str(tmp_path / 'en'))}" in out
     assert any("loss" in line and "tokens/s" in line and "left" in line for line in out.splitlines())
     assert "not compiled" in out and "of peak" not in out
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "zh", *SMALL, "--lang", "zh")

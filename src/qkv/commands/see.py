@@ -517,12 +517,13 @@ def _watch(options: argparse.Namespace) -> None:
     files = list(numbered(Path(options.model) / WATCH, ".safetensors").values())
     if not files:
         raise _unwatched(Path(options.model))
-    from ..draw import terminal
-    from ..draw.plots import MOMENTS
-    from ..tracing.traces import Trace
-    from ..tracing.view import stand, view
+    with bar(say("opening {name}", name=options.model)):
+        from ..draw import terminal
+        from ..draw.plots import MOMENTS
+        from ..tracing.traces import Trace
+        from ..tracing.view import stand, view
 
-    traces = [Trace.load(file) for file in files]
+        traces = [Trace.load(file) for file in files]
     last = traces[-1]
     part = _part(options, last)
     _tell(options, last, part)

@@ -1,6 +1,7 @@
 """qkv train: a GPT, a BERT or a translator from one command."""
 
 import argparse
+import os
 import shlex
 import sys
 import time
@@ -144,18 +145,20 @@ def run(options: argparse.Namespace) -> int:
             fetch(options.base)
 
     _check(options)
-    from ..train.extension import Asked
-    from ..train.loop import Stopped
-    from ..train.parallelize import world_from_environment
-    from ..train.run import resume, start
+    with bar(say("loading PyTorch"), show=os.environ.get("RANK", "0") == "0"):
+        from ..train.extension import Asked
+        from ..train.loop import Stopped
+        from ..train.parallelize import world_from_environment
+        from ..train.run import resume, start
 
-    world = world_from_environment(options.parallel, options.resume)
+        world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
         given = {
             name: getattr(options, name)
             for name in ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
         }
-        going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
+        with bar(say("opening {name}", name=options.resume), show=world.first):
+            going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
     else:
         with bar(say("preparing the text"), show=world.first) as progress:
             going = start(
