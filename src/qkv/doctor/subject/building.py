@@ -1,11 +1,13 @@
 """How to construct someone's class: what its parameters mean by name, and where names lie, what runs."""
 
+import contextlib
 import copy
 import dataclasses
 import inspect
 import itertools
 import re
 import typing
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -49,9 +51,7 @@ def builds(
         seen.add(key)
         try:
             space.update(overridden)  # and stays so, since forward reads it too
-            with settings("float64"):
-                _seed(0)
-                made = target(**arguments)
+            made = construct(target, arguments)
         except (KeyboardInterrupt, Spent):
             raise
         except BaseException as error:
@@ -65,8 +65,46 @@ def builds(
             text,
             {**chosen, **{f"global {k}": v for k, v in overridden.items()}},
             sizes,
-            partial(target, **arguments),
+            partial(construct, target, arguments, dtype=None),
         )
+
+
+def construct(target: Any, arguments: dict[str, Any], dtype: str | None = "float64") -> Any:
+    """Build an object from a seed, in a precision or in the one that is set.
+
+    Weights and buffers that its code leaves uninitialised (`torch.empty`) are drawn from the seed too: whatever lies in
+    memory would give another verdict every time.
+    """
+    with settings(dtype) if dtype is not None else contextlib.nullcontext(), _nan_where_uninitialised():
+        _seed(0)
+        made = target(**arguments)
+    if isinstance(made, nn.Module):
+        _draw_uninitialised(made)
+    return made
+
+
+@contextlib.contextmanager
+def _nan_where_uninitialised() -> Iterator[None]:
+    """Let torch fill new memory with NaN. (torch.use_deterministic_algorithms imports the compiler first, 0.7 CPU s.)"""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+@torch.no_grad()
+def _draw_uninitialised(module: nn.Module) -> None:
+    """Replace NaN in weights and buffers by numbers from a seed, matrices as wide as nn.Linear's."""
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if isinstance(tensor, nn.UninitializedParameter) or not tensor.is_floating_point():
+            continue
+        if bool((unset := tensor.isnan()).any()):
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            width = tensor.shape[-1] ** -0.5 if tensor.dim() > 1 else 0.1
+            drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * width
+            tensor[unset] = drawn.to(tensor)[unset]
 
 
 def _shown(given: Any) -> str:

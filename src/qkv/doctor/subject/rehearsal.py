@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .building import Built, declared
+from .building import Built, construct, declared
 from .errors import Spent, UserError
 from .guess import Sizes, meaning, role
 from .subject import Fitted, Subject
 from .usage import Example
-from .values import cast, parameters_of, settings
+from .values import cast, parameters_of
 
-_seed, _tensor = torch.manual_seed, torch.tensor
+_tensor = torch.tensor
 FREE = (5, 7, 9, 3, 11, 13, 2, 15, 17)  # numbers of texts and tokens, of which those are taken that no size equals
 ARRAYS = (Tensor, np.ndarray)
 
@@ -52,9 +52,7 @@ def builds(target: Any, example: Example, space: dict[str, Any]) -> Iterator[Bui
 
 
 def _made(target: Any, arguments: dict[str, Any]) -> Any:
-    with settings("float64"):
-        _seed(0)
-        return target(**copy.deepcopy(arguments))
+    return construct(target, copy.deepcopy(arguments))
 
 
 def _shown(given: Any) -> str:
