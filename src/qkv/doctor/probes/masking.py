@@ -252,7 +252,7 @@ def _some(guess: Guess, items: Array) -> Guess:
 
 
 def _groups(case: Case, parameter: str, declared: int | None, pad: bool) -> list[list[Format]]:
-    every = formats(parameter, case.subject.roles[parameter])
+    every = formats(parameter, case.subject.roles[parameter], layout=case.subject.layout)
     if case.subject.roles[parameter] == "lengths":
         return [every]
     if declared is not None:
@@ -375,7 +375,16 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
             if variant.ids == ("M2",) and arrives:
                 case.add("M11", "rows", parameter=parameter)
                 return
-            _report(case, parameter, variant, format_, error)
+            if _may_be_a_factor(case, parameter, variant):
+                case.miss(
+                    f"mask {parameter}",
+                    _(
+                        "what {parameter} is for: it multiplies the scores, which is right for a factor and wrong for a mask"
+                    ),
+                    parameter=parameter,
+                )
+            else:
+                _report(case, parameter, variant, format_, error)
             return
     if _cuts_shares(case, parameter, ran, looked):
         case.add("X7", "shares", parameter=parameter)
@@ -401,6 +410,15 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
         )
     else:
         _not_understood(case, parameter)
+
+
+def _may_be_a_factor(case: Case, parameter: str, variant: Variant) -> bool:
+    """True if an argument that is not named like a mask, beside one that is, only multiplies the scores.
+
+    A factor of 0 gives the numbers of a mask that is filled with 0, and is no mistake.
+    """
+    named = [other for other in case.subject.masks if other not in case.discovered]
+    return parameter in case.discovered and bool(named) and variant.ids[0] in ("M7", "M8")
 
 
 def _cuts_shares(case: Case, parameter: str, ran: list[Trial], looked: View) -> bool:

@@ -12,6 +12,7 @@ _tensor = torch.tensor
 
 
 SHAPES = ("b1nm", "bnm", "nm", "11nm", "b11m", "bm", "b1m", "bhnm", "Hnm", "lengths", "1nm")
+SEQUENCE_FIRST = ("mb", "nmb")  # also tried where tokens come before texts
 
 
 KINDS = ("bool", "float", "additive", "int")
@@ -65,6 +66,8 @@ class Format:
             "b1m": keep[:, :1] if same_rows else None,
             "bhnm": np.repeat(keep[:, None], heads, 1),
             "Hnm": np.repeat(keep, heads, 0),
+            "mb": keep[:, 0].T if same_rows else None,
+            "nmb": keep.transpose(1, 2, 0),
         }[self.shape]
         return None if shaped is None else self._one(shaped, framework, dtype)
 
@@ -95,7 +98,7 @@ class Format:
         )
 
 
-def formats(parameter: str, role_: str, hint: str | None = None) -> list[Format]:
+def formats(parameter: str, role_: str, hint: str | None = None, layout: str = "") -> list[Format]:
     """Formats worth trying for a mask parameter, likeliest first; `hint` "keep", "block" or "additive" leaves only these."""
     if role_ == "lengths":
         return [Format("lengths")]
@@ -103,7 +106,7 @@ def formats(parameter: str, role_: str, hint: str | None = None) -> list[Format]
     first = [s for s in SHAPES if s != "lengths"]
     if "pad" in name or "key" in name:
         first = ["bm", "b11m", "b1m", *first]
-    shapes = list(dict.fromkeys(first))
+    shapes = list(dict.fromkeys([*first, *(SEQUENCE_FIRST if layout == "nbc" else ())]))
     meanings = {"keep": ("keep",), "block": ("block",)}.get(hint or "", ("keep", "block"))
     kinds = (
         ("additive",)
