@@ -81,3 +81,37 @@ class Unhidden(TokensFirst):
 
 def test_and_their_mistakes_are_named():
     assert [finding.id for finding in check(Unhidden).findings] in (["M8"], ["M9"])
+
+
+class Turned(nn.Module):
+    """Rotary positions as matrices, which are kept as a plain tensor."""
+
+    def __init__(self, d_model, max_len=64):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+        angles = torch.arange(max_len)[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
+        self.turns = torch.zeros(max_len, d_model, d_model)
+        for i in range(d_model // 2):
+            cosine, sine = angles[:, i].cos(), angles[:, i].sin()
+            block = torch.stack([torch.stack([cosine, -sine], -1), torch.stack([sine, cosine], -1)], -2)
+            self.turns[:, 2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
+
+    def forward(self, x):
+        n, d = x.shape[1:]
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        q, k = (torch.bmm(each.transpose(0, 1), self.turns[:n]).transpose(0, 1) for each in (q, k))
+        weights = torch.softmax(q @ k.transpose(-2, -1) / d**0.5, -1)
+        return self.o(weights @ v)
+
+
+class Drawn(Turned):
+    """The same with a matrix that would have to learn."""
+
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.turns = torch.randn(64, d_model, d_model)
+
+
+def test_a_table_is_no_weight_and_a_drawn_tensor_is():
+    assert "T2" not in [finding.id for finding in check(Turned).findings]
+    assert "T2" in [finding.id for finding in check(Drawn).findings]

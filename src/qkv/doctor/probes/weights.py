@@ -119,14 +119,32 @@ def registered(case: Case) -> None:
     ]
     for product in result.seen.products:
         weight = product.weight
-        if not named(owner, weight) and _kept_on(owner, weight):
-            plain.append(_kept_on(owner, weight))
+        if not named(owner, weight) and (name := _kept_on(owner, weight)) and not _is_table(case, name):
+            plain.append(name)
     plain = [name for name in plain if name not in state]
     if plain and not case.has("T1"):
         case.add(
             "T2", "tensor", names=", ".join(dict.fromkeys(plain)), known=sum(p.numel() for p in owner.parameters())
         )
     return None
+
+
+def _is_table(case: Case, name: str) -> bool:
+    """True if a plain tensor is the same whatever the seed, as a rotary table is: a weight would be drawn."""
+    if case.subject.make is None:
+        return False
+    try:
+        with settings(case.subject.dtype):
+            first, other = (_attribute(case.subject.make(seed=seed), name) for seed in (0, 1))
+    except Exception:  # it can't be built again
+        return False
+    return first is not None and other is not None and torch.equal(first, other)
+
+
+def _attribute(owner: nn.Module, name: str) -> Tensor | None:
+    """The first plain tensor of that name in a module or its parts."""
+    values = (vars(part).get(name) for part in owner.modules())
+    return next((value for value in values if isinstance(value, Tensor)), None)
 
 
 def _kept_on(owner: nn.Module, weight: Tensor) -> str:

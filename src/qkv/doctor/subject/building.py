@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import inspect
 import itertools
+import random
 import re
 import typing
 import zlib
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +33,7 @@ class Built:
     text: str
     chosen: dict[str, Any]
     sizes: Sizes
-    make: Callable[[], Any] | None = None
+    make: Callable[..., Any] | None = None
 
 
 def builds(
@@ -69,14 +71,16 @@ def builds(
         )
 
 
-def construct(target: Any, arguments: dict[str, Any], dtype: str | None = "float64") -> Any:
+def construct(target: Any, arguments: dict[str, Any], dtype: str | None = "float64", seed: int = 0) -> Any:
     """Build an object from a seed, in a precision or in the one that is set.
 
     Weights and buffers that its code leaves uninitialised (`torch.empty`) are drawn from the seed too: whatever lies in
     memory would give another verdict every time.
     """
     with settings(dtype) if dtype is not None else contextlib.nullcontext(), _nan_where_uninitialised():
-        _seed(0)
+        _seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
         made = target(**arguments)
     if isinstance(made, nn.Module):
         _draw_uninitialised(made)

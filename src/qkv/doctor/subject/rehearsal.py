@@ -51,8 +51,8 @@ def builds(target: Any, example: Example, space: dict[str, Any]) -> Iterator[Bui
         yield Built(object_, text, chosen, Sizes(), make)
 
 
-def _made(target: Any, arguments: dict[str, Any]) -> Any:
-    return construct(target, copy.deepcopy(arguments))
+def _made(target: Any, arguments: dict[str, Any], seed: int = 0) -> Any:
+    return construct(target, copy.deepcopy(arguments), seed=seed)
 
 
 def _shown(given: Any) -> str:

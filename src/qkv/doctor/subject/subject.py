@@ -59,7 +59,7 @@ class Subject:
     gain: float = 1.5  # of random inputs
     failures: list[BaseException] = field(default_factory=list)  # of a batch, where single texts run
     grouped: BaseException | None = None  # with fewer key heads, where as many run
-    make: Callable[[], Any] | None = None  # builds it anew
+    make: Callable[..., Any] | None = None  # builds it anew, from another `seed` if given
     numbers: tuple[int, ...] = ()  # sizes among the file's globals
     widths: dict[str, int] = field(default_factory=dict)  # where q, k, v, memory have widths of their own
     budget: Budget | None = None  # while nobody counts, none
