@@ -55,6 +55,7 @@ class Row:
     )
     kind: str  # its domain, such as "course" or "vision"
     half: str  # "work": may be looked at while the doctor is changed; "held": only at the end
+    reason: str = ""  # how its truth was shown
 
     @property
     def ids(self) -> set[str]:
@@ -83,7 +84,7 @@ class Answer:
 def read_manifest(path: Path) -> list[Row]:
     """Return the rows of a tab-separated manifest; the first line names the columns."""
     with path.open(encoding="utf-8", newline="") as file:
-        return [Row(**line) for line in csv.DictReader(file, delimiter="\t")]
+        return [Row(**line) for line in csv.DictReader(file, delimiter="\t", restval="")]
 
 
 def git_folder(folder: Path, repository: str) -> Path | None:

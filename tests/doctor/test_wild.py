@@ -18,7 +18,9 @@ HEADER = "repository\tcommit\tpath\tobject\ttruth\tkind\thalf\n"
 
 
 def test_every_row_of_the_manifest_is_whole():
-    assert len(set(ROWS)) == len(ROWS) > 30
+    assert len(set(ROWS)) == len(ROWS) > 200 and len({row.repository for row in ROWS}) > 100
+    halves = {row.repository: {other.half for other in ROWS if other.repository == row.repository} for row in ROWS}
+    assert all(len(half) == 1 for half in halves.values()), "a repository is in one half"
     for row in ROWS:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", row.repository) and re.fullmatch(r"[0-9a-f]{40}", row.commit), row
         assert row.path.endswith((".py", ".ipynb")) and row.object.isidentifier() and row.kind, row
