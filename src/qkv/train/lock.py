@@ -113,8 +113,9 @@ def _acquire(folder: Path) -> BinaryIO:
         # Whoever held the lock before may have removed the file between our open and our lock.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                file.truncate(0)
-                file.write(f"{os.getpid()} {socket.gethostname()}\n".encode("ascii", "replace"))
+                with suppress(OSError):  # on a full disk the lock holds without its owner's name
+                    file.truncate(0)
+                    file.write(f"{os.getpid()} {socket.gethostname()}\n".encode("ascii", "replace"))
                 return file
         file.close()
 
