@@ -412,7 +412,7 @@ def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
     tab.click("qkv-generator [data-key=back]")
     settled(tab)
     assert tab.evaluate("qkv.served().header.parts[0].n") == n
-    until(tab, "document.querySelector('.bars.cutting li button') !== null")
+    until(tab, "document.querySelector('qkv-generator:not([data-old]) .bars.cutting li button') !== null")
     token = tab.evaluate("Number(document.querySelector('.bars.cutting li:nth-child(3)').dataset.id)")
     tab.click(".bars.cutting li:nth-child(3) button")
     assert now(tab, "more") == [token]
