@@ -755,6 +755,26 @@ def test_a_part_of_a_character_is_ranked_as_a_token_of_its_own(call, river):
     assert "岸₃" in last and first != last
 
 
+def test_predicted_tokens_are_named_as_in_the_text(river):
+    from qkv.model.theirs import open_any
+    from qkv.tracing.effects import without
+
+    folder, text = river
+    model, tokenizer = open_any(folder)
+    words = [word for word, *_ in without(model, tokenizer, text, "0.0", most=268).words]
+    assert {"岸₁", "岸₂", "岸₃"} <= set(words) and "<E5>" not in words  # 小 begins with the same byte
+
+
+@pytest.mark.parametrize(("lang", "note"), [("en", "is a part of a character"), ("zh", "只是一个字的一部分")])
+def test_a_predicted_part_of_a_character_is_explained(call, river, lang, note):
+    folder, text = river
+    code, out, _ = call("see", text, "--model", folder, "--without", "0.0", "--lang", lang)
+    table = out.partition("\nWithout 0.0" if lang == "en" else "\n去掉 0.0")[2]
+    parts = [line.split()[0] for line in table.splitlines()[2:] if re.match(r"  (<..>|.[₁₂₃] )", line)]
+    assert code == 0 and parts
+    assert [line.split()[0] for line in table.splitlines() if note in line] == parts
+
+
 def test_patterns_name_tokens_as_maps_do(call, river):
     folder, text = river
     code, out, _ = call("see", text, "--model", folder, "--patterns")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -495,6 +496,10 @@ def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: A
     print(f"  {' ' * wide}  {titles[0]:>7}  {titles[1]:>7}")
     for word, before, after in effect.words:
         print(f"  {grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+    tokens = trace.tokens(keys=True)
+    for word, _before, _after in effect.words:
+        if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
+            print(say("{token} is a part of a character, which other characters may share.", token=word))
 
 
 def _syntax(options: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..words import Problem
 from .edits import edit
 from .models import Model, model_of
-from .tokenizers import Reader, reader_of
+from .tokenizers import Reader, ids_of, reader_of
 from .tokens import show
 
 
@@ -53,7 +53,9 @@ def without(
         after = _expected(asked, tokenizer, text)
     k = min(most, len(before))
     top = dict.fromkeys(before.topk(k).indices.tolist() + after.topk(k).indices.tolist())
-    words = [(_label(reader, i), float(before[i]), float(after[i])) for i in top]
+    ids = ids_of(text, tokenizer)[0]
+    labels = dict(zip(ids, reader.tokens(ids).numbered, strict=True))  # a part of a character is called as in the text
+    words = [(labels.get(i) or _label(reader, i), float(before[i]), float(after[i])) for i in top]
     moved = float((before - after).abs().sum()) / 2
     return Effect(names, to, tuple(sorted(words, key=lambda word: -word[1])), moved)
 
