@@ -650,6 +650,22 @@ def test_models_of_different_kinds_say_what_can_be_compared(opened, shelf):
     assert now(tab, "part") == "encoder"
 
 
+def test_another_model_reads_what_was_generated_as_text(opened, shelf, model):
+    """Generated tokens are ids of one vocabulary: another model would read other words in them."""
+    step = sorted(int(folder.name) for folder in (shelf / "lm" / "checkpoints").iterdir() if folder.name.isdigit())[0]
+    other, specs = f"{shelf.name}/lm@{step}", []
+
+    def note(route):
+        told = route.request.post_data_json
+        specs.extend(spec for spec in (told.get("spec"), told.get("b")) if spec and spec["model"] == other)
+        route.fallback()
+
+    tab = opened(mode="compare", by="models", withModel=other, more="5,6", routes={"**/api/ask": note})
+    compared(tab)
+    whole = TEXT + model[1].decode([5, 6])
+    assert specs and all((spec["text"], spec["more"]) == (whole, []) for spec in specs)
+
+
 # Answers to views of texts that begin with `held` come in two pieces: the header when `go(1)` is called, the rest after `go(2)`.
 HOLD = """
 const real = window.fetch;

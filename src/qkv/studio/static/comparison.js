@@ -213,7 +213,9 @@ export class Comparison extends Piece {
     if (against.by === "texts") return { ...spec, text: against.text || text, more: [] };
     if (against.by === "models") {
       const model = against.model || spec.model;
-      return { ...spec, model, edits: [], text: isTrace(model) ? "" : spec.text || header.text };
+      // Generated tokens are ids of this model's vocabulary: another model reads them as text.
+      const text = spec.more.length ? header.text : spec.text || header.text;
+      return { ...spec, model, edits: [], more: [], text: isTrace(model) ? "" : text };
     }
     return spec;
   }
