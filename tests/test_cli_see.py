@@ -775,6 +775,13 @@ def test_a_predicted_part_of_a_character_is_explained(call, river, lang, note):
     assert [line.split()[0] for line in table.splitlines() if note in line] == parts
 
 
+def test_the_map_is_of_the_head_that_is_taken_away(call, river):
+    folder, text = river
+    for more, shown in (((), "layer 0, head 1"), (("--head", "0"), "layer 0, head 0")):
+        code, out, _ = call("see", text, "--model", folder, "--without", "0.1", *more)
+        assert code == 0 and shown in out
+
+
 def test_patterns_name_tokens_as_maps_do(call, river):
     folder, text = river
     code, out, _ = call("see", text, "--model", folder, "--patterns")

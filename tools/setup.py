@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "qkv-setup.json"  # written last: a .venv without it was interrupted
+BEGUN = VENV / "qkv-setup"  # in every .venv that this file made
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 VERSION = ".".join(map(str, sys.version_info[:3]))
@@ -53,6 +54,7 @@ CHINESE = {
     "This Python has no {module} module, which makes .venv. On Debian or Ubuntu: sudo apt install {package}; then run this again.": "这个 Python 没有建立 .venv 所需的 {module} 模块。在 Debian 或 Ubuntu 上：sudo apt install {package}，然后再运行。",
     "Everything is installed but torch does not start; see why with: {python} -c 'import torch'": "都装好了，但 torch 无法启动；查看原因：{python} -c 'import torch'",
     "stopped; .venv is not complete, and the next run makes it anew": "已停止；.venv 还不完整，下次运行会重新建立",
+    "The .venv here was made by something else, such as uv, and is left as it is: use it (.venv/bin/qkv), or move it away and run this again.": "这里的 .venv 是由别的工具（例如 uv）建立的，没有改动它：请直接使用（.venv/bin/qkv），或把它移走后再运行。",
     "could not make .venv: {error}. Close what uses it, or delete it, and try again.": "无法建立 .venv：{error}。请关闭正在使用它的程序，或删除它，然后重试。",
 }
 
@@ -126,6 +128,7 @@ def make_venv(torch_folder):
     )
     try:
         builder.create(VENV)
+        BEGUN.touch()
     except subprocess.CalledProcessError as error:
         problem = "Python could not put pip into .venv ({error}). Is its venv module complete?"
         raise Failed(told(problem, error=error)) from None
@@ -239,6 +242,14 @@ def set_up(stamp, target):
                 "On Debian or Ubuntu: sudo apt install {package}; then run this again."
             )
             raise Failed(told(problem, module=module, package=package))
+    if (VENV / "pyvenv.cfg").exists():
+        if not (STAMP.exists() or BEGUN.exists()):
+            problem = (
+                "The .venv here was made by something else, such as uv, and is left as it is: "
+                "use it (.venv/bin/qkv), or move it away and run this again."
+            )
+            raise Failed(told(problem))
+        BEGUN.touch()
     # A finished .venv of the same Python and folder is only brought up to date, which spares reinstalling torch.
     fresh = any(stamp.get(key) != target[key] for key in ("python", "home", "folder"))
     STAMP.unlink(missing_ok=True)

@@ -407,3 +407,16 @@ def test_changes_are_the_differences_of_the_maps(ask, name, shelf):
         range(len(labels[0]))
     )
     assert 0 < told["top"][0][2] <= 1
+
+
+def test_a_predicted_part_of_a_character_is_named_as_in_the_text():
+    from qkv.studio.views import View
+    from qkv.text import train_tokenizer
+
+    tokenizer = train_tokenizer("bpe", ["的河 的河 的河 边 边"] * 20, vocab=268)
+    model = qkv.Transformer(qkv.Config(vocab=tokenizer.vocab, width=8, n_layer=1, n_head=1))
+    view = View({"text": "岸边"}, model, tokenizer)
+    first = tokenizer.encode("岸边")[0]
+    assert view.label(first) == "<E5>"
+    view.trace = qkv.trace(model, "岸边", tokenizer)
+    assert view.label(first) == "岸₁" and view.label(tokenizer.encode("边")[0]) == "边"

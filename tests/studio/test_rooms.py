@@ -797,6 +797,25 @@ def test_a_link_without_a_text_is_not_a_blank_page(opened):
     assert now(tab, "text") == tab.input_value("textarea") != ""
 
 
+def test_a_word_of_several_tokens_is_found_where_it_ends(opened, trace):
+    tab = opened()
+    for typed in ("cat sat", "satonthe"):
+        tab.fill("qkv-strip input", typed)
+        tab.keyboard.press("Enter")
+        place = trace.tokens().find("sat" if typed == "cat sat" else "the#2")
+        until(tab, f"qkv.studio.now.query === {place}")
+
+
+def test_back_from_the_steps_room(opened):
+    tab = opened(head=0)
+    tab.wait_for_timeout(400)
+    tab.click("qkv-masthead [data-value=steps]")
+    until(tab, "document.querySelector('qkv-machine') !== null && location.hash.includes('room=steps')")
+    tab.evaluate("history.back()")
+    until(tab, "qkv.studio.now.room === 'see'")
+    settled(tab)
+
+
 def test_back_goes_to_what_was_chosen_before(opened, shelf):
     tab = opened(head=0)
     tab.wait_for_timeout(400)

@@ -381,10 +381,13 @@ def _joined(tokens: Any) -> str:
 
 
 def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, int]:
-    """The head to show: the one named, else the one that links --from and --to best, else the most telling one."""
+    """The head to show: the one named, or taken away; else the one that links --from and --to best, else the most telling."""
     from ..tracing.ranking import first_shown, links
 
     ranked = None
+    away = re.fullmatch(rf"(?:{part}\.)?(\d+)\.(\d+)", (options.without or [""])[0])
+    if away and options.layer is None and options.head is None and options.to is None:
+        return first_shown(trace, part, int(away[1]), int(away[2]))
     if options.from_ is not None and options.to is not None:
         ranked = links(trace, options.from_, options.to, _by(options), part=part)
         print("\n" + say("Heads that link {one} to {other} (layer.head, weight):", one=options.from_, other=options.to))

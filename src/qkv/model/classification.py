@@ -5,6 +5,7 @@ R texts, N tokens, L labels.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from ..attention import masks
 from ..text.tokenizer import Tokenizer
-from ..words import Problem, all_of
+from ..words import Notice, Problem, all_of
 from .batches import in_batches
 from .reading import pad, quiet
 from .transformer import Transformer
@@ -51,6 +52,18 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
             "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
             "was taught this language",
             text=repr(text[:40]),
+        )
+    tokens = tokenizer.encode(text)
+    unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
+    if 3 * unknown > len(tokens):
+        warnings.warn(
+            Notice(
+                "this model doesn't know {n} of the {all} tokens of {text}: its label may mean nothing",
+                n=unknown,
+                all=len(tokens),
+                text=repr(text[:40]),
+            ),
+            stacklevel=2,
         )
     if model.config.position == "learned" and len(ids) > model.config.context:
         raise Problem(

@@ -55,6 +55,7 @@ class View:
         self.looks: dict[tuple[str, int], list[list[Look]]] = {}  # item → head
         self.heads: dict[tuple[str, int, int, int], Any] = {}
         self.labels: dict[int, str] = {}
+        self.parts: dict[int, str] | None = None  # tokens of the text that are parts of characters, once it was read
         self.failed = False
         self.there = threading.Condition()
 
@@ -316,7 +317,12 @@ class View:
         return sorted(first | {j for j, one in enumerate(special) if one})
 
     def label(self, token: int) -> str:
-        """A token as people read it."""
+        """A token as people read it; a part of a character as the text names it."""
+        if self.parts is None and self.trace is not None:
+            texts = [tokens[0] for tokens in self.trace.queries.values()]
+            self.parts = {i: label for text in texts for i, label in text.parts_of_characters()}
+        if self.parts and token in self.parts:
+            return self.parts[token]
         if token not in self.labels:
             try:
                 self.labels[token] = show(reader_of(self.tokenizer).tokens([token]).pieces[0])

@@ -204,7 +204,7 @@ class Dataset:
             key = (
                 _(
                     "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text, "
-                    "or a context of at most {most}"
+                    "or take a shorter context: --context {most}"
                 )
                 if len(shards) > 1
                 else _(

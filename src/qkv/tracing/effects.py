@@ -54,7 +54,7 @@ def without(
     k = min(most, len(before))
     top = dict.fromkeys(before.topk(k).indices.tolist() + after.topk(k).indices.tolist())
     ids = ids_of(text, tokenizer)[0]
-    labels = dict(zip(ids, reader.tokens(ids).numbered, strict=True))  # a part of a character is called as in the text
+    labels = dict(reader.tokens(ids).parts_of_characters())  # called as in the text
     words = [(labels.get(i) or _label(reader, i), float(before[i]), float(after[i])) for i in top]
     moved = float((before - after).abs().sum()) / 2
     return Effect(names, to, tuple(sorted(words, key=lambda word: -word[1])), moved)

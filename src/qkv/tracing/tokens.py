@@ -126,6 +126,15 @@ class Tokens:
         label = re.sub(r"#\d+$", "", word.strip())
         return any(label in self.numbered[first:end] for _, first, end in self.whole if end - first > 1)
 
+    def parts_of_characters(self) -> list[tuple[int, str]]:
+        """Id and label of every token that is only a part of a character.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), ids=(7, 5, 3), whole=(("我", 0, 2), ("a", 2, 3))).parts_of_characters()
+        [(7, '我₁'), (5, '我₂')]
+        """
+        spans = [range(first, end) for _, first, end in self.whole if end - first > 1]
+        return [(self.ids[i], self.numbered[i]) for span in spans for i in span if i < len(self.ids)]
+
     def places(self, word: str) -> list[int]:
         """The numbers of all tokens that a word names.
 

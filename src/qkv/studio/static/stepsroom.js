@@ -177,7 +177,7 @@ export class StepsRoom extends Piece {
 
   anew() {
     this.made = "";
-    void this.load();
+    if (this.isConnected) void this.load(); // else when the room is entered again
   }
 }
 

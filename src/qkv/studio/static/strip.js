@@ -129,7 +129,8 @@ export class Strip extends Piece {
     if (!typed) return;
     const [from, to] = typed.split(/\s*(?:→|->|=>|⇒)\s*/);
     const seek = (/** @type {string} */ word, /** @type {Unit[]} */ list, /** @type {number} */ now) => {
-      const places = matching(word, list).length ? matching(word, list) : matching(word, axes(part, item, "tokens")[list === queries ? 0 : 1]);
+      const tokens = axes(part, item, "tokens")[list === queries ? 0 : 1];
+      const places = [matching(word, list), matching(word, tokens), endings(word, list)].find(({ length }) => length) ?? [];
       if (!places.length) {
         this.note(say(lang, "{word} isn't in the text", { word }));
         return null;
@@ -151,6 +152,16 @@ export class Strip extends Piece {
     this.note("");
     this.dispatchEvent(new CustomEvent("word", { bubbles: true }));
   }
+}
+
+/** Where a word of several units ends: 对岸, which is 对 and 岸. @param {string} word @param {Unit[]} list */
+function endings(word, list) {
+  const sought = word.toLowerCase().replace(/\s+/g, "");
+  return list.filter((_, i) => {
+    let joined = "";
+    for (let at = i; at >= 0 && joined.length < sought.length; at--) joined = list[at].label.trim().toLowerCase() + joined;
+    return joined === sought;
+  });
 }
 
 /** @param {string} word @param {Unit[]} list */
