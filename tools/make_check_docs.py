@@ -31,7 +31,8 @@ BEFORE = {
         assert_correct(MyAttention(64, 8))             # pytest prints the diagnosis
 
 The report says right or wrong first, or **right as far as checked** where no mistake was found but something could not be looked
-at: what that was stands right below. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
+at: what that was stands right below. Of a file, a plain right also means that every block of the definition ran: flags are set the
+other way to get there, and lines that no call reached are listed. For each mistake it gives its name, the evidence in numbers, what the mistake does to a
 model, the line it most likely sits on, and the fix as a small patch, shown only if it
 cures: put in, loaded anew and checked again, the mistake is gone. `--json` and `--markdown` print the same for programs and
 pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: something is wrong, 2: something could not be run,
@@ -112,7 +113,7 @@ Code may differ from the textbook and be right. None of these is reported:
     def test_my_attention():
         assert_correct(MyAttention(64, 8))             # 由 pytest 打印诊断
 
-报告先说对还是错；没有发现错误、但有的地方没能检查时，说**就已检查的部分而言正确**，紧接着列出没有检查的内容。每个错误都给出名称、数字证据、对模型的影响、最可能所在的行，以及一小段改法。`--json` 和 `--markdown` 供程序和
+报告先说对还是错；没有发现错误、但有的地方没能检查时，说**就已检查的部分而言正确**，紧接着列出没有检查的内容。检查文件时，只有定义里的每一段代码都运行过，才会直接说正确：为此会把开关反过来设，没有任何调用运行到的行会列出来。每个错误都给出名称、数字证据、对模型的影响、最可能所在的行，以及一小段改法。`--json` 和 `--markdown` 供程序和
 网页使用，`--lang zh` 用中文。退出码 0：正确，或就已检查的部分而言正确（`--json` 里是 `"verdict": "partly"`，
 附 `unseen`）；1：有错；2：无法运行，报告会说明需要传什么。就已检查的部分而言正确时，`assert_correct` 通过，并给出警告。
 

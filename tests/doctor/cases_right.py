@@ -98,18 +98,18 @@ ATTENTION = [
     *of("simple_2d_torch", "SelfAttention", also=FLAT),
     *of("whisper_like", "MultiHeadAttention"),
     # Scales of other kinds, all on purpose. T5's is no scale at all: right, or a remark.
-    *of("t5_style", "T5SelfAttention", unseen=OTHER),
+    *of("t5_style", "T5SelfAttention", unseen=("lines 20", *OTHER)),  # the buckets of a decoder
     *of("scale_in_weights", "PreScaledAttention", also=("S2",)),
     *of("learned_temperature", "TemperatureAttention"),
     *of("learned_temperature", "CosineAttention", unseen=OTHER),
     *of("mup_attention", "MuPSelfAttention"),
-    *of("alibi", "ALiBiMultiHeadAttention"),
+    *of("alibi", "ALiBiMultiHeadAttention", unseen=("lines 16",)),  # heads that are no power of 2
     *of("relative_shaw", "RelativeAttention", unseen=OTHER),
     *of("own_softmax", "CausalMultiHeadSelfAttention"),
     *of("chunked", "ChunkedAttention"),
     *of("sliding_window", "SlidingWindowAttention", "LocalAttention"),
     *of("qk_norm", "QKNormAttention", unseen=OTHER),
-    *of("softcap", "GemmaAttention"),
+    *of("softcap", "GemmaAttention", unseen=("lines 35",)),  # its cap is off unless a number is given
     *of("relu_qkv", "ScaledDotProductAttention", "MultiHeadAttention", also=HALF),
     *of("sdpa_wrappers", "MHACausal", "PaddedCausalAttention"),
     *of("torch_wrappers", "SelfAttention"),

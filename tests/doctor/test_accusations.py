@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from qkv.doctor.doctor import check
+from qkv.doctor.source.file import parse, read
 
 
 class Weighted(nn.Module):
@@ -115,3 +116,79 @@ class Drawn(Turned):
 def test_a_table_is_no_weight_and_a_drawn_tensor_is():
     assert "T2" not in [finding.id for finding in check(Turned).findings]
     assert "T2" in [finding.id for finding in check(Drawn).findings]
+
+
+HEADS = """
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.head = heads, dim // heads
+        self.q, self.k, self.v = (nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = (f(x).view(b, n, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
+        return ((q @ k.mT / self.head**0.5).softmax(-1) @ v).transpose(1, 2).reshape(b, n, c)
+"""
+AROUND = "from torch import nn\nfrom heads import Heads\n\n\nclass Layer(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n        self.heads, self.out = Heads(dim, 4), nn.Linear(dim, dim)\n"
+
+
+def test_a_projection_may_stand_in_the_layer_around(tmp_path):
+    """Only a class that nobody uses has to have an output projection itself."""
+    (tmp_path / "heads.py").write_text(HEADS)
+    verdicts = []
+    for other in (None, "from torch import nn\n", AROUND):
+        if other is not None:
+            (tmp_path / "layer.py").write_text(other)
+        source = read(tmp_path / "heads.py")
+        report = check(source.load("Heads"), source=source, name="Heads")
+        verdicts.append((report.verdict, [finding.id for finding in report.findings]))
+    assert verdicts == [("wrong", ["P4"]), ("wrong", ["P4"]), ("partly", [])]
+    assert "layer.py" in str(report.unseen[0].text)
+
+
+def said(line):
+    """Of a function with this line about its mask."""
+    code = f"""
+import torch
+
+
+def attend(q, k, v, mask=None):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        {line}
+    return scores.softmax(-1) @ v
+"""
+    source = parse(code)
+    return check(source.load("attend"), source=source, name="attend")
+
+
+def test_keys_of_the_queries_number_are_no_mistake_of_a_design_for_one_length():
+    code = """
+import torch
+
+
+def attend(q, k, v):
+    places = torch.arange(q.shape[1])
+    near = -(places[:, None] - places).abs().to(q.dtype)
+    return (q @ k.mT / q.shape[-1] ** 0.5 + near * 0).softmax(-1) @ v
+"""
+    source = parse(code)
+    report = check(source.load("attend"), source=source, name="attend")
+    assert report.verdict == "right" and any(remark.id == "C3" for remark in report.remarks)
+
+
+def test_a_mask_that_moves_next_to_nothing_is_named():
+    """−inf times 1e-9 is −inf: a mask of −inf hides the mistake that every mask of numbers shows."""
+    assert [finding.id for finding in said("scores = scores + (1 - mask) * -1e-9").findings] == ["M9"]
+    assert said("scores = scores + (1 - mask) * -1e9").verdict == "right"
+
+
+def test_the_fill_of_bert_is_a_remark():
+    report = said("scores = scores + (1 - mask) * -10000.0")
+    assert report.verdict == "right" and any(remark.id == "M19" for remark in report.remarks)
+    assert [finding.id for finding in said("scores = scores + (1 - mask) * -1000.0").findings] == ["M19"]

@@ -155,7 +155,8 @@ class Case:
 
     def other(self, subject: Subject, asked: Asked | None = None) -> "Case":
         """The same code run in another way."""
-        return Case(subject, self.says, asked or self.asked, self.space, made=self.made, discovered=self.discovered)
+        kept = dict(source=self.source, made=self.made, discovered=self.discovered)
+        return Case(subject, self.says, asked or self.asked, self.space, **kept)
 
     def add(
         self,

@@ -26,6 +26,7 @@ from .probes import (
     cached,
     changes,
     comparison,
+    exercise,
     masking,
     owners,
     positions,
@@ -48,6 +49,7 @@ from .subject.search import find_subject, fresh, handed_over, sizes_for
 LOOKS = {
     "cache": _("its cache"),
     "inputs": _("whether every input counts"),
+    "exercise": _("lines that no call reached"),
     "flags": _("its flags the other way"),
     "masks": _("its masks"),
     "memory": _("attention to a memory"),
@@ -91,6 +93,8 @@ def check(
     asked = Asked(heads, causal, mask_true_means, args, call)
     label = f"{source.path.name}:{name}" if source is not None and getattr(source, "path", None) else name
     states = torch.get_rng_state(), np.random.get_state()
+    if isinstance(source, Source):
+        source.loader.module.ran.forget()  # what other definitions of the file ran
     try:
         report = _diagnose(target, name, label, source=source, asked=asked, budget=Budget(operations))
         again = partial(_again, target=target, name=name, asked=asked, operations=operations)
@@ -162,6 +166,7 @@ def _diagnose(
         part = partial(_diagnose, source=source, asked=Asked(), budget=budget, whole=False)
         looks["flags"] = partial(roads.other_way, target=target, examined=examined)
         looks["parts"] = partial(roads.parts, source=source, diagnose=part)
+        looks["exercise"] = partial(exercise.exercise, target=target, source=source, name=name, examined=examined)
     _looked(case, looks)
     if not case.founds:
         owners.unsettled(case)

@@ -360,6 +360,7 @@ class WrongFill(Mistake):
         "causal": _(
             "scores of later tokens are filled with a number close to 0, and e⁰ = 1: your numbers equal attention computed so to {error:.0e}"
         ),
+        "tiny": _("`{parameter}` moves scores by at most {change:.0e}: hidden keys keep their weight"),
     }
 
     @staticmethod

@@ -104,7 +104,7 @@ def letter_of(name: str) -> str:
     words = re.split(r"[._]", name.lower().removesuffix(".weight"))
     for word in reversed(words):
         match = re.fullmatch(
-            r"(?:w|to|fc|linear|lin|proj|in|m)?(q|k|v)(?:uer(?:y|ies)|ry|eys?|al(?:ue)?s?)?(?:proj|lin|linear|layer|w|fc)?",
+            r"(?:w|to|fc|linear|lin|proj|in|m)?(q|k|v)(?:uer(?:y|ies)|ry|eys?|al(?:ue)?s?|s)?(?:proj|lin|linear|layer|w|fc)?",
             word,
         )
         if match:

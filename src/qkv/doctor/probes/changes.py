@@ -9,7 +9,7 @@ import re
 import numpy as np
 from torch import nn
 
-from ...words import _
+from ...words import _, quoted
 from ..case import Case
 from ..mistakes.mistake import triangle
 from ..mistakes.triangles import WrongTriangle
@@ -35,6 +35,11 @@ def who_sees_whom(case: Case) -> None:
     hint = wants if wants is not None else case.called_causal
     if case.has("H1", "H2", "H3"):
         return skip(case, "who sees whom", _("tokens are mixed"))
+    hidden = case.match is not None and any(piece.inner for piece in case.match.variant.form.pieces)
+    if hidden and not _by_distance(seen):  # else the softmax itself left nothing for some
+        case.miss(
+            "pattern", _("which tokens see which: a pattern of its own, which nothing here says is the right one")
+        )
     if seen.all() and case.says.bare_fill and not case.has("M2", "M3") and not case.subject.masks:
         case.add("M2", "causal", line=case.says.bare_fill)
         return None
@@ -60,6 +65,12 @@ def who_sees_whom(case: Case) -> None:
         if hint and not case.has("X7", "M7", "M8", "M9", "M12", "M2", "M3") and not _explained(case):
             _no_triangle(case)
     return None
+
+
+def _by_distance(seen: np.ndarray) -> bool:
+    """True if who sees whom depends on nothing but how far apart they are: all, a triangle, a band."""
+    n = len(seen)
+    return all(len(set(np.diagonal(seen, offset).tolist())) == 1 for offset in range(1 - n, n))
 
 
 def _other_roads(case: Case) -> None:
@@ -326,6 +337,9 @@ def _declared(error: BaseException) -> bool:
     )
 
 
+RESHAPED = r"shape '\[.*\]' is invalid for input of size|cannot reshape array|split_with_sizes|can't divide axis"
+
+
 @probe("other keys")
 def other_keys(case: Case) -> None:
     """As many keys as one likes: keys of another number than queries."""
@@ -349,10 +363,17 @@ def other_keys(case: Case) -> None:
             "H1", "H2", "H3", "H9", "P1", "P2"
         ):
             case.add("C5", n=n, m=m)
-        elif re.search(r"shape|view|reshape|size|broadcast|mismatch|einsum|dimension", text) and not case.has(
-            "H1", "H2", "H3", "H9", "P1", "P2"
-        ):
+        elif re.search(RESHAPED, text) and not case.has("H1", "H2", "H3", "H9", "P1", "P2"):
             case.add("C3", n=n, m=m, error=text, line=error.line)
+        else:  # a design for one length, such as a convolution or relative positions, stops elsewhere
+            case.remark(
+                "C3",
+                _("it takes as many keys as queries: with {n} queries and {m} keys it stops with {error}"),
+                line=error.line,
+                n=n,
+                m=m,
+                error=quoted(text),
+            )
     return None
 
 

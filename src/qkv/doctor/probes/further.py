@@ -91,7 +91,9 @@ def large_scores(case: Case, parameter: str, format_: Format, looked: View, keep
     if roles == subject.inputs[:1] and place < len(change):
         change[place] = 0
     relative = float(change.max() / (np.abs(base[item]).max() or 1))
-    if relative > 1e-6:
+    if relative > 1e-6 and fill is not None and fill <= -1e4:  # BERT's, which only scores of thousands reach
+        case.remark("M19", _("masked scores are filled with {fill}, which scores of thousands would reach"), fill=fill)
+    elif relative > 1e-6:
         case.add("M19", change=relative)
 
 

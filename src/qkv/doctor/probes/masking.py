@@ -50,6 +50,7 @@ from .trials import (
 )
 
 Array = np.ndarray
+TINY = 1e-3  # a score that moves by less keeps its weight
 
 
 def examine_masks(case: Case) -> None:
@@ -130,6 +131,8 @@ def examine_mask(case: Case, parameter: str) -> None:
             pass
         elif _arrives(case, parameter, looked, ran):
             case.add("M11", "rows", parameter=parameter)
+        elif (moved := _moved(case, parameter, looked, ran)) is not None and 0 < moved[0] <= TINY:
+            case.add("M9", "tiny", parameter=parameter, change=moved[0])
         elif elsewhere(case, parameter, looked, ran[0]):
             case.miss(
                 f"mask {parameter}",
@@ -158,18 +161,34 @@ def examine_mask(case: Case, parameter: str) -> None:
 
 
 def _arrives(case: Case, parameter: str, looked: View, ran: list[Trial]) -> bool:
-    """Whether the mask does reach the softmax, and only moves whole rows of scores, which a softmax doesn't see."""
+    """True if the mask reaches the softmax and only moves whole rows of scores, which changes no share."""
+    moved = _moved(case, parameter, looked, ran)
+    return moved is not None and moved[0] > TINY and moved[1]
 
-    def scores(given: dict[str, Any] | None) -> Any:
+
+def _moved(case: Case, parameter: str, looked: View, ran: list[Trial]) -> tuple[float, bool] | None:
+    """By how much the mask moves what the softmax takes, and whether all shares stay as they are."""
+
+    def scores(given: dict[str, Any] | None) -> tuple[Any, Any]:
         seen = case.subject(looked.inputs, given, watch=True).seen
         if seen is None or not (seen.kernels or seen.softmaxes):
-            return None
-        return seen.kernels[0].get("attn_mask") if seen.kernels else seen.softmaxes[0][0]
+            return None, None
+        if seen.kernels:
+            return seen.kernels[0].get("attn_mask"), seen.kernels[0].get("out")
+        return seen.softmaxes[0][0], seen.softmaxes[0][2]
 
-    one, two = (
+    (one, shares), (two, others) = (
         scores({parameter: tensor_for(case, ran[0].format, k)}) for k in (ran[0].keep, np.ones_like(ran[0].keep))
     )
-    return isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor) and not torch.equal(one, two)
+    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor) or one.shape != two.shape:
+        return None
+    if one.dtype is torch.bool:
+        change = float(not torch.equal(one, two))
+    else:
+        differs = one != two  # −inf − −inf is no number
+        change = float((one - two)[differs].abs().max()) if differs.any() else 0.0
+    same = shares.shape == others.shape and torch.allclose(shares, others, atol=1e-6, equal_nan=True)
+    return change, bool(same)
 
 
 def _as_handed(case: Case, parameter: str) -> bool:
@@ -277,8 +296,8 @@ def _try(
                     continue
                 try:
                     trial = trial_of(case, parameter, looked, format_, everything[name])
-                    if format_.kind == "additive" and not np.isfinite(trial.output).all():
-                        trial = trial_of(case, parameter, looked, replace(format_, means="finite"), everything[name])
+                    if format_.kind == "additive":
+                        trial = _finite(case, parameter, looked, trial)
                 except UserError as error:
                     errors.append(error)
                     break
@@ -295,6 +314,13 @@ def _try(
         ):
             refused = errors[0]
     return [], errors, None
+
+
+def _finite(case: Case, parameter: str, looked: View, trial: Trial) -> Trial:
+    """An additive mask of a large number, where it does not do what −inf does: in `(1 - mask) * -1e-9` only −inf hides."""
+    finite = trial_of(case, parameter, looked, replace(trial.format, means="finite"), trial.keep)
+    same = np.isfinite(trial.output).all() and np.allclose(finite.output, trial.output, rtol=0, atol=1e-9)
+    return trial if same else finite
 
 
 def _more(
@@ -465,6 +491,8 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
     if id_ == "M2":
         bare = case.says.bare_fill
         case.add("M2" if bare else "M3", parameter=parameter, tried=1, line=bare)
+    elif id_ == "M5" and "memory" in case.subject.inputs:
+        _not_understood(case, parameter)  # whose mask it is, of the text or of the memory, isn't proved
     elif id_ == "M5":
         kept_own = variant.told["M5"]["kept"] == 0  # the code's own triangle is what stayed
         if not kept_own and _default_triangle(case, parameter):

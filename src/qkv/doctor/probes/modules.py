@@ -12,6 +12,7 @@ from ..case import Case
 from ..numbers.guesses import head_counts
 from ..numbers.watching import mixed_of
 from ..source.file import Source
+from ..source.uses import used_by
 from ..subject.errors import UserError
 from ..subject.guess import role
 from ..subject.subject import Subject
@@ -239,16 +240,17 @@ def _unmerged(case: Case) -> None:
 
 
 def _multi(case: Case) -> bool:
-    """Multi-head attention without W_O; BERT keeps it in a layer of its own, which is no mistake."""
-    source = case.says.text
-    name = case.subject.name
-    others = re.findall(
-        r"\b(\w*(?:[Oo]ut(?:put)?|[Pp]roj(?:ection)?|unify\w*|w_?o|W_?[oO])\w*)\s*=\s*(?:nn\.)?(?:Linear|Parameter)",
-        source,
-    )
-    if re.search(r"Bert|Roberta|Electra", name):
+    """Multi-head attention without W_O. It may stand in the layer around, as BERT has it: then that layer is to be looked at."""
+    if re.search(r"Bert|Roberta|Electra", case.subject.name):
         return False
-    return not (others and name in source.replace(case.says.segment, ""))  # another class wraps it and projects
+    if where := used_by(case.source, case.subject.name):
+        case.miss(
+            "output projection",
+            _("an output projection: it has none, but {where} uses it and may have one; check that one too"),
+            where=where,
+        )
+        return False
+    return True
 
 
 @probe("cost")

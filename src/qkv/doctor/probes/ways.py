@@ -64,7 +64,7 @@ def way_of(case: Case) -> Way | None:
         if r == "start":
             return Way("start", parameter, flags)
     for parameter, r in subject.roles.items():
-        if r == "cache" and parameter not in flags:
+        if r == "cache" and parameter not in flags and parameter not in case.says.unused_arguments:
             if _classes(case):
                 return Way("object", parameter, flags)
             found = _tried(case) if not flags else None

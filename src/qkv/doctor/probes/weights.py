@@ -255,6 +255,9 @@ def every_weight_counts(case: Case) -> None:
             case.add("P1", **values)
     if norms and not case.has("P1") and len(norms) <= 2 and "memory?" not in subject.roles.values():
         case.add("T6", "unused", unused=", ".join(norms))
+    left = [n for n in unused if n in matrices]
+    if left and not case.founds and "memory?" not in subject.roles.values():
+        case.miss("weights", _("what {weights} is for: it gets no gradient"), weights=", ".join(left[:4]))
     return None
 
 
@@ -290,6 +293,8 @@ def _beside(case: Case, name: str) -> bool:
     used = [n for n in case.match.guess.names if n in owner]
     if re.search(r"emb|pos|rel|cross|enc|mem|out|fc|final|head\b|lm_|class", name.lower()):
         return False
+    if len(set(case.match.guess.names)) == 3:
+        return False  # q, k and v each have one of their own: what is left over is something else's
     return any(_parent(n) == _parent(name) and owner[n].shape == owner[name].shape for n in used)
 
 

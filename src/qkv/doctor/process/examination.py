@@ -16,6 +16,7 @@ from typing import Any
 from ...words import Message, Problem, pip_install
 from ..report import Finding, Remark, Report
 from ..source.file import Source, read
+from ..source.loading import USUAL
 from .guard import limit
 from .inside import Send, limit_memory
 from .sandbox import place
@@ -105,6 +106,12 @@ def _one(
                 ),
             )
         )
+    if lines := [USUAL[name] for name in source.loader.supplied]:
+        text = Message(
+            "the file lacks {lines}: running it as it is ends in a NameError",
+            lines=", ".join(f"`{line}`" for line in lines),
+        )
+        report.remarks.append(Remark("imports", text))
     if source.loader.guessed:
         listed = ", ".join(f"{key} = {value}" for key, value in source.loader.guessed.items())
         report.remarks.append(

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...words import Problem
 from . import standins
+from .coverage import RAN, Ran
 from .file import Source, read
 
 MOST_PARENTS = 4
@@ -29,6 +30,8 @@ class Module(types.ModuleType):
         sys.modules[name] = self
         self.__file__ = file
         self.source, self.soft = source, False
+        self.ran = Ran()  # blocks of its definitions
+        self.__dict__[RAN] = self.ran.begun.add
         self.known: dict[Path, Module] = {source.path.resolve(): self}
         self.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import, "display": lambda *_, **__: None}
         text = source.text if source.text.endswith("\n") else source.text + "\n"

@@ -52,6 +52,7 @@ class Loader:
         self.done: set[int] = set()
         self.failed: dict[str, tuple[BaseException, int]] = {}  # name: (why, line)
         self.guessed: dict[str, int] = {}
+        self.supplied: list[str] = []  # usual names that the file uses and never imports
         self.wanted: set[str] = set()
         body = list(source.tree.body)
         guarded = [inner for node in body if is_main(node) for inner in node.body]  # type: ignore[attr-defined]
@@ -175,17 +176,22 @@ class Loader:
         unknown = {str(e.name) for e, _ in self.failed.values() if isinstance(e, NameError)}
         lacking = (unknown & USUAL.keys()) - self.space.keys()
         if lacking:  # a snippet without its imports
-            for name in lacking:
-                with contextlib.suppress(SyntaxError, ImportError):
-                    exec(USUAL[name], self.space)
+            for name in sorted(lacking):
+                self._supply(name)
             self._run(plan)
             return
         for name in USUAL.keys() - self.space.keys():  # used inside, and bound nowhere
             if re.search(rf"\b{name}\b", self.source.text) and not self.binders(name):
-                with contextlib.suppress(ImportError):
-                    exec(USUAL[name], self.space)
+                self._supply(name)
         for name in [name for name in self.failed if COUNTED.fullmatch(name) and name not in self.space]:
             self.space[name] = self.guessed[name] = SMALL
+
+    def _supply(self, name: str) -> None:
+        with contextlib.suppress(SyntaxError, ImportError):
+            exec(USUAL[name], self.space)
+            used = any(name in s.uses for tier in self.tiers for s in tier)  # else it is a local name, or in a comment
+            if used and name not in self.supplied and not any(s.star for s in self.tiers[0]):
+                self.supplied.append(name)
 
     def _execute(self, statement: Statement) -> bool:
         """Whether it ran, or never will."""
@@ -221,12 +227,12 @@ class Loader:
         self.module.soft = statement.soft
         self._undecorate(statement)
         try:
-            exec(statement.compiled(self.source), self.space)
+            exec(statement.compiled(self.source, marks=statement.defines), self.space)
         except Exception:
             if not statement.defines:
                 raise
             # An annotation may need what isn't there; the code below it doesn't.
-            exec(statement.compiled(self.source, late_annotations=True), self.space)
+            exec(statement.compiled(self.source, late_annotations=True, marks=True), self.space)
         finally:
             self.module.soft = False
         # if is_torch_available(): import torch

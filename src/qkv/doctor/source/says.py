@@ -149,7 +149,7 @@ def unused_arguments(code: Code, root: ast.AST) -> list[str]:
             m for m in root.body if isinstance(m, ast.FunctionDef) and m.name in ("forward", "__call__", "call")
         ]
     found: list[str] = []
-    for function in functions:
+    for function in {function.name: function for function in functions}.values():  # the last: overloads have no body
         read = {n.id for s in function.body for n in ast.walk(s) if isinstance(n, ast.Name)}
         if "locals" not in read:
             found += [p for p in code.parameters(function) if p not in read]

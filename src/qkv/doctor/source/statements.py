@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from .coverage import marked
 from .file import Definition, Source
 
 # Calls that reach outside: a statement with one of them is never run.
@@ -28,7 +29,7 @@ class Statement:
 
     def __init__(self, node: ast.stmt, index: tuple[int, int], source: Source) -> None:
         self.node, self.index = node, index
-        self.code: dict[int, types.CodeType] = {}
+        self.code: dict[tuple[int, bool], types.CodeType] = {}
         self.binds: set[str] = set()
         self.uses: set[str] = set()
         try:
@@ -41,8 +42,8 @@ class Statement:
             (_word(inner.func) for inner in run_by(node) if isinstance(inner, ast.Call) and reaches_out(inner)), ""
         )
 
-    def compiled(self, source: Source, late_annotations: bool = False) -> types.CodeType:
-        """The statement as code that keeps its line numbers."""
+    def compiled(self, source: Source, late_annotations: bool = False, marks: bool = False) -> types.CodeType:
+        """The statement as code that keeps its line numbers; with `marks` it reports which of its blocks run."""
         flags = 0
         for line in source.tree.body:
             if isinstance(line, ast.ImportFrom) and line.module == "__future__":
@@ -50,10 +51,10 @@ class Statement:
                     flags |= getattr(__future__, alias.name).compiler_flag if hasattr(__future__, alias.name) else 0
         if late_annotations:
             flags |= __future__.annotations.compiler_flag
-        if flags not in self.code:
-            module = ast.Module([self.node], [])
-            self.code[flags] = compile(module, str(source.path), "exec", flags, dont_inherit=True)
-        return self.code[flags]
+        if (flags, marks) not in self.code:
+            module = ast.Module([marked(self.node) if marks else self.node], [])
+            self.code[flags, marks] = compile(module, str(source.path), "exec", flags, dont_inherit=True)
+        return self.code[flags, marks]
 
     @property
     def defines(self) -> bool:

@@ -348,9 +348,19 @@ def own_tables(name: str, sizes: Sizes, space: dict[str, Any]) -> list[Any]:
         if got is None:
             continue
         parts = list(got) if isinstance(got, (tuple, list)) else [got]
-        which = {"cos": 0, "sin": 1}.get(name.lower()[:3])
+        which = wave_of(name)
         made.append(parts[which] if len(parts) == 2 and which is not None else got)
     return _and_cut(made, sizes.queries)
+
+
+def wave_of(name: str) -> int | None:
+    """0 for a table of cosines by its name, 1 for sines, None for both in one.
+
+    >>> wave_of("freqs_cos"), wave_of("sin"), wave_of("cos_sin"), wave_of("freqs_cis")
+    (0, 1, None, None)
+    """
+    held = [wave in name.lower() for wave in ("cos", "sin")]
+    return held.index(True) if sum(held) == 1 else None
 
 
 def frequencies(name: str, sizes: Sizes, space: dict[str, Any]) -> list[Any]:
@@ -371,6 +381,12 @@ def frequencies(name: str, sizes: Sizes, space: dict[str, Any]) -> list[Any]:
         angles,
         halves,
     ]
+    if wave_of(name) is not None:
+        usual = [
+            one
+            for one in usual
+            if isinstance(one, Tensor) and not one.is_complex() and one is not angles and one is not halves
+        ]
     return [*own_tables(name, sizes, space), *_and_cut(usual, sizes.queries)]
 
 

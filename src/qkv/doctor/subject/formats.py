@@ -11,12 +11,12 @@ from .subject import PerItem
 _tensor = torch.tensor
 
 
-SHAPES = ("b1nm", "bnm", "nm", "11nm", "b11m", "bm", "b1m", "bhnm", "Hnm", "lengths", "1nm")
+SHAPES = ("b1nm", "bnm", "nm", "11nm", "b11m", "bm", "b1m", "bhnm", "Hnm", "lengths", "1nm", "bm1")
 SEQUENCE_FIRST = ("mb", "nmb")  # also tried where tokens come before texts
 
 
 KINDS = ("bool", "float", "additive", "int")
-FINITE = -1e30  # for what is added where −inf gives NaN: code that takes keys in pieces, say
+FINITE = -1e4  # what people add where they do not add −inf
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Format:
             "b1m": keep[:, :1] if same_rows else None,
             "bhnm": np.repeat(keep[:, None], heads, 1),
             "Hnm": np.repeat(keep, heads, 0),
+            "bm1": keep[:, 0, :, None] if same_rows else None,
             "mb": keep[:, 0].T if same_rows else None,
             "nmb": keep.transpose(1, 2, 0),
         }[self.shape]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..source.coverage import settle
 from .capture import Capture, NumpyCapture
 from .errors import CALL, Budget, Spent, UserError
 from .guess import Sizes
@@ -260,12 +261,14 @@ class Subject:
             positional, named = self._bind(
                 {p: seen.watched(a) if p in vectors and isinstance(a, np.ndarray) else a for p, a in filled.items()}
             )
+        settle(True)  # what built it
         with settings(self.dtype), torch.set_grad_enabled(grad), mode:
             try:
                 raw = self.function(*positional, **named)
             except (KeyboardInterrupt, MemoryError, Spent):
                 raise
             except BaseException as error:  # sys.exit too
+                settle(False)
                 raise UserError(error) from None
             finally:
                 for mend in between_calls:

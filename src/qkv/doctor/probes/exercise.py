@@ -1,0 +1,164 @@
+"""What of the code was never run: flags are set the other way until it runs, and what is left is listed as not checked."""
+
+import contextlib
+import copy
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch.nn.functional as F
+from torch import nn
+
+from ...words import Message, _
+from ..case import Case
+from ..source import coverage
+from ..source.file import Source
+from ..subject.errors import CannotRun, UserError
+from ..subject.search import find_subject
+from ..subject.subject import Subject
+from ..subject.values import parameters_of
+
+Look = Callable[[Case], Case]
+MOST_FLIPPED = 3  # flags that are set the other way
+MOST_TOLD = 4  # blocks that are listed
+# A loss, dropout (which has a probe of its own), and where it runs: no part of what attention computes.
+ASIDE = re.compile(
+    r"targets?|labels?|.*_labels|.*drop.*|(is_)?train(ing)?|is_cuda|cuda|is_available|is_scripting|is_tracing|is_exporting",
+    re.I,
+)
+ASLEEP = re.compile(r"(is_)?train(ing)?|deterministic|eval(uation)?", re.I)  # the probe of training mode looks at these
+SETS_UP = (
+    "__init__",
+    "reset_parameters",
+    "_reset_parameters",
+    "init_weights",
+    "_init_weights",
+    "extra_repr",
+    "__repr__",
+)
+
+
+def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) -> None:
+    """Run what has not run yet, as far as a flag leads there; tell the rest."""
+    if not isinstance(source, Source) or case.founds or case.says.library:
+        return
+    tried: set[str] = set()
+    for _unused in range(MOST_FLIPPED):
+        found = next(
+            (f for block in unrun(source, name) for f in _flipped(case, target, block, source) if f[0] not in tried),
+            None,
+        )
+        if found is None:
+            break
+        flag, subject = found
+        tried.add(flag)
+        _look(case, flag, subject, examined)
+        if case.founds:
+            return
+    left = unrun(source, name)
+    for block in left[:MOST_TOLD]:
+        case.miss(
+            f"lines {block.first}",
+            _("lines {first}–{last}, which no call reached ({condition})")
+            if block.last > block.first
+            else _("line {first}, which no call reached ({condition})"),
+            first=source.place(block.first)[1],
+            last=source.place(block.last)[1],
+            condition=block.condition,
+        )
+    if len(left) > MOST_TOLD:
+        case.miss("lines", _("{n} more blocks, which no call reached"), n=len(left) - MOST_TOLD)
+
+
+def unrun(source: Source, name: str) -> list[coverage.Block]:
+    """The blocks of a definition, and of what it uses in its file, that never ran."""
+    from ..source.trees import open_code
+
+    coverage.settle(True)
+    code = open_code(source)
+    nodes = code.uses(name) if code is not None else []
+    known = set(source.definitions)
+    blocks = coverage.unrun(dict.fromkeys(nodes), source.loader.module.ran.ended)
+    return [
+        b
+        for b in dict.fromkeys(blocks)
+        if (b.function not in SETS_UP or b.builds & known) and not any(map(ASIDE.fullmatch, b.names))
+    ]
+
+
+def _flipped(case: Case, target: Any, block: coverage.Block, source: Source) -> Iterator[tuple[str, Subject]]:
+    """The same with a flag of the block's condition set the other way: of the call, of the constructor, of the object."""
+    subject = case.subject
+    for parameter in parameters_of(subject.function):
+        known = parameter.name in subject.fixed or ASLEEP.fullmatch(parameter.name)
+        if parameter.name in block.names and _is_flag(parameter) and not known:
+            other = copy.copy(subject)
+            other.fixed = {**subject.fixed, parameter.name: not parameter.default}
+            yield f"{parameter.name}={not parameter.default}", other
+    if inspect.isclass(target) and case.asked.args is None:
+        for parameter in parameters_of(target):
+            if parameter.name in block.names and _is_flag(parameter):
+                args = {parameter.name: not parameter.default}
+                try:
+                    other = find_subject(
+                        target, name=subject.name, space=case.space, sizes=subject.sizes, args=args, call=None
+                    )
+                except CannotRun:
+                    continue
+                yield f"{parameter.name}={not parameter.default}", other
+    if inspect.isclass(target) and re.search(r"hasattr\([^)]*scaled_dot_product_attention", source.text):
+        built = None
+        with _no_kernel(), contextlib.suppress(CannotRun):
+            built = find_subject(
+                target, name=subject.name, space=case.space, sizes=subject.sizes, args=case.asked.args, call=None
+            )
+        if built is not None:
+            yield "no scaled_dot_product_attention", built
+    for path, part in subject.owner.named_modules() if isinstance(subject.owner, nn.Module) else ():
+        for attribute in sorted(block.names):
+            value = vars(part).get(attribute, ...)
+            asked = block.condition.endswith(f"if self.{attribute}")  # a configuration may have answered None
+            if (isinstance(value, bool) or (value is None and asked)) and attribute != "training":
+                other = copy.copy(subject)
+                other.owner = copy.deepcopy(subject.owner)
+                bound = getattr(subject.function, "__name__", "")
+                other.function = getattr(other.owner, bound) if inspect.ismethod(subject.function) else other.owner
+                setattr(other.owner.get_submodule(path), attribute, not value)
+                yield f"{attribute}={not value}", other
+
+
+@contextlib.contextmanager
+def _no_kernel() -> Iterator[None]:
+    """A torch without its own kernel of attention, as code asks for that goes another way then."""
+    kernel = F.scaled_dot_product_attention
+    del F.scaled_dot_product_attention
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention = kernel
+
+
+def _is_flag(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.default, bool) or (parameter.default is None and "bool" in str(parameter.annotation))
+
+
+def _look(case: Case, flag: str, subject: Subject, examined: Look) -> None:
+    """Examine it so; what is found counts if the numbers prove it, else it is only told."""
+    try:
+        subject(subject.draw())
+    except UserError:
+        return  # the lines stay in the list of those that never ran
+    causal = True if "caus" in flag and flag.endswith("True") else None
+    other = examined(case.other(subject, replace(case.asked, causal=causal)))
+    for found in other.founds:
+        if found.certain and found.id[0] in "SXM":
+            case.add(found.id, sentence=found.sentence, line=found.line, certain=True, **found.values)
+    if other.founds and not case.founds:
+        case.miss(f"with {flag}", _("it with {flag}, where something differs from attention"), flag=flag)
+    known = {f"mask {parameter}" for parameter in case.formats}  # a flag may stand in for a mask
+    for what, missed in other.unseen.items():
+        if what not in case.unseen and what not in known:
+            case.miss(f"with {flag}: {what}", _("with {flag}: {what}"), flag=flag, what=Message(str(missed)))
+    case.checked.append(f"with {flag}")

@@ -1,0 +1,59 @@
+"""Who else uses a class: the definitions of its own file, and the other files of its project."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .file import Source
+
+ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+MOST_PARENTS = 4
+MOST_FILES = 400
+LARGEST = 1 << 20  # bytes of a file that is looked into
+
+
+def used_by(source: Any, name: str) -> str:
+    """A class of the file that builds a class and has a matrix of its own, or a file that builds it; else ""."""
+    if not isinstance(source, Source):
+        return ""
+    for other, node in source.definitions.items():
+        if isinstance(node, ast.ClassDef) and other != name and _builds(node, name) and _has_matrix(node):
+            return other
+    stem = re.escape(source.path.stem)
+    imports = re.compile(
+        rf"^\s*(from\s+[\w.]*\b{stem}\s+import\s+(\(|\*|.*\b{re.escape(name)}\b)|import\s+[\w.]*\b{stem}\b)", re.M
+    )
+    builds = re.compile(rf"\b{re.escape(name)}\s*\(")
+    for file in _project(source.path):
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace") if file.stat().st_size < LARGEST else ""
+        except OSError:
+            continue
+        if imports.search(text) and builds.search(text) and re.search(r"Linear|Dense|Parameter", text):
+            return file.name
+    return ""
+
+
+def _builds(node: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name for n in ast.walk(node))
+
+
+def _has_matrix(node: ast.AST) -> bool:
+    called = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    words = {getattr(f, "attr", getattr(f, "id", "")) for f in called}
+    return bool(words & {"Linear", "Dense", "Parameter", "Conv1d", "Conv1D"})
+
+
+def _project(path: Path) -> Iterator[Path]:
+    """The other Python files of the project: of its root's folder, where one is near, else those beside the file."""
+    path = path.resolve()
+    near = list(path.parents)[:MOST_PARENTS]
+    root = next((folder for folder in near if any((folder / mark).exists() for mark in ROOTS)), None)
+    found = root.rglob("*.py") if root is not None else path.parent.glob("*.py")
+    for count, file in enumerate(found):
+        if count >= MOST_FILES:
+            return
+        if file != path and not any(part.startswith(".") or part == "site-packages" for part in file.parts):
+            yield file
