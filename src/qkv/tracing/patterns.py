@@ -47,6 +47,7 @@ PLAIN = ("previous", "next", "self", "first", "punctuation", "diagonal")
 WIDE = ("local", "columns", "monotone")
 KINDS = (*PLAIN[:-1], "local", "columns", *RARE, "diagonal", "monotone", "uniform")
 MEANING = _(
+    "4.0 is layer 4, head 0, both counted from 0. "
     "A number is the mean weight on the keys that count (in brackets: of a head that spreads its weight evenly). "
     "It says where a head looks on this text, not what it is for."
 )

@@ -91,6 +91,7 @@ export class StepsRoom extends Piece {
         ),
       ),
       bench === "head" && header ? picks(state)[0] : null,
+      bench === "head" && header ? h("p", { class: "help" }, say(lang, "Layers and heads count from 0.")) : null,
       h("p", { class: "help" }, say(lang, "Change any number that has a frame, or the mask: everything after it follows. Point at a number, and the formula and the numbers it came from light up.")),
       h("p", { class: "help honest" }),
     );
