@@ -390,7 +390,10 @@ def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, 
         return first_shown(trace, part, int(away[1]), int(away[2]))
     if options.from_ is not None and options.to is not None:
         ranked = links(trace, options.from_, options.to, _by(options), part=part)
-        print("\n" + say("Heads that link {one} to {other} (layer.head from 0, weight):", one=options.from_, other=options.to))
+        print(
+            "\n"
+            + say("Heads that link {one} to {other} (layer.head from 0, weight):", one=options.from_, other=options.to)
+        )
         for layer, head, weight in ranked[:5]:
             longest = max(1.0, *(abs(each) for _, _, each in ranked))
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(abs(weight) / longest * 30)}")

@@ -50,7 +50,7 @@ class Ran:
         self.begun.clear()
 
 
-_every: weakref.WeakSet[Ran] = weakref.WeakSet()
+_every: weakref.WeakSet[Ran] = weakref.WeakSet()  # a call may run blocks of several files
 
 
 def settle(ended: bool) -> None:
