@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qkv.doctor.mistakes import CATALOGUE
 from tools import wild
 
 from .test_command import RIGHT, WRONG
@@ -71,3 +72,17 @@ def test_what_the_doctor_cant_run_is_not_counted_as_right():
     assert wild.outcome(row, "right", []) == "right" and wild.outcome(row, "partly", []) == "partly"
     other = wild.Row("a/b", "", "a.py", "A", "other", "JAX", "work")
     assert wild.outcome(other, "unknown", []) == "refused" and wild.outcome(other, "wrong", ["S2"]) == "false alarm"
+
+
+def test_mistakes_are_put_into_right_code():
+    from tools import inject
+
+    made = {mistake.name: text for mistake, text in inject.injections(RIGHT, "attend")}
+    assert len(inject.MISTAKES) >= 30 and {"no division by the root", "softmax over the queries", "filled with 0"} <= {
+        *made
+    }
+    assert "/ q.shape" not in made["no division by the root"] and "masked_fill(mask == 0, 0.0)" in made["filled with 0"]
+    for text in made.values():
+        compile(text, "injected.py", "exec")
+    ids = {id_ for mistake in inject.MISTAKES for id_ in mistake.ids}
+    assert ids <= set(CATALOGUE)
