@@ -132,3 +132,21 @@ def test_imports_that_were_supplied_are_told(tmp_path):
     command = [sys.executable, "-m", "qkv", "check", "mine.py:attend", "--lang", "en"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
     assert ended.returncode == 0 and "import torch.nn.functional as F" in ended.stdout and "NameError" in ended.stdout
+
+
+def test_what_a_flag_leaves_unchecked_is_told_in_the_users_language(tmp_path):
+    masking = """if self.odd:
+            scores = scores.sin()
+            if q.shape[2] == 1:
+                raise RuntimeError("one token {alone}")
+        if self.cap not in ({}, None):
+            scores = torch.tanh(scores / self.cap)"""
+    code = layer("odd=False, cap=None", "self.odd, self.cap = odd, cap").replace(
+        "        pass\n        b, _", f"        {masking}\n        b, _"
+    )
+    (tmp_path / "mine.py").write_text(HEAD + code)
+    command = [sys.executable, "-m", "qkv", "check", "mine.py:Attention", "--lang", "zh"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    said = "".join(ended.stdout.split())
+    assert "设odd=True时" in said and "notin({},None)" in said, ended.stdout
+    assert "known form" not in ended.stdout and "{alone}" in said

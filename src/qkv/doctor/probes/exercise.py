@@ -11,7 +11,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from ...words import Message, _
+from ...words import _
 from ..case import Case
 from ..source import coverage
 from ..source.file import Source
@@ -146,11 +146,12 @@ def _is_flag(parameter: inspect.Parameter) -> bool:
 
 def _look(case: Case, flag: str, subject: Subject, examined: Look) -> None:
     """Examine it so; what is found counts if the numbers prove it, else it is only told."""
+    subject.budget = case.subject.budget
     try:
         subject(subject.draw())
     except UserError:
         return  # the lines stay in the list of those that never ran
-    causal = True if "caus" in flag and flag.endswith("True") else None
+    causal = True if "caus" in flag and flag.endswith("True") else case.asked.causal
     other = examined(case.other(subject, replace(case.asked, causal=causal)))
     for found in other.founds:
         if found.certain and found.id[0] in "SXM":
@@ -160,5 +161,5 @@ def _look(case: Case, flag: str, subject: Subject, examined: Look) -> None:
     known = {f"mask {parameter}" for parameter in case.formats}  # a flag may stand in for a mask
     for what, missed in other.unseen.items():
         if what not in case.unseen and what not in known:
-            case.miss(f"with {flag}: {what}", _("with {flag}: {what}"), flag=flag, what=Message(str(missed)))
+            case.miss(f"with {flag}: {what}", _("with {flag}: {what}"), flag=flag, what=missed)
     case.checked.append(f"with {flag}")
