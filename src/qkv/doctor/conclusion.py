@@ -1,5 +1,7 @@
 """From a case to a report: the verdict, and for each mistake its evidence, its line and its patch."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..words import Message, _
@@ -8,16 +10,27 @@ from .case import Case, Found, looked_at
 from .places import locate
 from .report import Finding, Remark, Report
 from .source.file import Source
-from .subject.errors import CannotRun
+from .subject.errors import CannotRun, raises
+from .subject.guess import AGAIN, FIRST, drawing
 
 CANNOT = {
-    "build": _('could not build {name}: {reason}. Say how: --args "d_model=64, num_heads=8"'),
-    "call": _(
-        'could not call {name}: {reason} (line {line}). It was given {given}. Say what its arguments are: --call "q=first, mask=second", or how it is built: --args "d_model=64, num_heads=8"'
-    ),
+    "build": _("could not build {name}: {reason}. {advice}"),
+    "call": _("could not call {name}: {reason} (line {line}). It was given {given}. {advice}"),
     "endless": _("could not call {name}: line {line} calls itself without end"),
     "forward": _("{name} has no forward method: there is nothing to call"),
     "names": _("--call names an argument that {name} does not have; it has: {reason}"),
+}
+ADVICE = {
+    "build": _('Say what to pass to its constructor: --args "d_model=64, num_heads=8"'),
+    "call": _('Say what its arguments are: --call "q=first, mask=second"'),
+    "refused": _("Its own line {line} refuses the sizes that were tried. Give sizes that it accepts: --args"),
+    "own": _("The error is in the code itself (line {line}), whatever it is given"),
+    "shapes": _(
+        'If its sizes or arguments were meant otherwise, say so: --args "d_model=64, num_heads=8", --call "q=first, mask=second"'
+    ),
+    "module": _(
+        "{module} is a module of its project that was not found: check it from the project's main folder, or set PYTHONPATH"
+    ),
 }
 
 
@@ -28,6 +41,34 @@ def concluded(case: Case, source: Any, name: str, label: str) -> Report:
     unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
     return Report(label, verdict, findings, case.remarks, adapted(case), unseen=unseen)
+
+
+def confirmed(report: Report, diagnose: Callable[[], Report]) -> Report:
+    """Keep the findings that a second diagnosis has too, with other sizes and another seed; list the others as not checked."""
+    claimed, seen, ran = {finding.id for finding in report.findings}, set[str](), False
+    for draw in AGAIN:
+        if claimed <= seen or (ran and draw.sizes == FIRST.sizes):
+            break
+        with drawing(draw):
+            other = diagnose()
+        ran = ran or other.verdict != "unknown"
+        seen |= {finding.id for finding in other.findings}
+    kept = [finding for finding in report.findings if finding.id in seen]
+    unseen = report.unseen + [
+        Remark(
+            finding.id,
+            Message(
+                _("{id} ({name}): it showed with one set of sizes and not with another, so it is not claimed"),
+                id=finding.id,
+                name=finding.name,
+            ),
+            finding.line,
+            finding.cell,
+        )
+        for finding in report.findings
+        if finding.id not in seen
+    ]
+    return replace(report, findings=kept, unseen=unseen, verdict="wrong" if kept else "partly")
 
 
 def finding(found: Found, source: Any, name: str, case: Case | None = None) -> Finding:
@@ -67,7 +108,22 @@ def adapted(case: Case) -> dict[str, Any]:
 
 
 def cannot(problem: CannotRun, name: str, label: str) -> Report:
-    """It could not be run: why, and what to pass."""
+    """It could not be run: why, and what to do."""
     values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?", "given": problem.given or "?"}
-    text = Message(CANNOT[problem.stage], **values)
+    text = Message(CANNOT[problem.stage], advice=_advice(problem), **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})
+
+
+def _advice(problem: CannotRun) -> Message:
+    """What to do, by what stopped it."""
+    error, line = problem.error, problem.line
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return Message(ADVICE["module"], module=error.name)
+    if line is not None and (isinstance(error, AssertionError) or (isinstance(error, ValueError) and raises(error))):
+        return Message(ADVICE["refused"], line=line)
+    if line is not None and isinstance(error, NameError):
+        return Message(ADVICE["own"], line=line)
+    if problem.stage == "build":
+        return Message(ADVICE["build"])
+    missing = isinstance(error, TypeError) and "argument" in str(error)
+    return Message(ADVICE["call" if missing else "shapes"])

@@ -5,9 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..words import Message, _
 from .report import Finding, Report
 from .source.file import Source
+from .subject.errors import Calls
+from .subject.values import settings
 
 
 def proved(findings: list[Finding], source: Any, again: Callable[[Source], Report | None]) -> list[Finding]:
@@ -25,6 +29,31 @@ def proved(findings: list[Finding], source: Any, again: Callable[[Source], Repor
             behind += [one for one in shown if one is not None and one.certain]
         proved.append(finding if cured and None not in shown else replace(finding, diff="", edits=()))
     return proved + list({one.id: one for one in behind}.values())
+
+
+def stops_a_call(before: Calls, after: Calls) -> bool:
+    """True if the patched code raises where the code as it was did not.
+
+    Calls without a mask must end. With one, a shape that ran by mistake may be refused, but every name must be there.
+    """
+    patched = {(name, built): subject for (name, built, *_given), (subject, _arguments) in after.items()}
+    for key, (subject, arguments) in before.items():
+        other = patched.get(key[:2])
+        if other is None or other.dtype != subject.dtype or other.layout != subject.layout:
+            continue
+        if other.left is not None:
+            other.left.restore(other.owner)
+        masked = any(arguments.get(parameter) is not None for parameter in subject.masks)
+        try:
+            positional, named = other.bind(arguments)
+            with settings(other.dtype), torch.no_grad():
+                other.function(*positional, **named)
+        except (NameError, AttributeError, TypeError):
+            return True
+        except Exception:
+            if not masked:
+                return True
+    return False
 
 
 def _by_the_patch(one: str, first: str) -> bool:

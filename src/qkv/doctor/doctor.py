@@ -7,6 +7,7 @@ In reading order: subject/ (how to run it), numbers/ (attention right and wrong,
 probes/ (what else can be wrong), places, replay (where), conclusion, report; mistakes/ is the catalogue.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..words import Message, _
+from ..words import Message, Problem, _
 from .case import Asked, Case, Found
-from .conclusion import adapted, cannot, concluded, finding
-from .cure import proved
+from .conclusion import adapted, cannot, concluded, confirmed, finding
+from .cure import proved, stops_a_call
 from .mistakes.training import Crashes
 from .probes import (
     block,
@@ -33,16 +34,17 @@ from .probes import (
     roads,
     run,
     scores,
+    stages,
     state_modules,
     states,
     structure,
     surroundings,
 )
-from .report import Report
+from .report import Remark, Report
 from .source.file import Source
 from .source.says import says
 from .subject import makers
-from .subject.errors import OPERATIONS, Budget, CannotRun, Spent
+from .subject.errors import OPERATIONS, Budget, Calls, CannotRun, Spent
 from .subject.search import find_subject, fresh, handed_over, sizes_for
 
 # What is looked at in turn, for what the budget leaves out.
@@ -95,27 +97,52 @@ def check(
     states = torch.get_rng_state(), np.random.get_state()
     if isinstance(source, Source):
         source.loader.module.ran.forget()  # what other definitions of the file ran
+    diagnose = partial(_diagnose, name=name, label=label, source=source, asked=asked)
     try:
-        report = _diagnose(target, name, label, source=source, asked=asked, budget=Budget(operations))
-        again = partial(_again, target=target, name=name, asked=asked, operations=operations)
+        budget = Budget(operations)
+        report = diagnose(target, budget=budget)
+        if report.findings:
+            report = confirmed(report, lambda: _anew(target, name, source, asked, operations))
+        again = partial(_again, target=target, name=name, asked=asked, operations=operations, before=budget.calls)
         report.findings[:] = proved(report.findings, source, again)
-        return report
+        return _with_older_namesakes(report, name, source)
     finally:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
 
 
-def _again(patched: Source, target: Any, name: str, asked: Asked, operations: float) -> Report | None:
-    """What the patched file, loaded and looked at anew, has."""
+def _with_older_namesakes(report: Report, name: str, source: Any) -> Report:
+    """The report, with a remark if the file defines the name more than once: only the last definition was checked."""
+    if isinstance(source, Source) and source.tree is not None:
+        lines = [node.lineno for node in source.tree.body if getattr(node, "name", "") == name]
+        if len(lines) > 1:
+            text = _("{name} is defined {n} times: the last definition replaces the others, and only that was checked")
+            report.remarks.append(Remark("twice", Message(text, name=name, n=len(lines)), lines[-1]))
+    return report
+
+
+def _anew(target: Any, name: str, source: Any, asked: Asked, operations: float) -> Report:
+    """The report on the same code, loaded anew: a call may have left something in its module."""
+    if isinstance(source, Source) and (inspect.isclass(target) or inspect.isroutine(target)):
+        with contextlib.suppress(Problem):  # a class within a function can't be had again
+            again = source.edited(())
+            source, target = again, again.load(name)
+    return _diagnose(target, name, "", source=source, asked=asked, budget=Budget(operations))
+
+
+def _again(patched: Source, target: Any, name: str, asked: Asked, operations: float, before: Calls) -> Report | None:
+    """The report on the patched file, loaded anew; None if it can't be run, or stops a call that ended before the patch."""
+    budget = Budget(operations)
     try:
         if inspect.isclass(target) or inspect.isroutine(target):
             mended = patched.load(name)
         else:  # an object keeps its weights and gets the methods of the mended class
             mended = handed_over(target)
             mended.__class__ = patched.load(type(target).__qualname__)
-        return _diagnose(mended, name, "", source=patched, asked=asked, budget=Budget(operations))
+        report = _diagnose(mended, name, "", source=patched, asked=asked, budget=budget)
     except Exception:
         return None
+    return None if stops_a_call(before, budget.calls) else report
 
 
 def _diagnose(
@@ -188,12 +215,7 @@ def examined(case: Case) -> Case:
         },
     )
     if case.match is None and not case.founds:
-        case.miss(
-            "numbers",
-            _(
-                "the numbers, one by one: they are those of no known form of attention (something else happens to q, k or v)"
-            ),
-        )
+        case.unseen.setdefault("numbers", stages.sentence(case))
     return case
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import Spent, endless
-from .guess import Answers, Sizes, asked_of, meaning, value
+from .guess import Answers, Sizes, asked_of, current_draw, meaning, value
 from .values import parameters_of, settings
 
 _seed = torch.default_generator.manual_seed  # subject.py says why
@@ -78,6 +78,7 @@ def construct(target: Any, arguments: dict[str, Any], dtype: str | None = "float
     memory would give another verdict every time.
     """
     with settings(dtype) if dtype is not None else contextlib.nullcontext(), _nan_where_uninitialised():
+        seed += 1000 * current_draw().seed
         _seed(seed)
         np.random.seed(seed)
         random.seed(seed)

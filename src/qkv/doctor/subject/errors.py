@@ -2,8 +2,12 @@
 
 import sysconfig
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .subject import Subject
 
 
 class CannotRun(Exception):
@@ -55,6 +59,10 @@ CALL = 2e7
 OPERATIONS = 5e11
 
 
+# Calls that ended, by how the object was built and what the call was given: the subject, and the arguments by name.
+Calls = dict[tuple[Any, ...], tuple["Subject", dict[str, Any]]]
+
+
 @dataclass
 class Budget:
     """How much of the user's code may be run. Counted, never timed: a busy machine must give the same verdict.
@@ -69,6 +77,7 @@ class Budget:
 
     operations: float = OPERATIONS
     spent: float = 0.0
+    calls: Calls = field(default_factory=dict)  # those that ended, one of each kind
 
     def pay(self, operations: float) -> None:
         """Counts a call before it is made."""
@@ -96,11 +105,21 @@ def lines_of(error: BaseException) -> tuple[int, ...]:
     """The user's own lines in a traceback, outermost first: files under site-packages and qkv are not theirs."""
     theirs = []
     for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if "site-packages" not in path.parts and not frame.filename.startswith("<frozen"):
-            if not any(path.is_relative_to(folder) for folder in NOT_THEIRS):
-                theirs.append(frame.lineno or 0)
+        if _is_theirs(frame.filename):
+            theirs.append(frame.lineno or 0)
     return tuple(theirs)
+
+
+def _is_theirs(file: str) -> bool:
+    path = Path(file)
+    installed = "site-packages" in path.parts or file.startswith("<frozen")
+    return not installed and not any(path.is_relative_to(folder) for folder in NOT_THEIRS)
+
+
+def raises(error: BaseException) -> bool:
+    """True if a `raise` of the user's own made the error, not a library that the code called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and _is_theirs(frames[-1].filename)
 
 
 def endless(error: BaseException | None) -> bool:

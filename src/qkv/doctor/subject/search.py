@@ -15,7 +15,7 @@ from . import rehearsal, usage
 from .adapt import subjects
 from .building import Built, builds, declared
 from .errors import CannotRun, UserError, endless, last_line, line_of, lines_of
-from .guess import Sizes, meaning
+from .guess import FIRST, Sizes, current_draw, meaning
 from .leavings import Leavings
 from .subject import Subject
 from .values import copied, describe, settings
@@ -216,12 +216,14 @@ def sizes_for(target: Any, heads: int | None, args: dict[str, Any] | None) -> Si
         heads = heads or declared(target).get("heads")
         linear = next((m for m in target.modules() if isinstance(m, nn.Linear)), None)
         width = width or (linear.in_features if heads and linear is not None else None)
-    plain = Sizes()
+    plain = current_draw().sizes
     if not taken and heads is None:
         return plain
     if heads:
         taken |= {heads, *([width // heads] if width else [])}
-    batch, queries, keys = [n for n in FREE if n not in taken][:3]
+    free = FREE if current_draw() == FIRST else (*FREE[3:], *FREE[:3])
+    batch, queries, keys = [n for n in free if n not in taken][:3]
+    queries, keys = sorted((queries, keys))
     head = width // heads if heads and width and width % heads == 0 else plain.head
     window = next((v for k, v in (args or {}).items() if meaning(k) == "window" and isinstance(v, tuple)), None)
     if window is not None:  # a window of an image: as many tokens as it has places

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from ..source.coverage import settle
 from .capture import Capture, NumpyCapture
 from .errors import CALL, Budget, Spent, UserError
-from .guess import Sizes
+from .guess import Sizes, current_draw
 from .leavings import Leavings
 from .values import arrays, cast, describe, settings, signature, to_numpy
 
 # Bound before any file of a user's has run.
 # torch.manual_seed also writes down the stack for every kind of card that is absent, which takes longer than a call.
 _seed, _tensor = torch.default_generator.manual_seed, torch.tensor
+
+MOST_CALLS = 64  # that are kept to try a patch with
 
 # What a sandbox does after every call of the user's code: put back what it replaced.
 between_calls: list[Callable[[], None]] = []
@@ -100,7 +102,7 @@ class Subject:
 
     def draw(self, seed: int = 0, *, n: int = 0, m: int = 0, batch: int = 0) -> dict[str, np.ndarray]:
         """Random inputs of every role; without m, keys are as many as queries, and one text is all its inputs' text."""
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng((current_draw().seed, seed) if current_draw().seed else seed)
         batch = batch or self.sizes.batch
         n = n or self.sizes.queries
         if self.layout == "ids":
@@ -240,7 +242,7 @@ class Subject:
             self.left.restore(self.owner)
         plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}
         filled = {**arguments, **plain, **(given or {})}
-        positional, named = self._bind(filled)
+        positional, named = self.bind(filled)
         tensors = [a for a in arguments.values() if isinstance(a, Tensor)]
         if grad:
             for tensor in tensors:
@@ -258,7 +260,7 @@ class Subject:
         if self.framework == "numpy" and watch:
             seen = NumpyCapture()
             vectors = {p for p, r in self.roles.items() if r in ("x", "q", "k", "v", "memory")}
-            positional, named = self._bind(
+            positional, named = self.bind(
                 {p: seen.watched(a) if p in vectors and isinstance(a, np.ndarray) else a for p, a in filled.items()}
             )
         settle(True)  # what built it
@@ -273,6 +275,9 @@ class Subject:
             finally:
                 for mend in between_calls:
                     mend()
+        if self.budget is not None and not grad and len(self.budget.calls) < MOST_CALLS:
+            kind = [(p, getattr(v, "shape", v if isinstance(v, bool) else v is None)) for p, v in filled.items()]
+            self.budget.calls.setdefault((self.name, self.built, *sorted(kind)), (self, filled))
         output = self._output(raw, shape)
         if output is None and self.inner and self.framework == "torch" and seen is not None:
             output = self._beside(seen, shape, arguments)
@@ -285,7 +290,7 @@ class Subject:
             found = found.swapaxes(1, 2)
         return Result(found, raw, seen if watch else None, self._weights(raw, output, shape), output)
 
-    def _bind(self, filled: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, filled: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional as far as the signature allows: a parameter may be positional-only or be called *args."""
         parameters = list(signature(self.function).parameters.values())
         positional: list[Any] = []
