@@ -145,6 +145,7 @@ class Case:
     unused: list[str] = field(default_factory=list)  # weights without a gradient
     backward: BaseException | None = None  # what a gradient stopped with
     cache: str = ""  # the argument that a cache goes by
+    flipped: dict[str, bool] = field(default_factory=dict)  # flags of the call that were set the other way
     # What came of it
     founds: list[Found] = field(default_factory=list)
     inner: list[Finding] = field(default_factory=list)  # in the parts that it is made of

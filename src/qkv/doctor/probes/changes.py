@@ -109,8 +109,25 @@ def _no_triangle(case: Case) -> None:
     bare = case.says.bare_fill
     if bare:
         case.add("M2", "causal", line=bare)
+    elif _hides_before_a_softmax(case):
+        case.miss(
+            "triangle",
+            _("the causal mask: scores are hidden before a softmax, and yet every token sees those after itself"),
+        )
     elif not case.subject.masks or case.asked.causal:
         case.add("M14")
+
+
+def _hides_before_a_softmax(case: Case) -> bool:
+    """True if a softmax takes scores of which the later keys are hidden: what undoes that comes after the mask."""
+    seen = case.watched.result.seen if case.watched is not None else None
+    n = case.lengths[0]
+    for scores, _axis, _shares in getattr(seen, "softmaxes", ()):
+        if scores.shape[-2:] == (n, n):
+            above = to_numpy(scores)[..., *np.triu_indices(n, 1)]
+            if (above < -1e3).all():
+                return True
+    return False
 
 
 @probe("window")

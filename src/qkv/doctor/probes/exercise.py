@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,9 +17,11 @@ from ..case import Case
 from ..source import coverage
 from ..source.file import Source
 from ..subject.errors import CannotRun, UserError
+from ..subject.formats import SHAPES
 from ..subject.search import find_subject
 from ..subject.subject import Subject
 from ..subject.values import parameters_of
+from .trials import batch_of, hidden, is_right, patterns, spared, tensor_for, trial_of, view
 
 Look = Callable[[Case], Case]
 MOST_FLIPPED = 3  # flags that are set the other way
@@ -44,6 +47,7 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
     """Run what has not run yet, as far as a flag leads there; tell the rest."""
     if not isinstance(source, Source) or case.founds or case.says.library:
         return
+    _masks_of_other_shapes(case, unrun(source, name))
     tried: set[str] = set()
     for _unused in range(MOST_FLIPPED):
         found = next(
@@ -54,6 +58,7 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
             break
         flag, subject = found
         tried.add(flag)
+        case.flipped |= {p: v for p, v in subject.fixed.items() if isinstance(v, bool) and p not in case.subject.fixed}
         _look(case, flag, subject, examined)
         if case.founds:
             return
@@ -70,6 +75,34 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
         )
     if len(left) > MOST_TOLD:
         case.miss("lines", _("{n} more blocks, which no call reached"), n=len(left) - MOST_TOLD)
+
+
+def _masks_of_other_shapes(case: Case, blocks: list[coverage.Block]) -> None:
+    """Hand a mask over with other axes, where code for them never ran (`if mask.dim() == 2`)."""
+    looked = view(case, *case.lengths)
+    for parameter, format_ in case.formats.items():
+        if looked is None or format_.shape == "lengths" or not any(parameter in block.names for block in blocks):
+            continue
+        numbers = case.match is not None and looked.guess is not None and case.subject.layout != "ids"
+        keeps = patterns(looked.n, looked.m, batch_of(looked))
+        ran: dict[int, bool] = {}  # number of axes → whether one of that many is right
+        for shape, name in itertools.product(SHAPES, ("right", "causal")):
+            other = replace(format_, shape=shape)
+            keep = spared(hidden(case), keeps[name])
+            if len(shape) == len(format_.shape) or ran.get(len(shape)) or tensor_for(case, other, keep) is None:
+                continue
+            with contextlib.suppress(UserError):
+                trial = trial_of(case, parameter, looked, other, keep)
+                ran[len(shape)] = is_right(case, parameter, trial, looked, numbers, "memory" in case.subject.inputs)
+        for axes in (axes for axes, right in ran.items() if not right):
+            case.miss(
+                f"mask {parameter} {axes}",
+                _(
+                    "the mask {parameter} with {axes} axes: it runs, and hides other keys than it should in every way that was tried"
+                ),
+                parameter=parameter,
+                axes=axes,
+            )
 
 
 def unrun(source: Source, name: str) -> list[coverage.Block]:
@@ -92,22 +125,28 @@ def _flipped(case: Case, target: Any, block: coverage.Block, source: Source) -> 
     """The same with a flag of the block's condition set the other way: of the call, of the constructor, of the object."""
     subject = case.subject
     for parameter in parameters_of(subject.function):
+        for word in _words(parameter.name, block.condition):
+            other = copy.copy(subject)
+            other.fixed = {**subject.fixed, parameter.name: word}
+            yield f"{parameter.name}={word!r}", other
         known = parameter.name in subject.fixed or ASLEEP.fullmatch(parameter.name)
         if parameter.name in block.names and _is_flag(parameter) and not known:
-            other = copy.copy(subject)
-            other.fixed = {**subject.fixed, parameter.name: not parameter.default}
-            yield f"{parameter.name}={not parameter.default}", other
+            for before in [case.flipped, {}] if case.flipped else [{}]:  # a block within another needs both flags
+                other = copy.copy(subject)
+                other.fixed = {**subject.fixed, **before, parameter.name: not parameter.default}
+                yield ", ".join(f"{p}={v}" for p, v in {**before, parameter.name: not parameter.default}.items()), other
     if inspect.isclass(target) and case.asked.args is None:
         for parameter in parameters_of(target):
-            if parameter.name in block.names and _is_flag(parameter):
-                args = {parameter.name: not parameter.default}
+            flag = [not parameter.default] if parameter.name in block.names and _is_flag(parameter) else []
+            for choice in [*_words(parameter.name, block.condition), *flag]:
+                args = {parameter.name: choice}
                 try:
                     other = find_subject(
                         target, name=subject.name, space=case.space, sizes=subject.sizes, args=args, call=None
                     )
                 except CannotRun:
                     continue
-                yield f"{parameter.name}={not parameter.default}", other
+                yield f"{parameter.name}={choice!r}", other
     if inspect.isclass(target) and re.search(r"hasattr\([^)]*scaled_dot_product_attention", source.text):
         built = None
         with _no_kernel(), contextlib.suppress(CannotRun):
@@ -127,6 +166,16 @@ def _flipped(case: Case, target: Any, block: coverage.Block, source: Source) -> 
                 other.function = getattr(other.owner, bound) if inspect.ismethod(subject.function) else other.owner
                 setattr(other.owner.get_submodule(path), attribute, not value)
                 yield f"{attribute}={not value}", other
+
+
+def _words(name: str, condition: str) -> list[str]:
+    """The words that a condition compares an argument, or the attribute of its name, with.
+
+    >>> _words("mask", "if mask == 'subsequent'"), _words("kind", "if self.kind in ('dot', 'general')"), _words("n", "if n == 1")
+    (['subsequent'], ['dot', 'general'], [])
+    """
+    compared = re.findall(rf"\b{re.escape(name)} (?:==|in) ([\[({{]?['\"].*?)(?= and | or |$)", condition)
+    return [word for part in compared for word in re.findall(r"['\"]([\w.+-]+)['\"]", part)]
 
 
 @contextlib.contextmanager

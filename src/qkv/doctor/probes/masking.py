@@ -6,6 +6,7 @@ that its masks are of another kind.
 """
 
 import difflib
+import inspect
 import itertools
 import re
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from ..numbers.watching import contexts_of, shares_of, watch
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
 from ..subject.made import Made
+from ..subject.values import signature
 from . import polarity
 from .further import empty_row, large_scores, mask_and_window, memory_mask, other_keys, stands_in, two_masks
 from .owners import belongs, elsewhere, for_memory, only_together
@@ -88,6 +90,13 @@ def examine_mask(case: Case, parameter: str) -> None:
     """Find the format in which it is right; else the mistake that explains what it does."""
     subject = case.subject
     if belongs(case, parameter) or _as_handed(case, parameter):
+        return
+    if _is_no_tensor(case, parameter):
+        case.miss(
+            f"mask {parameter}",
+            _("the argument {parameter}: it is compared with words or types, so it is not a mask of numbers"),
+            parameter=parameter,
+        )
         return
     if "memory" not in subject.inputs and "memory?" in subject.roles.values() and re.search(MEMORY, parameter.lower()):
         return
@@ -158,6 +167,14 @@ def examine_mask(case: Case, parameter: str) -> None:
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
     _more(case, parameter, best, looked, everything, numbers, memory)
+
+
+def _is_no_tensor(case: Case, parameter: str) -> bool:
+    """True if the code compares the argument with words, or asks for another type than an array."""
+    name = re.escape(parameter)
+    words = rf"""\b{name}\s*(?:==|!=|(?:not\s+)?in)\s*[\[({{]?\s*['"]"""
+    types = rf"isinstance\(\s*{name}\s*,\s*(?!(?:torch\.|np\.|numpy\.)?(?:\w*Tensor|ndarray))\w"
+    return re.search(f"{words}|{types}", case.says.segment) is not None
 
 
 def _arrives(case: Case, parameter: str, looked: View, ran: list[Trial]) -> bool:
@@ -245,7 +262,7 @@ def _as_handed(case: Case, parameter: str) -> bool:
             elif variant.ids == ("M1",):
                 polarity.blame(case, parameter, "inverted", made, None)
             else:
-                _report(case, parameter, variant, Format(), error)
+                _report(case, parameter, variant, Format(), error, False)
             return True
     return False
 
@@ -337,9 +354,21 @@ def _more(
         if not is_right(case, parameter, trial, looked, numbers, memory):
             _name_it(case, parameter, [trial], looked, numbers, None)
             return
+    _without(case, parameter, looked)
     other_keys(case, parameter, format_, looked)
     empty_row(case, parameter, format_, looked)
     large_scores(case, parameter, format_, looked, everything["right"], memory)
+
+
+def _without(case: Case, parameter: str, looked: View) -> None:
+    """M17: a mask that must be given, and that the code compares with None, may be None."""
+    required = signature(case.subject.function).parameters[parameter].default is inspect.Parameter.empty
+    if not required or not re.search(rf"\b{re.escape(parameter)}\s+is\s+(not\s+)?None", case.says.segment):
+        return
+    try:
+        case.subject(looked.inputs, {parameter: None})
+    except UserError as error:
+        case.add("M17", "without", error=str(error), line=error.line)
 
 
 def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
@@ -376,6 +405,7 @@ def _stopped(case: Case, parameter: str, error: UserError) -> None:
 
 def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers: bool, hint: str | None) -> None:
     """No format is right: which mistake gives these numbers?"""
+    ran = [trial for trial in ran if trial.format.shape != "bm1"] or ran  # laid over (n, m) scores, that one hides rows
     if numbers and case.match is not None:
         hits: list[tuple[int, float, Variant, Format]] = []
         at = replace(case.match.at, n=looked.n, m=looked.m)
@@ -410,7 +440,7 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                     parameter=parameter,
                 )
             else:
-                _report(case, parameter, variant, format_, error)
+                _report(case, parameter, variant, format_, error, _holds_a_triangle(parameter, ran))
             return
     if _cuts_shares(case, parameter, ran, looked):
         case.add("X7", "shares", parameter=parameter)
@@ -486,7 +516,16 @@ def _preference(variant: Variant, format_: Format) -> int:
     return CATALOGUE[variant.ids[0]].explains * 10 + (format_.kind != "bool") + (format_.means != "keep") * 2
 
 
-def _report(case: Case, parameter: str, variant: Variant, format_: Format, error: float) -> None:
+def _holds_a_triangle(parameter: str, ran: list[Trial]) -> bool:
+    """True if masks with a row for each query are accepted: the caller may have put the triangle into it, as transformers
+    does."""
+    whole = any({"n", "m"} <= set(trial.format.shape) for trial in ran)
+    return whole and not re.search(r"pad|key|length|valid", parameter.lower())
+
+
+def _report(
+    case: Case, parameter: str, variant: Variant, format_: Format, error: float, holds_a_triangle: bool
+) -> None:
     id_ = variant.ids[0]
     if id_ == "M2":
         bare = case.says.bare_fill
@@ -495,7 +534,7 @@ def _report(case: Case, parameter: str, variant: Variant, format_: Format, error
         _not_understood(case, parameter)  # whose mask it is, of the text or of the memory, isn't proved
     elif id_ == "M5":
         kept_own = variant.told["M5"]["kept"] == 0  # the code's own triangle is what stayed
-        if not kept_own and _default_triangle(case, parameter):
+        if not kept_own and (holds_a_triangle or _default_triangle(case, parameter)):
             case.defaults.append(parameter)
             return  # `if mask is None: mask = triangle`: whoever hands a mask over says all of it
         one_or_other = re.search(

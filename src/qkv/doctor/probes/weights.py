@@ -37,6 +37,10 @@ def repeatable(case: Case) -> None:
         difference = float(np.nanmax(np.abs(one.output - two.output)) / size_of(one.output))
         if quiet.seen is not None and quiet.seen.dropped:
             case.add("T3", p=max(quiet.seen.dropped), change=difference)
+        elif _fresh_weights(case, quiet.seen) and subject.owner is None:
+            case.miss(
+                "repeat", _("the same call twice: its weights are drawn anew in every call, as in a demonstration")
+            )
         elif _fresh_weights(case, quiet.seen):
             case.add("T1", "random", kind="tensor")
         elif subject.framework == "numpy" or quiet.seen is not None:

@@ -46,7 +46,7 @@ def subjects(
                         }
                         yield Subject(
                             name, function, owner, built.sizes, part, layout, framework, width, built.text, built.chosen,
-                            constants, dtype, found, make=built.make, numbers=numbers, widths=widths, needed=tuple(optional),
+                            {**eval_flags(parameters), **constants}, dtype, found, make=built.make, numbers=numbers, widths=widths, needed=tuple(optional),
                         )  # fmt: skip
 
 
@@ -122,6 +122,8 @@ def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> 
             found = ""  # a number or a flag
         if isinstance(parameter.default, bool):
             found = "flag"
+        if isinstance(parameter.default, str) or re.search(r"\bstr\b", str(parameter.annotation)):
+            found = ""  # a word that chooses
         if meaning(parameter.name) in ("heads", "kv_heads") and parameter.annotation is int:
             found = ""
         roles[parameter.name] = found
@@ -160,6 +162,11 @@ def _roles(parameters: list[inspect.Parameter], call: dict[str, str] | None) -> 
         elif default is None and roles[p] in ("q", "k", "v") and "x" in have:
             roles[p] = roles[p] + "?"
     return roles
+
+
+def eval_flags(parameters: list[inspect.Parameter]) -> dict[str, bool]:
+    """Flags of the call that are set for training by default, set for evaluation."""
+    return {p.name: False for p in parameters if p.default is True and re.fullmatch(r"(is_)?train(ing)?", p.name)}
 
 
 def frameworks(target: Any, space: dict[str, Any]) -> list[str]:

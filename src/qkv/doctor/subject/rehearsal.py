@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .adapt import eval_flags
 from .building import Built, construct, declared
 from .errors import Spent, UserError
 from .guess import Sizes, meaning, role
@@ -285,8 +286,9 @@ def _sizes(told: _Telling, owner: Any, chosen: dict[str, Any], found: dict[str, 
         else []
     )
     vocabulary = min([plain.vocabulary, *(t for t in tops if t > 4)])
+    queries, keys = sorted(free[1:3])  # a triangle over fewer keys than queries leaves rows without any
     base = replace(
-        plain, batch=free[0], queries=free[1], keys=free[2], heads=heads, head=head, vocabulary=vocabulary,
+        plain, batch=free[0], queries=queries, keys=keys, heads=heads, head=head, vocabulary=vocabulary,
         context=max(16, told.queries),
     )  # fmt: skip
     if told.layout == "bc":
@@ -310,6 +312,7 @@ def _constants(told: _Telling, parameters: list[inspect.Parameter]) -> Iterator[
     fixed: dict[str, Any] = {}
     masks: dict[str, list[Fitted]] = {}
     vectors = {p for p, r in told.roles.items() if r in ("x", "q", "k", "v", "memory")}
+    fixed |= eval_flags(parameters)
     for name, given in told.given.items():
         if name in vectors or (name in optional and told.roles[name] in ("mask", "lengths")):
             continue

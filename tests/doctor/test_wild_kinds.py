@@ -1,0 +1,354 @@
+"""Kinds of public code that were once accused, or called right, without proof. Written by hand in the style of that code."""
+
+from textwrap import dedent
+
+import pytest
+
+from qkv.doctor.doctor import check
+from qkv.doctor.source.file import parse
+
+HEAD = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\nfrom typing import Optional\n"
+
+
+def checked(code, name, **options):
+    source = parse(HEAD + dedent(code))
+    return check(source.load(name), source=source, name=name, **options)
+
+
+def ids(report):
+    return [finding.id for finding in report.findings]
+
+
+WORD = """
+class ForecastAttention(nn.Module):
+    def __init__(self, d_model: int, q: int, v: int, h: int):
+        super().__init__()
+        self._h, self._q = h, q
+        self._W_q, self._W_k = nn.Linear(d_model, q * h), nn.Linear(d_model, q * h)
+        self._W_v, self._W_o = nn.Linear(d_model, v * h), nn.Linear(h * v, d_model)
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: ANNOTATION = None):
+        K = query.shape[1]
+        queries = torch.cat(self._W_q(query).chunk(self._h, dim=-1), dim=0)
+        keys = torch.cat(self._W_k(key).chunk(self._h, dim=-1), dim=0)
+        values = torch.cat(self._W_v(value).chunk(self._h, dim=-1), dim=0)
+        scores = torch.bmm(queries, keys.transpose(1, 2)) / self._q ** 0.5
+        if mask == "subsequent":
+            future = torch.triu(torch.ones((K, K)), diagonal=1).bool()
+            scores = scores.masked_fill(future, float("-inf"))
+        attention = torch.bmm(scores.softmax(-1), values)
+        return self._W_o(torch.cat(attention.chunk(self._h, dim=0), dim=-1))
+"""
+
+
+def test_a_word_that_chooses_the_mask_is_no_mask():
+    """It was called M3: a mask of numbers, compared with a word, changes nothing."""
+    report = checked(WORD.replace("ANNOTATION", "Optional[str]"), "ForecastAttention")
+    assert report.verdict == "right", report
+    assert "with mask='subsequent'" in report.adapted["checked"]
+    report = checked(WORD.replace(": ANNOTATION", ""), "ForecastAttention")
+    assert report.verdict == "partly" and "compared with words" in str(report.unseen[0].text)
+
+
+def test_what_the_word_chooses_is_checked_too():
+    report = checked(
+        WORD.replace("ANNOTATION", "Optional[str]").replace("diagonal=1", "diagonal=2"), "ForecastAttention"
+    )
+    assert ids(report) == ["M12"], report
+
+
+FOUR_AXES = """
+class SmallSdpaAttention(nn.Module):
+    def __init__(self, hidden_size, num_heads):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, hidden_size // num_heads
+        self.q_proj, self.k_proj = nn.Linear(hidden_size, hidden_size), nn.Linear(hidden_size, hidden_size)
+        self.v_proj, self.o_proj = nn.Linear(hidden_size, hidden_size), nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, hidden_states, attention_mask=None):
+        bsz, q_len, _ = hidden_states.size()
+        shape = (bsz, q_len, self.num_heads, self.head_dim)
+        query, key, value = (f(hidden_states).view(shape).transpose(1, 2) for f in (self.q_proj, self.k_proj, self.v_proj))
+        WIDEN
+        out = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=attention_mask, is_causal=attention_mask is None and q_len > 1
+        )
+        return self.o_proj(out.transpose(1, 2).reshape(bsz, q_len, -1))
+"""
+REFUSE = "if attention_mask is not None and attention_mask.size() != (bsz, 1, q_len, q_len): raise ValueError(attention_mask.size())"
+WIDEN = "attention_mask = None if attention_mask is None else attention_mask[:, None, None, :].bool()"
+
+
+def test_a_mask_of_four_axes_holds_the_triangle():
+    """transformers' own convention; M6 only where the mask can say nothing but which keys are padding."""
+    assert checked(FOUR_AXES.replace("WIDEN", REFUSE), "SmallSdpaAttention").verdict == "right"
+    assert ids(checked(FOUR_AXES.replace("WIDEN", WIDEN), "SmallSdpaAttention")) == ["M6"]
+
+
+ADDED = """
+def generate_square_subsequent_mask(sz):
+    mask = (torch.triu(torch.ones(sz, sz)) == 1).transpose(0, 1)
+    return mask.float().masked_fill(mask == 0, float("-inf")).masked_fill(mask == 1, float(0.0))
+
+class DecoderAttention(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.in_proj, self.out_proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, attn_mask=None):
+        b, n, c = x.shape
+        q, k, v = (t.view(b, n, self.num_heads, -1).transpose(1, 2) for t in self.in_proj(x).chunk(3, dim=-1))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+        if attn_mask is not None:
+            scores = scores + attn_mask
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+
+class Decoder(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.attn = DecoderAttention(embed_dim, num_heads)
+
+    def forward(self, x):
+        return x + self.attn(x, generate_square_subsequent_mask(x.size(1)))
+"""
+
+
+@pytest.mark.parametrize("name", ["DecoderAttention", "Decoder"])
+def test_zeros_where_an_additive_mask_lets_through_are_right(name):
+    assert checked(ADDED, name).verdict == "right"
+    assert (
+        checked(
+            ADDED.replace("mask == 0, float", "mask == 1, float").replace("mask == 1, float(0", "mask == 0, float(0"),
+            "Decoder",
+        ).verdict
+        == "wrong"
+    )
+
+
+PAIRS = """
+class PairAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.query, self.key, self.value, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        '''
+        x: [B, N, d_model]
+        mask: [B, N, N], 1 where attention is allowed
+        '''
+        B, N, D = x.shape
+        q, k, v = (f(x).view(B, N, self.n_heads, -1).permute(0, 2, 1, 3) for f in (self.query, self.key, self.value))
+        att = torch.matmul(q, k.transpose(2, 3)) / (D // self.n_heads) ** 0.5
+        if mask is not None:
+            mask = mask.unsqueeze(1).expand(B, self.n_heads, N, N)
+            att = att.masked_fill(mask == 0, -1e10)
+        return self.out(torch.matmul(att.softmax(-1), v).permute(0, 2, 1, 3).contiguous().view(B, N, D))
+"""
+
+
+def test_a_documented_shape_of_a_mask_is_tried():
+    report = checked(PAIRS, "PairAttention")
+    assert report.verdict == "right" and report.adapted["mask"].startswith("(B, n, m)"), report
+    assert ids(checked(PAIRS.replace("-1e10", "1e-10"), "PairAttention")) in (["M8"], ["M9"])
+
+
+AWAKE = """
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+class MultiHeadAttention:
+    def __init__(self, d_model, heads_num, dropout=0.1):
+        self.d_model, self.heads_num, self.rate = d_model, heads_num, dropout
+        rng = np.random.default_rng(0)
+        self.W_q, self.W_k, self.W_v, self.W_o = (rng.normal(0, d_model ** -0.5, (d_model, d_model)) for _ in range(4))
+
+    def split(self, x):
+        return x.reshape(x.shape[0], -1, self.heads_num, self.d_model // self.heads_num).transpose(0, 2, 1, 3)
+
+    def drop(self, x, training):
+        return x * np.random.binomial(1, 1 - self.rate, size=x.shape) / (1 - self.rate) if training else x
+
+    def forward(self, query, key, value, mask=None, training=True):
+        q, k, v = self.split(query @ self.W_q), self.split(key @ self.W_k), self.split(value @ self.W_v)
+        energy = q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1])
+        if mask is not None:
+            energy = np.where(mask == 0, -1e9, energy)
+        out = self.drop(softmax(energy), training) @ v
+        return out.transpose(0, 2, 1, 3).reshape(query.shape[0], -1, self.d_model) @ self.W_o
+"""
+
+
+def test_dropout_that_a_flag_of_the_call_switches_on_is_no_mistake():
+    """It was called T3, and H2 for what the noise did."""
+    assert checked(AWAKE, "MultiHeadAttention").verdict == "right"
+    assert "T3" in ids(checked(AWAKE.replace("if training else x", "if self.rate else x"), "MultiHeadAttention"))
+
+
+TURNED = """
+def apply_rotary_emb(xq, xk, freqs_cos, freqs_sin):
+    xq_r, xq_i = xq.reshape(xq.shape[:-1] + (-1, 2)).unbind(-1)
+    xk_r, xk_i = xk.reshape(xk.shape[:-1] + (-1, 2)).unbind(-1)
+    cos, sin = freqs_cos[None, :, None, :], freqs_sin[None, :, None, :]
+    xq_out = torch.stack([xq_r * cos - xq_i * sin, xq_r * sin + xq_i * cos], dim=-1).flatten(3)
+    xk_out = torch.stack([xk_r * cos - xk_i * sin, xk_r * sin + xk_i * cos], dim=-1).flatten(3)
+    return xq_out, xk_out
+"""
+
+
+def test_a_helper_that_returns_a_pair_is_not_accused_as_attention():
+    """It was called P1, as if q and k were unused projections."""
+    report = checked(TURNED, "apply_rotary_emb")
+    assert report.verdict in ("right", "partly") and not report.findings, report
+    assert (
+        checked(TURNED.replace("xq_r * cos - xq_i * sin", "xq_r * cos + xq_i * sin"), "apply_rotary_emb").verdict
+        != "right"
+    )
+
+
+def test_weights_drawn_in_a_demonstration_are_listed():
+    code = """
+    def self_attention(x, d_k=8):
+        W_q, W_k, W_v = (np.random.randn(x.shape[-1], d_k) for _ in range(3))
+        scores = x @ W_q @ (x @ W_k).swapaxes(-2, -1) / np.sqrt(d_k)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True) @ (x @ W_v)
+    """
+    report = checked(code, "self_attention")
+    assert report.verdict == "partly" and "drawn anew in every call" in str(report.unseen[0].text), report
+
+
+def test_a_layer_that_is_made_in_forward_is_still_named():
+    code = """
+    class SelfAttention(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.q, self.k, self.dim = nn.Linear(dim, dim), nn.Linear(dim, dim), dim
+
+        def forward(self, x):
+            v = nn.Linear(self.dim, self.dim).to(x.dtype)(x)
+            return (self.q(x) @ self.k(x).mT / self.dim ** 0.5).softmax(-1) @ v
+    """
+    assert "T1" in ids(checked(code, "SelfAttention"))
+
+
+ONE = """
+class SelfAttention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return (self.q(x) @ self.k(x).mT / self.dim ** 0.5).softmax(-1) @ self.v(x)
+"""
+
+
+def test_of_two_classes_of_one_name_the_report_says_which():
+    report = checked(ONE.replace(" / self.dim ** 0.5", "") + ONE, "SelfAttention")
+    assert report.verdict == "right" and [remark.id for remark in report.remarks] == ["twice"], report
+    assert "2 times" in str(report.remarks[0].text)
+    assert not checked(ONE, "SelfAttention").remarks
+
+
+TWICE = """
+class CausalSelfAttention(nn.Module):
+    def __init__(self, n_embd, n_head, block_size=64):
+        super().__init__()
+        self.n_head = n_head
+        self.c_attn, self.c_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
+        self.register_buffer("bias", torch.tril(torch.ones(block_size, block_size)).view(1, 1, block_size, block_size))
+
+    def forward(self, x):
+        B, T, C = x.size()
+        q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in self.c_attn(x).split(C, dim=2))
+        att = (q @ k.transpose(-2, -1)) / (C // self.n_head) ** 0.5
+        att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
+        att = torch.softmax(att, dim=-1)
+        att = torch.softmax(att, dim=-1)
+        return self.c_proj((att @ v).transpose(1, 2).contiguous().view(B, T, C))
+"""
+
+
+def test_a_second_softmax_is_not_a_missing_causal_mask():
+    report = checked(TWICE, "CausalSelfAttention")
+    assert report.verdict != "right" and "M14" not in ids(report), report
+    missing = TWICE.replace('att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))', "")
+    assert ids(
+        checked(missing.replace("        att = torch.softmax(att, dim=-1)\n", "", 1), "CausalSelfAttention")
+    ) == ["M14"]
+
+
+def test_a_mistake_that_only_one_set_of_sizes_shows_is_not_claimed():
+    """A scale that is right for one width only, as a constant in the code can be."""
+    code = ONE.replace("self.dim ** 0.5", "(self.dim ** 0.5 if self.dim != 24 else 1.0)")
+    report = checked(code, "SelfAttention")
+    assert report.verdict == "partly" and not report.findings, report
+    assert any("S2" in str(each.text) and "one set of sizes" in str(each.text) for each in report.unseen)
+    assert ids(checked(ONE.replace("self.dim ** 0.5", "1.0"), "SelfAttention")) == ["S2"]
+
+
+PATCHED = """
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x, mask=None):
+        scores = self.q(x) @ self.k(x).mT / self.dim ** 0.5
+        if mask is not None:
+            hidden = scores.masked_fill(mask == 0, float("-inf"))
+        return scores.softmax(-1) @ self.v(x)
+"""
+
+
+def test_a_patch_that_stops_a_call_without_a_mask_is_not_shown():
+    """`hidden.softmax(-1)` cures the mistake, and is an UnboundLocalError for every call without a mask."""
+    report = checked(PATCHED, "Attention")
+    (finding,) = report.findings
+    assert finding.id in ("M2", "M3"), report
+    source = parse(HEAD + dedent(PATCHED))
+    if finding.diff:
+        patched = source.edited(finding.edits).load("Attention")
+        import torch
+
+        patched(6)(torch.ones(2, 3, 6))
+
+
+def test_a_failure_says_its_cause():
+    """`--args` stood under every failure and helped with one in five."""
+    body = ONE.replace("self.dim = dim", "self.dim = dim\n        assert dim % 7 == 0, 'a width of sevens'")
+    problem = str(checked(body, "SelfAttention").problem)
+    assert "a width of sevens" in problem and "refuses the sizes that were tried" in problem, problem
+    problem = str(
+        checked(
+            ONE.replace("self.dim = dim", "self.dim = dim\n        raise ValueError('never')"), "SelfAttention"
+        ).problem
+    )
+    assert "refuses the sizes" in problem and "--call" not in problem, problem
+    problem = str(
+        checked(
+            ONE.replace("def __init__(self, dim)", "def __init__(self, zzz, dim)").replace(
+                "self.dim = dim", "self.dim = dim + zzz['a'].b"
+            ),
+            "SelfAttention",
+        ).problem
+    )
+    assert "constructor" in problem and "--args" in problem, problem
+
+
+def test_numbers_of_no_known_form_say_where_they_differ():
+    """Each stage changed in turn: the sentence names that stage, and those before it as recognised."""
+    changes = {
+        "q or k is changed": ("self.q(x) @", "torch.tanh(self.q(x)) @"),
+        "before the softmax": ("/ self.dim ** 0.5", "/ self.dim ** 0.5 + torch.sin(x @ x.mT)"),
+        "between the softmax": (".softmax(-1)", ".softmax(-1) ** 2"),
+        "after the weights": ("@ self.v(x)", "@ self.v(x) * torch.sigmoid(x)"),
+    }
+    for words, (old, new) in changes.items():
+        report = checked(ONE.replace(old, new), "SelfAttention")
+        told = next(str(each.text) for each in report.unseen if each.id == "numbers")
+        assert words in told.partition("First difference")[2], (words, told)
