@@ -12,6 +12,7 @@ The manifest is tests/doctor/wild/objects.tsv; its columns are those of `Row`.
 import argparse
 import csv
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -110,9 +111,8 @@ def copy_sources(git: Path, commit: str, target: Path) -> None:
                 (target / path).write_bytes(content.stdout)
 
 
-def check(folder: Path, target: str) -> tuple[list[dict], str, float]:
-    """Run `qkv check TARGET --json`; return its reports, what it complained of, and its CPU seconds."""
-    command = [sys.executable, "-m", "qkv", "check", target, "--json", "--lang", "en"]
+def run(command: list[str], folder: Path | None = None) -> tuple[str, str, float]:
+    """Run a command; return what it printed, what it complained of, and its CPU seconds."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
         alarm = threading.Timer(LIMIT, process.terminate)
@@ -123,11 +123,23 @@ def check(folder: Path, target: str) -> tuple[list[dict], str, float]:
         out.seek(0)
         errors.seek(0)
         printed, complaint = out.read().decode("utf-8", "replace"), errors.read().decode("utf-8", "replace")
+    return printed, complaint.strip(), usage.ru_utime + usage.ru_stime
+
+
+def check(folder: Path, target: str) -> tuple[list[dict], str, float]:
+    """Run `qkv check TARGET --json`; return its reports, what it complained of, and its CPU seconds."""
+    command = [sys.executable, "-m", "qkv", "check", target, "--json", "--lang", "en"]
+    printed, complaint, cpu = run(command, folder)
     try:
-        told = json.loads(printed)
+        answer = json.loads(printed)
     except ValueError:
-        told = {"reports": []}
-    return told.get("reports", [told]), complaint.strip(), usage.ru_utime + usage.ru_stime
+        answer = {"reports": []}
+    return answer.get("reports", [answer]), complaint, cpu
+
+
+def import_torch() -> float:
+    """The CPU seconds of `import torch`, to compare a check with in the same run."""
+    return run([sys.executable, "-c", "import torch"])[2]
 
 
 def outcome(row: Row, verdict: str, ids: Iterable[str]) -> Outcome:
@@ -163,8 +175,8 @@ def answers(row: Row, folder: Path) -> Iterator[Answer]:
         yield Answer(row, how, outcome(row, verdict, ids), verdict, ids, sentence, cpu)
 
 
-def score(told: list[Answer], how: str) -> str:
-    """Return the counts of one way of asking, as lines of text."""
+def score(told: list[Answer], how: str, torch_seconds: float) -> str:
+    """Return the counts of one way of asking, as lines of text; `torch_seconds` is the CPU time of `import torch`."""
     chosen = [answer for answer in told if answer.how == how and answer.row.truth != "other"]
     count = Counter(answer.outcome for answer in chosen)
     right, wrong = (sum((answer.row.truth == "right") == is_right for answer in chosen) for is_right in (True, False))
@@ -183,7 +195,9 @@ def score(told: list[Answer], how: str) -> str:
     ]
     if chosen:
         seconds = [answer.cpu for answer in chosen]
-        lines.append(f"  CPU seconds               {statistics.median(seconds):6.1f} median, {sum(seconds):.0f} in all")
+        median = statistics.median(seconds)
+        lines.append(f"  CPU seconds               {median:6.2f} median, {sum(seconds):.0f} in all")
+        lines.append(f"  of `import torch`         {median / torch_seconds:6.2f} (median; {torch_seconds:.2f} s)")
     return "\n".join(lines)
 
 
@@ -211,8 +225,11 @@ def main() -> int:
                 copies[key] = Path(temporary, f"{len(copies)}", row.repository.split("/")[1])
                 copy_sources(git, row.commit, copies[key])
         asked = [(row, copies[row.repository, row.commit]) for row in rows if (row.repository, row.commit) in copies]
+        imports: list[float] = []
         for number, each in enumerate(pool.map(lambda pair: list(answers(*pair)), asked), 1):
             told += each
+            if number % 20 == 1:  # beside the checks, on the same busy or quiet machine
+                imports.append(import_torch())
             if sys.stderr.isatty():
                 print(f"\r{number}/{len(asked)}", end="", file=sys.stderr, flush=True)
             for answer in each:
@@ -224,7 +241,8 @@ def main() -> int:
                     )
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(answer) for answer in told], indent=1) + "\n", encoding="utf-8")
-    print(score(told, "object"), score(told, "file"), sep="\n")
+    torch_seconds = statistics.median(imports) if imports else math.nan
+    print(score(told, "object", torch_seconds), score(told, "file", torch_seconds), sep="\n")
     return 0
 
 
