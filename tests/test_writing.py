@@ -107,6 +107,22 @@ def test_owner_and_group_are_kept(tmp_path, monkeypatch):
 
 
 @posix
+def test_a_group_that_cannot_be_kept_gives_another_group_no_more_than_everybody(umask, tmp_path, monkeypatch):
+    write_file(tmp_path / "a", "old")
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refuse)
+    for theirs, ours in ((0o660, 0o600), (0o664, 0o644), (0o666, 0o666)):
+        status = os.stat(tmp_path / "a")
+        model = os.stat_result((status.st_mode & ~0o777 | theirs, *status[1:5], status.st_gid + 1, *status[6:]))
+        monkeypatch.setattr(writing, "_status", lambda path, model=model: model)
+        write_file(tmp_path / "a", "new")
+        assert mode(tmp_path / "a") == ours
+
+
+@posix
 def test_a_file_reaches_the_disk_before_its_name_and_its_name_after(tmp_path, monkeypatch):
     """Else a power cut could leave an empty file where the old one was."""
     done, flush, rename = [], os.fsync, os.replace

@@ -120,5 +120,7 @@ def _set_permissions(file: Path, mode: int, model: os.stat_result | None) -> Non
             for owner, group in ((-1, model.st_gid), (model.st_uid, -1)):
                 with suppress(OSError):  # only an administrator may give files away
                     os.chown(file, owner, group)
+        if file.stat().st_gid != model.st_gid:  # another group: it may do what everybody may
+            mode &= ~0o070 | (mode & 0o007) << 3
     if stat.S_IMODE(now.st_mode) != mode & 0o777:
         file.chmod(mode & 0o777)
