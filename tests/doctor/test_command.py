@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import stat
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from qkv.cli import main
+from qkv.commands import check as command
 from qkv.commands.check import _pairs, _wanted
 from qkv.doctor import assert_correct
 from qkv.doctor.plugin import undisturbed
@@ -39,6 +41,7 @@ WRONG = RIGHT.replace("/ q.shape[-1] ** 0.5", "* q.shape[-1] ** 0.5").replace("a
 def typed(capfd, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QKV_LANG", "en")
+    monkeypatch.setattr(command, "PATIENCE", 600.0)  # no progress, however busy the machine is
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "both.py").write_text(RIGHT + WRONG)
@@ -66,7 +69,7 @@ def answers(monkeypatch):
     def examine(path, names, options, *, seconds, progress):
         asked.append((str(path), names, options, seconds))
         found = []
-        for name in names or ["attend"]:
+        for name in names or [path.stem if path.stem.startswith("only_") else "attend"]:
             verdict = next((one for one in ("wrong", "unknown", "partly") if one in name), "right")
             finding = [Finding("S1", unpacked({"en": "evidence", "zh": "证据"}), 3)] if verdict == "wrong" else []
             unseen = [Remark("cache", unpacked({"en": "its cache", "zh": "它的缓存"}))] if verdict == "partly" else []
@@ -206,6 +209,31 @@ def test_fix_mends_one_after_another_and_keeps_the_file_as_it_was(typed, tmp_pat
     assert "dim=-1" in now and now.count(newline) == TWO.count("\n") and "math.sqrt(c)" not in now
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_fix_keeps_permissions_and_links_and_its_backup_is_as_private(typed, tmp_path):
+    (tmp_path / "deep").mkdir()
+    file, link = tmp_path / "deep" / "real.py", tmp_path / "linked.py"
+    file.write_text(WRONG)
+    file.chmod(0o600)
+    link.symlink_to("deep/real.py")
+    before = os.umask(0o000)
+    try:
+        assert typed("linked.py", "--fix")[0] == 0
+    finally:
+        os.umask(before)
+    assert link.is_symlink() and os.readlink(link) == "deep/real.py" and "/ q.shape" in file.read_text()
+    backup = tmp_path / "linked.py.bak"
+    assert backup.read_text() == WRONG and not backup.is_symlink()
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (file, backup)] == [0o600, 0o600]
+    assert backup.stat().st_uid == file.stat().st_uid and backup.stat().st_gid == file.stat().st_gid
+
+
+def test_fix_writes_no_backup_through_a_link_to_nowhere(typed, tmp_path):
+    (tmp_path / "wrong.py.bak").symlink_to(tmp_path / "elsewhere")
+    code, _, err = typed("wrong.py", "--fix")
+    assert code == 2 and "wrong.py.bak is there already" in err and not (tmp_path / "elsewhere").exists()
+
+
 def test_ctrl_c_shows_what_was_checked_before(typed, monkeypatch):
     from qkv.doctor.process import sandbox
 
@@ -228,6 +256,153 @@ def test_a_folder_ends_in_a_table(typed, answers):
     assert code == 0 and err == "" and [path for path, *_ in answers] == ["both.py", "right.py", "wrong.py"]
     assert out.rstrip().endswith("right 3, as far as checked 0, wrong 0, could not be run 0")
     assert "✓ both.py:attend" in out
+
+
+@pytest.mark.parametrize(
+    ("targets", "fail_on", "code"),
+    [
+        (["a.py:partly"], "wrong", 0),
+        (["a.py:partly"], "partly", 1),
+        (["a.py:partly"], "unknown", 1),
+        (["a.py:x"], "unknown", 0),
+        (["a.py:wrong,unknown"], "wrong", 1),
+        (["a.py:x,unknown"], "partly", 2),  # what is named has to run
+        (["a.py:x,unknown"], "unknown", 2),
+        (["some"], "wrong", 0),
+        (["some"], "partly", 1),
+        (["broken"], "wrong", 0),  # in a folder, what can't be run does not fail
+        (["broken"], "partly", 0),
+        (["broken"], "unknown", 2),
+        (["broken/only_unknown.py"], "wrong", 2),  # a file that was named has to run
+        (["broken", "broken/only_unknown.py"], "wrong", 2),
+        (["lost"], "wrong", 2),  # nothing at all could be run
+    ],
+)
+def test_what_fails_a_run(typed, answers, tmp_path, targets, fail_on, code):
+    for folder, names in {"some": ["x", "partly"], "broken": ["x", "unknown"], "lost": ["unknown"]}.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"only_{name}.py").write_text(RIGHT)
+    assert typed(*targets, "--fail-on", fail_on)[0] == code
+    if fail_on == "wrong":
+        assert typed(*targets)[0] == code
+
+
+IGNORED = {
+    "on its line": ("** 0.5", "** 0.5  # qkv: ignore[S1]"),
+    "on the definition": ("mask=None):", "mask=None):  # because: qkv: ignore[M1, s1]"),
+}
+
+
+@pytest.mark.parametrize("place", IGNORED)
+def test_a_comment_silences_a_finding(typed, tmp_path, place):
+    (tmp_path / "quiet.py").write_text(WRONG.replace(*IGNORED[place]))
+    code, out, _ = typed("quiet.py")
+    assert code == 0 and out.startswith("≈ quiet.py:blow_up_attention is right as far as checked")
+    assert "S1 was found (multiplied by √(head width) instead of divided), and the comment" in " ".join(out.split())
+    plain = json.loads(typed("quiet.py", "--json", "--fail-on", "partly")[1])
+    assert plain["verdict"] == "partly" and plain["findings"] == [] and plain["unseen"][0]["id"] == "ignored S1"
+    assert typed("quiet.py", "--fail-on", "partly")[0] == 0  # else nothing could be silenced there
+
+
+def test_a_comment_silences_only_what_it_names(typed, tmp_path):
+    (tmp_path / "loud.py").write_text(WRONG.replace("** 0.5", "** 0.5  # qkv: ignore[S2]"))
+    assert typed("loud.py")[0] == 1
+    two = TWO.replace("math.sqrt(c)", "math.sqrt(c)  # qkv: ignore[S3]")
+    (tmp_path / "two.py").write_text(two)
+    code, out, _ = typed("two.py", "--json")
+    plain = json.loads(out)
+    assert code == 1 and [one["id"] for one in plain["findings"]] == ["X1"]
+    assert [one["id"] for one in plain["remarks"]][-1] == "ignored S3"
+
+
+def test_a_baseline_lets_known_findings_pass_until_they_are_gone(typed, tmp_path):
+    code, _, err = typed(".", "--write-baseline", "known.json")
+    assert code == 0 and err == "known.json lists the known findings: 2\n"
+    entries = [("both.py", "blow_up_attention", "S1"), ("wrong.py", "blow_up_attention", "S1")]
+    written = json.loads((tmp_path / "known.json").read_text())
+    assert [(one["path"], one["object"], one["id"]) for one in written["known"]] == entries
+
+    (tmp_path / "wrong.py").write_text("\n# a new line above\n\n" + WRONG)  # no entry has a line
+    code, out, err = typed(".", "--baseline", "known.json")
+    assert code == 0 and err == "" and "✗ wrong.py:blow_up_attention  S1 (8) known\n" in out
+    assert out.endswith("wrong 2, could not be run 0\nknown from known.json: 2; they do not fail the run\n")
+
+    (tmp_path / "new.py").write_text(WRONG)
+    (tmp_path / "both.py").unlink()
+    (tmp_path / "wrong.py").write_text(RIGHT)
+    code, out, err = typed(".", "--baseline", "known.json", "--json")
+    assert code == 1 and [one["known"] for r in json.loads(out)["reports"] for one in r["findings"]] == [False]
+    assert err.split("\n")[1:-1] == [
+        f"known.json: {file}:blow_up_attention S1 is not found any more; remove the entry"
+        for file in ("both.py", "wrong.py")
+    ]
+
+
+def test_a_baseline_has_paths_from_its_own_folder(typed, answers, tmp_path):
+    (tmp_path / "ci").mkdir()
+    assert typed("wrong.py:wrong", "--write-baseline", "ci/known.json")[0] == 0
+    assert json.loads((tmp_path / "ci" / "known.json").read_text())["known"][0]["path"] == "../wrong.py"
+    assert typed("wrong.py:wrong", "--baseline", "ci/known.json")[0] == 0
+    assert typed("right.py:x", "--baseline", "ci/known.json")[2] == (
+        "known from ci/known.json: 0; they do not fail the run\n"  # the other file was not checked: nothing is stale
+    )
+    assert typed("wrong.py:unknown", "--baseline", "ci/known.json")[0] == 2
+
+
+BASELINES = {
+    "not JSON": ("{", "is not JSON"),
+    "a list": ("[]", "no list `known`"),
+    "another version": ('{"version": 2, "known": []}', "not a baseline of version 1"),
+    "half an entry": ('{"version": 1, "known": [{"path": "a.py", "id": "S1"}]}', "entry 1"),
+    "bytes": (b"\xff\xfe\x00", "is not JSON"),
+    "missing": (None, "can't be read"),
+}
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_a_bad_baseline_is_one_sentence(typed, answers, tmp_path, kind):
+    content, sentence = BASELINES[kind]
+    if content is not None:
+        (tmp_path / "known.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    code, out, err = typed("right.py", "--baseline", "known.json")
+    assert code == 2 and out == "" and sentence in err and err.count("\n") == 1 and not answers
+    assert re.search("[\u4e00-\u9fff]", typed("right.py", "--baseline", "known.json", "--lang", "zh")[2])
+
+
+@pytest.mark.parametrize("place", ["absent/known.json", "nothing"])
+def test_a_baseline_that_cannot_be_written_is_reported_before_any_work(typed, answers, place):
+    code, _, err = typed("wrong.py", "--write-baseline", place)
+    assert code == 2 and "--write-baseline" in err and not answers
+
+
+def test_progress_is_a_plain_line_for_each_file_when_piped(typed, answers, monkeypatch):
+    monkeypatch.setattr(command, "PATIENCE", 0.0)
+    code, out, err = typed(".", "--json")
+    assert code == 0 and json.loads(out)["verdict"] == "right"
+    assert err == "1/3 both.py\n2/3 right.py\n3/3 wrong.py\n"
+
+
+def test_progress_names_the_objects_of_a_single_file(typed, monkeypatch):
+    monkeypatch.setattr(command, "PATIENCE", 0.0)
+    assert typed("both.py")[2] == "both.py:attend\nboth.py:blow_up_attention\n"
+
+
+def test_progress_of_a_slow_file_appears_while_it_is_checked(typed, monkeypatch, capfd):
+    import time
+
+    lines = []
+
+    def examine(path, names, options, *, seconds, progress):
+        while not (err := capfd.readouterr().err):  # nothing else happens: the line comes by itself
+            time.sleep(0.01)
+        lines.append(err)
+        return [Report(f"{path}:x", "right")]
+
+    monkeypatch.setattr(command, "PATIENCE", 0.3)
+    monkeypatch.setattr("qkv.doctor.process.sandbox.examine", examine)
+    typed("right.py", "wrong.py")
+    assert lines[0] == "1/2 right.py\n"
 
 
 MISTAKES = {

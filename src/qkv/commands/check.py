@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ..cli import complain, forget_output
-from ..doctor.report import EXIT, SIGNS, Report, width_of_terminal, worst
+from ..doctor.baseline import Baseline
+from ..doctor.ignores import is_silenced
+from ..doctor.report import SIGNS, Report, width_of_terminal, worst
 from ..grid import clip, left, width
 from ..screen import draw, live, plain
 from ..words import Message, Problem, all_of, quoted, say
@@ -32,7 +34,12 @@ EXAMPLES = [
     "qkv check mymodel.py --list",
     "qkv check mymodel.py:Attention --fix",
     "qkv check .",
+    "qkv check . --fail-on partly",
+    "qkv check . --write-baseline qkv-known.json",
+    "qkv check . --baseline qkv-known.json",
 ]
+FAIL_ON = ("wrong", "partly", "unknown")  # each fails on those before it too
+PATIENCE = 2.0  # seconds before progress is shown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,10 +90,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=say("put the patches that cure into the file, one after another; the file as it was becomes FILE.bak"),
     )
+    add(
+        "--fail-on",
+        choices=FAIL_ON,
+        default="wrong",
+        help=say("what makes the exit code 1: wrong (default), also partly; unknown: 2 for all that could not be run"),
+    )
+    add(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help=say("findings that this file lists are known and do not fail the run"),
+    )
+    add(
+        "--write-baseline",
+        type=Path,
+        metavar="FILE",
+        help=say("write the findings of this run to a file for --baseline"),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each target; 0 all right, or as far as checked; 1 something is wrong, 2 something could not be run."""
+    """Check each target and return the exit code; see `_exit_code`."""
     try:
         return _run(options)
     except Problem as problem:
@@ -112,7 +137,8 @@ def _run(options: argparse.Namespace) -> int:
         "call": _call(options.call),
     }
     told = {name: value for name, value in told.items() if value is not None}
-    with _spinner() as show:
+    known = _known(options)
+    with _progress() as show:
         show(say("looking for attention"))
         wanted = _wanted(options.targets)
     if options.list:
@@ -124,14 +150,19 @@ def _run(options: argparse.Namespace) -> int:
     unread: list[Problem] = []
     mended: list[str] = []
     checked = 0
+    folders = [Path(target) for target in options.targets if Path(target).is_dir()]
+    explicit = _wanted([target for target in options.targets if not Path(target).is_dir()]) if folders else wanted
+    required: list[Report] = []  # what must run, or the exit code is 2
     try:
-        with _spinner() as show:
+        with _progress() as show:
             for file, names in wanted.items():
                 count = f"{checked + 1}/{len(wanted)} " if len(wanted) > 1 else ""
-                show(say("checking {target}", target=f"{count}{file}"))
+                show(say("checking {target}", target=f"{count}{file}"), count and f"{count}{file}")
 
-                def progress(name: str, target: str = f"{count}{file}") -> None:
-                    show(say("checking {target}", target=f"{target}:{name}"))
+                def progress(name: str, target: str = f"{count}{file}", line: str = count and f"{count}{file}") -> None:
+                    show(say("checking {target}", target=f"{target}:{name}"), line or f"{target}:{name}")
+
+                before = len(reports)
 
                 try:
                     check = partial(examine, file, names or None, told, seconds=options.seconds, progress=progress)
@@ -142,6 +173,8 @@ def _run(options: argparse.Namespace) -> int:
                     unread.append(error)
                     reports.append(_unknown(f"{file}:{','.join(names)}" if names else str(file), error))
                 checked += 1
+                if file in explicit:
+                    required += [one for one in reports[before:] if names or not _makes_masks(one)]
     except KeyboardInterrupt:
         if not checked or options.json:
             raise
@@ -150,23 +183,62 @@ def _run(options: argparse.Namespace) -> int:
     if mended and not options.json:
         draw("\n\n".join(mended) + "\n")
     if options.json or not nothing:
-        _show(reports, verdict, options)
-    if any(Path(target).is_dir() for target in options.targets) and not options.json and not options.markdown:
-        draw("\n" + _table(reports))
+        _show(reports, verdict, options, known)
+    if folders and not options.json and not options.markdown:
+        draw("\n" + _table(reports, known))
     if options.json or nothing:
         for problem in unread:
             complain(say("qkv: {sentence}", sentence=problem.say()))
     if checked < len(wanted):
         complain(say("stopped after {n} of {files} files", n=checked, files=len(wanted)))
         return 130
-    return EXIT[verdict]
+    for sentence in _count_known(reports, known) if not folders or options.json or options.markdown else ():
+        complain(sentence)
+    for entry in known.stale(reports, folders):
+        complain(say("{file}: {entry} is not found any more; remove the entry", file=known.file, entry=entry))
+    if options.write_baseline:
+        known = _write_baseline(options.write_baseline, reports)
+    return _exit_code(reports, required, known, options.fail_on)
+
+
+def _exit_code(reports: list[Report], required: list[Report], known: Baseline, fail_on: str) -> int:
+    """1 if something fails the run, 2 if something that had to run could not, else 0.
+
+    Known and silenced findings don't fail. What could not be run fails where it was named or its file was, where nothing
+    at all could be run, and everywhere with `--fail-on unknown`.
+    """
+    level = FAIL_ON.index(fail_on)
+    if any(known.has_new(report) for report in reports):
+        return 1
+    if level >= 1 and any(report.verdict == "partly" and not is_silenced(report) for report in reports):
+        return 1
+    must_run = reports if level >= 2 or all(report.verdict == "unknown" for report in reports) else required
+    return 2 if any(report.verdict == "unknown" for report in must_run) else 0
+
+
+def _known(options: argparse.Namespace) -> Baseline:
+    """The findings that are known, read before any work; a folder to write to that is not there is reported too."""
+    if (new := options.write_baseline) is not None and (new.is_dir() or not new.absolute().parent.is_dir()):
+        raise Problem("--write-baseline {file}: name a file in a folder that exists", file=new)
+    return Baseline.read(options.baseline) if options.baseline else Baseline(Path("qkv-known.json"), set())
+
+
+def _write_baseline(file: Path, reports: list[Report]) -> Baseline:
+    """Write the findings of these reports, which are known from now on."""
+    baseline = Baseline.of(reports, file)
+    try:
+        baseline.write()
+    except OSError as error:
+        raise Problem("{file} can't be written: {error}", file=file, error=quoted(error)) from error
+    complain(say("{file} lists the known findings: {n}", file=file, n=len(baseline.known)))
+    return baseline
 
 
 def _refuse_to_mend(file: Path) -> None:
     """Say before any work what --fix can't write."""
     if file.suffix == ".ipynb":
         raise Problem("--fix changes .py files, and {file} is a notebook: take the patches from the report", file=file)
-    if (kept := _beside(file)).exists():
+    if os.path.lexists(kept := _beside(file)):  # also a link to nowhere: a write would follow it
         raise Problem("{kept} is there already, where --fix would keep the file as it was: move it away", kept=kept)
 
 
@@ -219,28 +291,47 @@ def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> l
     return reports
 
 
-def _table(reports: list[Report]) -> str:
+def _table(reports: list[Report], known: Baseline) -> str:
     """One line for each: its sign, its name, the mistakes and where."""
     room = max(width(report.target) for report in reports)
     lines = []
     for report in reports:
-        places = (f"{one.id} ({one.line})" if one.line and one.cell is None else one.id for one in report.findings)
-        lines.append(f"{SIGNS[report.verdict]} {left(report.target, room)}  {', '.join(places)}".rstrip())
+        places = [f"{one.id} ({one.line})" if one.line and one.cell is None else one.id for one in report.findings]
+        are_known = known.are_known(report)
+        notes = [say("{id} known", id=one) if old else one for one, old in zip(places, are_known, strict=True)]
+        if report.verdict == "unknown" and _makes_masks(report):
+            notes.append(say("makes masks: not checked"))
+        lines.append(f"{SIGNS[report.verdict]} {left(report.target, room)}  {', '.join(notes)}".rstrip())
     count = {verdict: sum(report.verdict == verdict for report in reports) for verdict in SIGNS}
     told = say("right {right}, as far as checked {partly}, wrong {wrong}, could not be run {unknown}", **count)
-    return "\n".join([*map(plain, lines), told])
+    return "\n".join([*map(plain, lines), told, *_count_known(reports, known)])
+
+
+def _makes_masks(report: Report) -> bool:
+    return report.adapted.get("kind") == "mask maker"
+
+
+def _count_known(reports: list[Report], known: Baseline) -> list[str]:
+    if not known.known:
+        return []
+    return [say("known from {file}: {n}; they do not fail the run", file=known.file, n=known.count(reports))]
 
 
 def _unknown(target: str, problem: Problem) -> Report:
     return Report(target, "unknown", problem=Message(problem.sentence, **problem.values))
 
 
-def _show(reports: list[Report], verdict: str, options: argparse.Namespace) -> None:
+def _show(reports: list[Report], verdict: str, options: argparse.Namespace, known: Baseline | None = None) -> None:
     from ..draw.terminal import colours
 
     if options.json:
-        several = {"reports": [report.json() for report in reports], "verdict": verdict}
-        text = json.dumps(reports[0].json() if len(reports) == 1 else several, ensure_ascii=False, indent=2)
+        contents = [report.json() for report in reports]
+        if options.baseline and known:
+            for report, content in zip(reports, contents, strict=True):
+                for finding, is_known in zip(content["findings"], known.are_known(report), strict=True):
+                    finding["known"] = is_known
+        several = {"reports": contents, "verdict": verdict}
+        text = json.dumps(contents[0] if len(contents) == 1 else several, ensure_ascii=False, indent=2)
     elif options.markdown:
         text = "\n".join(report.markdown() for report in reports).rstrip()
     else:
@@ -371,31 +462,46 @@ def _call(text: str | None) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _spinner() -> Iterator[Callable[[str], None]]:
-    """Yield a function that sets the line to show; it appears after two seconds, on terminals only."""
-    text, over = "", threading.Event()
+def _progress() -> Iterator[Callable[..., None]]:
+    """Yield `show(text, line)`: on terminals a line with a spinner shows the text, elsewhere each new `line` is printed.
 
-    def show(now: str) -> None:
-        nonlocal text
-        text = now
+    Nothing appears in the first two seconds. Both go to stderr.
+    """
+    text, line, printed, over = "", "", "", threading.Event()
+    begun, lock, on_terminal = time.monotonic(), threading.Lock(), sys.stderr.isatty()
 
-    def turn() -> None:
-        begun, shown = time.monotonic(), False
+    def show(new_text: str, new_line: str = "") -> None:
+        nonlocal text, line
+        text, line = new_text, new_line
+        if not on_terminal and time.monotonic() - begun > PATIENCE:
+            print_line()
+
+    def print_line() -> None:
+        nonlocal printed
+        with lock:
+            if line and line != printed:
+                printed = line
+                print(plain(line), file=sys.stderr, flush=True)
+
+    def spin() -> None:
+        shown = False
         for sign in itertools.cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"):
             if over.wait(0.1):
                 break
-            if time.monotonic() - begun > 2:
+            if time.monotonic() - begun > PATIENCE:
                 shown = True
                 live(clip(f"{sign} {text}", width_of_terminal() - 1), sys.stderr)
         if shown:
             live("", sys.stderr)
 
-    thread = threading.Thread(target=turn, daemon=True)
-    if sys.stderr.isatty():
-        thread.start()
+    def print_late() -> None:
+        if not over.wait(PATIENCE):
+            print_line()
+
+    thread = threading.Thread(target=spin if on_terminal else print_late, daemon=True)
+    thread.start()
     try:
         yield show
     finally:
         over.set()
-        if thread.is_alive():
-            thread.join()
+        thread.join()

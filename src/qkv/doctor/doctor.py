@@ -21,6 +21,7 @@ from ..words import Message, Problem, _
 from .case import Asked, Case, Found
 from .conclusion import adapted, cannot, concluded, confirmed, finding
 from .cure import proved, stops_a_call
+from .ignores import apply_ignores
 from .mistakes.training import Crashes
 from .probes import (
     block,
@@ -105,7 +106,8 @@ def check(
             report = confirmed(report, lambda: _anew(target, name, source, asked, operations))
         again = partial(_again, target=target, name=name, asked=asked, operations=operations, before=budget.calls)
         report.findings[:] = proved(report.findings, source, again)
-        return _with_older_namesakes(report, name, source)
+        report = _with_older_namesakes(report, name, source)
+        return apply_ignores(report, source, name) if isinstance(source, Source) else report
     finally:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
