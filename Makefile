@@ -38,7 +38,8 @@ NO_NODE_zh := 脚本的类型由 TypeScript 检查，它需要 Node：请安装 
 # The oneDNN line keeps bf16 off AMX, which some virtual machines advertise and then refuse (SIGILL).
 # Only the plugins named here: a .venv that shares torch with the system also sees the system's pytest plugins.
 # Bytecode is written even where the system forbids it, as containers do: else every process compiles every test anew.
-TEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 PYTHONDONTWRITEBYTECODE= \
+# `exec`: the supervisor ends with its parent, which must be make itself and not a shell that outlives it.
+TEST := exec env OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 PYTHONDONTWRITEBYTECODE= \
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python tests/supervise.py \
 	$(BIN)/python -m pytest -q -p xdist -p hypothesispytest -n 2 --durations 10 --durations-min 5
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.supervise import is_running, kill
 
+ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are found on Linux only")
 
 SUPERVISE = [sys.executable, "-S", str(Path(__file__).with_name("supervise.py")), sys.executable, "-S", "-c"]
@@ -49,10 +50,14 @@ def test_a_process_that_ends_by_itself_is_not_a_leftover():
 @pytest.mark.parametrize(
     ("killed", "number"), [("supervisor", signal.SIGTERM), ("supervisor", signal.SIGKILL), ("make", signal.SIGKILL)]
 )
-def test_a_run_that_is_ended_ends_its_processes(killed, number):
+def test_a_run_that_is_ended_ends_its_processes(killed, number, tmp_path):
     command = supervised("import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(3600)")
     if killed == "make":
-        command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit 3"]
+        recipe = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("TEST :="))
+        begin = "exec env" if "exec env" in recipe else "env"
+        rules = f"all:\n\t@{begin} A=1 {shlex.join(command).replace('$', '$$')}\n"
+        (tmp_path / "Makefile").write_text(rules, encoding="utf-8")
+        command = ["make", "-s", "-C", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     started = [int(word) for word in process.stdout.readline().split()]
     process.send_signal(number)

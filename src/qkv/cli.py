@@ -298,10 +298,13 @@ class _Parser(argparse.ArgumentParser):
         number: Any = action.type
         if number not in NUMBERS:
             return super()._get_value(action, arg_string)
+        option = "/".join(action.option_strings) or action.dest
         try:
-            return number(arg_string)
+            value = number(arg_string)
+            if isinstance(value, int) and abs(value) > words.LARGEST:
+                raise words.too_large(option, value)
+            return value
         except ValueError:
-            option = "/".join(action.option_strings) or action.dest
             raise words.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

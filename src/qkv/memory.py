@@ -87,5 +87,7 @@ def shown(size: int) -> str:
     >>> shown(512), shown(4_000_000_000_000), shown(10**40)
     ('512 bytes', '4 TB', '1e+22 EB')
     """
+    from decimal import Decimal  # a size that somebody typed may be beyond any float
+
     unit = min(max(len(str(size)) - 1, 0) // 3, len(UNITS) - 1)
-    return f"{size / 1000**unit:.3g} {UNITS[unit]}"
+    return f"{Decimal(size) / 1000**unit:.3g} {UNITS[unit]}"

@@ -322,6 +322,19 @@ def quoted(reason: object) -> "Message | Problem":
     return Message("{their_words}", their_words=words)
 
 
+LARGEST = 2**64  # of whole numbers that people give; Python's own have no end, and floats do
+
+
+def too_large(name: str, value: int) -> Problem:
+    """The sentence about a whole number that nothing here can count to.
+
+    >>> str(too_large("--steps", 10**400))
+    '--steps has 401 digits: give a number of at most 19'
+    """
+    digits = int(abs(value).bit_length() * 0.30103) + 1
+    return Problem("{name} has {digits} digits: give a number of at most 19", name=name, digits=digits)
+
+
 def unknown(what: str, word: object, among: Iterable[object]) -> Problem:
     """The problem of a word that isn't among the right ones: it names them, and the nearest.
 

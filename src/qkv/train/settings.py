@@ -8,7 +8,7 @@ from ..model.config import CHOICES as WORDS
 from ..model.config import Config
 from ..model.pattern import STATES
 from ..model.presets import PRESETS
-from ..words import Problem, _, all_of, nearest, unknown
+from ..words import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
 TUNED = TASKS | {"classify": "encoder"}  # the same of models that go on from learned weights
@@ -61,6 +61,9 @@ class Settings:
             if not right:
                 raise Problem(key, name=name, value=str(getattr(self, name)), **more)
 
+        for name, value in asdict(self).items():
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise too_large(name, value)
         for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
             refuse(_("{name} is {value}: give 1 or more"), name, _whole(getattr(self, name), 1))
         refuse(
