@@ -38,6 +38,9 @@ cures: put in, loaded anew and checked again, the mistake is gone. `--json` and 
 pages, `--lang zh` in Chinese. Exit code 0: right, or right as far as checked (in `--json` `"verdict": "partly"`, with `unseen`), 1: something is wrong, 2: something could not be run,
 and the report says what to pass. `assert_correct` passes what is right as far as checked with a warning.
 
+`--fix` changes the file itself: its permissions stay, a symbolic link stays a link and its target is changed. FILE.bak, the file
+as it was, has the same permissions, and the same owner where the system allows it.
+
 | when it can't guess | say |
 |---|---|
 | how many heads there are | `--heads 8` |
@@ -45,6 +48,30 @@ and the report says what to pass. `assert_correct` passes what is right as far a
 | which argument is which | `--call "q=a, k=b, v=c, mask=m"` |
 | whether it is meant to be causal | `--causal` or `--not-causal` |
 | what True in its mask means | `--mask-true-means keep` or `block` |
+
+## In a project
+
+    qkv check .                                        # fails (exit code 1) if something is wrong
+    qkv check . --fail-on partly                       # also if something is right only as far as checked
+    qkv check . --write-baseline qkv-known.json        # list today's findings in a file
+    qkv check . --baseline qkv-known.json              # only new findings fail
+
+| `--fail-on` | exit code 1 | exit code 2 |
+|---|---|---|
+| `wrong` (default) | something is wrong | an object or a file that you named could not be run; of a folder, only if nothing could be run |
+| `partly` | also: something is right only as far as checked | as above |
+| `unknown` | as with `partly` | also: anything in a folder could not be run |
+
+A comment silences findings by their ids: `# qkv: ignore[S2]` or `# qkv: ignore[S2, M1]`, on the line of the finding, or on the
+line of a `def` or `class` for the whole definition. The report lists what was silenced. The verdict is then "right as far as
+checked", never a plain right, but a silenced finding does not fail a run, with `--fail-on partly` neither.
+
+A baseline is a JSON file of path (relative to the baseline), object and id. It has no line numbers, so edits above a finding
+don't make it new. Known findings are marked and counted in the table (in `--json`, `"known": true`), and entries that are
+not found any more are named on stderr.
+
+If stderr is not a terminal, as in CI, a plain line such as `3/12 model.py` on stderr shows each file that is begun after the
+first two seconds.
 
 ## How it knows
 
@@ -117,6 +144,9 @@ Code may differ from the textbook and be right. None of these is reported:
 网页使用，`--lang zh` 用中文。退出码 0：正确，或就已检查的部分而言正确（`--json` 里是 `"verdict": "partly"`，
 附 `unseen`）；1：有错；2：无法运行，报告会说明需要传什么。就已检查的部分而言正确时，`assert_correct` 通过，并给出警告。
 
+`--fix` 修改的是文件本身：权限不变；如果是符号链接，链接保留，改的是它指向的文件。备份 FILE.bak 保存原来的内容，权限与原文件相同，
+系统允许时所有者也相同。
+
 | 猜不出来时 | 这样说明 |
 |---|---|
 | 有几个头 | `--heads 8` |
@@ -124,6 +154,27 @@ Code may differ from the textbook and be right. None of these is reported:
 | 哪个参数是什么 | `--call "q=a, k=b, v=c, mask=m"` |
 | 是否应当是因果的 | `--causal` 或 `--not-causal` |
 | 掩码里的 True 是什么意思 | `--mask-true-means keep`（保留）或 `block`（遮住） |
+
+## 在项目里使用
+
+    qkv check .                                        # 有错就失败（退出码 1）
+    qkv check . --fail-on partly                       # 没能全部检查的也算失败
+    qkv check . --write-baseline qkv-known.json        # 把现有的问题记到文件里
+    qkv check . --baseline qkv-known.json              # 只有新问题才算失败
+
+| `--fail-on` | 退出码 1 | 退出码 2 |
+|---|---|---|
+| `wrong`（默认） | 有错 | 点名的对象或文件无法运行；对文件夹，只有全都无法运行时才算 |
+| `partly` | 还有：仅就已检查的部分而言正确的 | 同上 |
+| `unknown` | 与 `partly` 相同 | 还有：文件夹里任何无法运行的 |
+
+用注释可以按编号屏蔽问题：`# qkv: ignore[S2]` 或 `# qkv: ignore[S2, M1]`，写在问题所在的行；写在 `def` 或 `class` 那一行，则对整个定义
+有效。报告会列出屏蔽了什么，结论是“就已检查的部分而言正确”，不会直接说正确；但屏蔽的问题不算失败，用 `--fail-on partly` 时也一样。
+
+基线是一个 JSON 文件，记录路径（相对于基线文件）、对象和编号。它不记行号，所以在前面增删代码不会让旧问题变成新问题。已知问题在表中标出并
+计数（`--json` 里是 `"known": true`）；已不再出现的条目会在 stderr 上指出。
+
+stderr 不是终端时（例如在 CI 里），两秒之后每开始检查一个文件，就在 stderr 上输出一行，例如 `3/12 model.py`。
 
 ## 凭什么下结论
 
