@@ -139,8 +139,19 @@ def test_a_loop_without_end_is_ended(tmp_path):
 def test_a_process_that_ends_itself(tmp_path):
     made = elsewhere(tmp_path, answer("import os\nos._exit(0)"))
     assert made.verdict == "unknown" and "without an answer (exit code 0)" in made.says[0].say("en")
-    made = elsewhere(tmp_path, answer("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
+    made = elsewhere(tmp_path, answer("import signal\nsignal.raise_signal(signal.SIGSEGV)"))
     assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en")
+
+
+def test_it_may_not_change_files(tmp_path):
+    """The same process as the doctor's: by Python the hook refuses it, by C the kernel."""
+    (tmp_path / "mine.txt").write_text("mine")
+    path = str(tmp_path / "mine.txt")
+    made = elsewhere(tmp_path, answer(f"import os\nos.remove({path!r})"))
+    assert made.verdict == "unknown" and "os.remove is not allowed" in made.says[-1].say("en"), made.says
+    if sys.platform == "linux":
+        elsewhere(tmp_path, answer(f"import ctypes\nctypes.CDLL(None).unlink({path.encode()!r})\nreturn q @ k.T"))
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory can be limited on Linux only")

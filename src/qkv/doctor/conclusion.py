@@ -1,5 +1,6 @@
 """From a case to a report: the verdict, and for each mistake its evidence, its line and its patch."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ from ..words import Message, _
 from . import replay
 from .case import Case, Found, looked_at
 from .places import locate
+from .process.audit import RULES
 from .report import Finding, Remark, Report
 from .source.file import Source
 from .subject.errors import CannotRun, raises
@@ -18,6 +20,7 @@ CANNOT = {
     "call": _("could not call {name}: {reason} (line {line}). It was given {given}. {advice}"),
     "endless": _("could not call {name}: line {line} calls itself without end"),
     "forward": _("{name} has no forward method: there is nothing to call"),
+    "permission": _("could not run {name}: {reason} (line {line}). {rules}"),
     "names": _("--call names an argument that {name} does not have; it has: {reason}"),
 }
 ADVICE = {
@@ -110,7 +113,10 @@ def adapted(case: Case) -> dict[str, Any]:
 def cannot(problem: CannotRun, name: str, label: str) -> Report:
     """It could not be run: why, and what to do."""
     values = {"name": name, "reason": problem.reason or "?", "line": problem.line or "?", "given": problem.given or "?"}
-    text = Message(CANNOT[problem.stage], advice=_advice(problem), **values)
+    stage = problem.stage
+    if isinstance(problem.error, PermissionError) and "QKV_CHECK_PROCESS" in os.environ:
+        stage = "permission"
+    text = Message(CANNOT[stage], advice=_advice(problem), rules=Message(RULES), **values)
     return Report(label, "unknown", problem=text, adapted={"tried": problem.tried[:6]})
 
 

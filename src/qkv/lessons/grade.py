@@ -290,7 +290,8 @@ def _questions(name: str, lesson: Lesson, answer: Any, text: str, tree: ast.Modu
             notes += [] if outcome.note is None else [outcome.note]
             continue
         says, wrong = _diagnose(name, lesson, answer, question, outcome, want, text, tree, file)
-        verdict = "unknown" if isinstance(outcome.error, SystemExit) or _out_of_memory(outcome.error) else "wrong"
+        could_not_run = isinstance(outcome.error, SystemExit | PermissionError) or _out_of_memory(outcome.error)
+        verdict = "unknown" if could_not_run else "wrong"
         return _with(heard, Grade(verdict, says, wrong, passed, len(lesson.questions), step=question.function))
     total = len(lesson.questions)
     says = [

@@ -6,9 +6,10 @@ A person's code may run for ever, eat the memory or end the process; here it har
 from pathlib import Path
 from typing import Any
 
+from ..doctor.process.audit import AuditHook
 from ..doctor.process.child import Child, End
 from ..doctor.process.guard import limit
-from ..doctor.process.inside import Send, limit_memory
+from ..doctor.process.inside import Send, limit_resources
 from ..words import Message
 from .grade import Grade, grade, line_of
 from .lesson import filename, load
@@ -33,11 +34,13 @@ def answer(request: dict[str, Any], send: Send) -> None:
     name = request["name"]
     if load(name).doctor is not None:
         import qkv.doctor.doctor  # noqa: F401  not to be counted as the person's time
-    limit_memory(request["gigabytes"])
+    limit_resources(request["gigabytes"])
     send("begins")
     limit(request["seconds"], request["traces"])
     text = Path(request["path"]).read_text(encoding="utf-8-sig", errors="replace")
-    send("grade", grade=grade(name, text, filename(name)).to_dict())
+    with AuditHook(request["scratch"], has_kernel=request["confined"]):
+        graded = grade(name, text, filename(name))
+    send("grade", grade=graded.to_dict())
 
 
 def _without_result(end: End, path: Path, called: str) -> Grade:

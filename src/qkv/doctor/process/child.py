@@ -11,9 +11,11 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from ...streams import open_missing_streams
-from ...words import Problem
+from ...words import Problem, _
 from .guard import WALL, computed, stopped
 
 START = 600.0  # seconds for a busy machine to import torch
 WAITS = 0.05  # of its time a process must have computed, or it is taken to wait
 LONGEST = 16 << 20  # bytes of one answer
+CANNOT_START = _("The process that runs your code could not start: {error}")
+KERNEL = (
+    True  # restrict the process with what the kernel offers (confine.py); tests of the audit hook alone switch it off
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,13 @@ class Child:
         self.seconds = seconds
         self.nonce = secrets.token_hex(16)  # known to our side of the child only
         self.mark = secrets.token_hex(8)  # carried by every process that comes of this one
-        request = {**request, "task": task, "seconds": seconds, "gigabytes": gigabytes, "nonce": self.nonce}
         open_missing_streams()  # else a pipe could become the child's stdin
+        try:
+            self.scratch = tempfile.mkdtemp(prefix="qkv-")  # the only folder that the child may write to
+        except OSError as error:
+            raise Problem(CANNOT_START, error=str(error)) from None
+        limits = {"seconds": seconds, "gigabytes": gigabytes, "scratch": self.scratch, "kernel": KERNEL}
+        request = {**request, **limits, "task": task, "nonce": self.nonce}
         answers, child_answers = os.pipe()
         traces, child_traces = os.pipe()
         child_lifeline, self.lifeline = os.pipe()
@@ -83,13 +94,14 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(self.mark),
+                env=_environment(self.mark, self.scratch),
                 **inherited,  # type: ignore[call-overload]
             )
         except OSError as error:
             for fd in (answers, traces, self.lifeline):
                 os.close(fd)
-            raise Problem("The process that runs your code could not start: {error}", error=str(error)) from None
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            raise Problem(CANNOT_START, error=str(error)) from None
         finally:
             for fd in children:
                 os.close(fd)
@@ -102,31 +114,35 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the process and everything it started."""
+        """Ends the process and everything it started, and removes its scratch folder."""
         self._kill()
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
         for fd in (*self.files, self.lifeline):
             os.close(fd)
+        with contextlib.suppress(RecursionError):  # folders in folders, a thousand deep
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def messages(self) -> Iterator[dict[str, Any] | End]:
         """What it sends, in turn; last, unless nobody listens any more, how it ended.
 
         Its time begins anew with each message whose event is "begins".
         """
-        deadline, had = time.monotonic() + START, 0.0
+        deadline, had, most = time.monotonic() + START, 0.0, START
         while True:
             message = self._next(deadline)
             if message is None:
                 now = computed(self.process.pid) if self.process.poll() is None else had
-                if now > had + WAITS * self.seconds:  # slow, as the machine is busy: its own limit will end it
+                # Slow, as the machine is busy: its own limit will end it, unless the code raised that limit.
+                if had + WAITS * self.seconds < now < most:
                     deadline, had = time.monotonic() + self.seconds * WALL, now
                     continue
                 yield self._ended()
                 return
             if message["event"] == "begins":
                 deadline, had = time.monotonic() + self.seconds * WALL, computed(self.process.pid)
+                most = had + 2 * self.seconds
             yield message
 
     def _next(self, deadline: float) -> dict[str, Any] | None:
@@ -196,11 +212,19 @@ def _bearing(mark: str) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def _environment(mark: str) -> dict[str, str]:
-    home = str(Path(__file__).resolve().parents[3])
+def _environment(mark: str, scratch: str) -> dict[str, str]:
+    package = str(Path(__file__).resolve().parents[3])
     before = os.environ.get("PYTHONPATH")
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([before, home] if before else [home]),
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = {"HF_HOME": "huggingface", "TORCH_HOME": "torch"}  # caches to read from
+    if sys.platform == "linux":
+        kept["QKV_HOME"] = "qkv"
+    scratches = ("TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+    return {
+        **{name: os.path.join(caches, folder) for name, folder in kept.items()},
+        **os.environ,
+        **dict.fromkeys(scratches, scratch),
+        "PYTHONPATH": os.pathsep.join([before, package] if before else [package]),
         "PYTHONSAFEPATH": "1",  # a file json.py where the person stands must not become ours
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUTF8": "1",

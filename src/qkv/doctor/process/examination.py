@@ -17,8 +17,9 @@ from ...words import Message, Problem, pip_install
 from ..report import Finding, Remark, Report
 from ..source.file import Source, read
 from ..source.loading import USUAL
+from .audit import RULES, AuditHook
 from .guard import limit
-from .inside import Send, limit_memory
+from .inside import Send, limit_resources
 from .sandbox import place
 
 FRAMEWORKS = (
@@ -34,11 +35,6 @@ FRAMEWORKS = (
     "mlx",
     "equinox",
 )
-# What the user's code may not do: start processes, end others, use the network, leave this process.
-FORBIDDEN = frozenset(
-    "os.fork os.forkpty os.posix_spawn os.exec os.system os.kill os.killpg os.startfile subprocess.Popen "
-    "socket.connect socket.bind shutil.rmtree os.rmdir".split()
-)
 
 
 def examine(request: dict[str, Any], send: Send) -> None:
@@ -48,11 +44,11 @@ def examine(request: dict[str, Any], send: Send) -> None:
 
     module, function = request["doctor"].split(":")
     check = getattr(importlib.import_module(module), function)
-    limit_memory(request["gigabytes"])
+    limit_resources(request["gigabytes"])
     source = read(request["path"])
     sys.path.append(str(source.path.resolve().parent))
     originals = _Originals()
-    guard = _Guard()
+    guard = AuditHook(request["scratch"], has_kernel=request["confined"])
     needs_card = re.search(r"\b(cuda|mps|xpu)\b", source.text) is not None
     if needs_card:
         standins.forget_the_card()
@@ -186,6 +182,13 @@ def why(error: BaseException, source: Source, name: str) -> Message:
             error=told(root),
             **values,
         )
+    if isinstance(root, PermissionError):
+        return Message(
+            "It was not permitted to do this ({place}):\n  {code}\n{error}\n{rules}",
+            rules=Message(RULES),
+            error=told(root),
+            **values,
+        )
     return Message(
         "It stopped with an error ({place}):\n  {code}\n{error}\n{advice}",
         error=told(error),
@@ -247,27 +250,6 @@ class _Originals:
                         setattr(owner, name, value)
                         changed.append(f"{owner.__name__}.{name}")
         return changed
-
-
-class _Guard:
-    """While it is on, the user's code starts no processes, ends none and opens no connection.
-
-    An audit hook, because code that runs later cannot take it away.
-    """
-
-    def __init__(self) -> None:
-        self.on = False
-        sys.addaudithook(self._hook)
-
-    def _hook(self, event: str, arguments: Any) -> None:
-        if self.on and event in FORBIDDEN:
-            raise PermissionError(f"{event} is not allowed while qkv checks a file")
-
-    def __enter__(self) -> None:
-        self.on = True
-
-    def __exit__(self, *_: object) -> None:
-        self.on = False
 
 
 def located(report: Report, source: Source) -> Report:

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ...lifeline import end_with_caller
+from .confine import confine
 
 SILENT = 73  # the exit code of a process that could not answer
+THREADS = 512  # that the user's code may start
 
 Send = Callable[..., None]
 
@@ -29,7 +31,9 @@ def serve() -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     request = json.loads(_line(alive))
-    end_with_caller(lifeline)
+    end_with_caller(lifeline)  # before the filter, which refuses F_SETOWN
+    # Before any thread: Landlock does not reach threads that exist already.
+    request["confined"] = request["kernel"] and confine(request["scratch"])
     _die_with_parent(alive)
     import faulthandler
 
@@ -59,8 +63,11 @@ def _sender(answers: int, nonce: str) -> Send:
     return send
 
 
-def limit_memory(gigabytes: float) -> None:
-    """Memory beside what torch takes already, and files; where the system knows no limits, none."""
+def limit_resources(gigabytes: float) -> None:
+    """Limit memory (beside what torch takes already), the size of files and the number of threads.
+
+    Does nothing where the system has no such limits.
+    """
     try:
         import resource
     except ImportError:
@@ -75,6 +82,29 @@ def limit_memory(gigabytes: float) -> None:
         _set(resource.RLIMIT_AS, size + 2 * room)
     _set(resource.RLIMIT_CORE, 0)
     _set(resource.RLIMIT_FSIZE, 1 << 30)
+    _limit_threads()
+
+
+def _limit_threads() -> None:
+    """Limit this user to THREADS more threads (Linux). The kernel exempts root."""
+    import resource
+
+    if not os.path.isdir("/proc/self/task"):
+        return
+    running = 0
+    for process in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and process.stat().st_uid == os.getuid():
+                running += os.stat(f"{process.path}/task").st_nlink - 2
+    before = resource.getrlimit(resource.RLIMIT_NPROC)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (running + THREADS, before[1]))
+        try:
+            threading.Thread(target=int).start()
+        except RuntimeError:  # in a container, which does not show all processes of this user
+            resource.setrlimit(resource.RLIMIT_NPROC, before)
+        else:
+            _set(resource.RLIMIT_NPROC, running + THREADS)
 
 
 def _set(what: int, most: int) -> None:
