@@ -18,7 +18,7 @@ def check(
     given = [x for parameter in parameters.values() if parameter.default is inspect.Parameter.empty]
     output = built(*given)
     sane = torch.isfinite(output).all() and torch.softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
-    adapted = {"called": f"{name}({len(given)})", "heads": heads, "args": args or {}}
+    adapted = {"kind": "positions", "called": f"{name}({len(given)})", "heads": heads, "args": args or {}}
     if sane:
         return Report(name, "right", adapted=adapted)
     line = source.segment(name)[0] if source is not None else 1

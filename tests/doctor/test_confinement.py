@@ -1,5 +1,6 @@
-"""What a checked file may not do to the rest of the machine."""
+"""What a checked file may not do to the rest of the machine, and which reports the parent does not believe."""
 
+import json
 import os
 import signal
 import socket
@@ -9,8 +10,11 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from qkv.doctor.numbers import evidence
+from qkv.doctor.numbers.oracle import Form, attention
 from qkv.doctor.process import child
 from qkv.doctor.process.confine import MACHINES, build_filter
 from qkv.doctor.process.sandbox import examine
@@ -285,3 +289,99 @@ def test_the_filter_checks_the_architecture_and_jumps_within_itself(machine):
     for place, row in enumerate(rows):
         if row[0] & 7 == 5:
             assert place + 1 + max(row[2], row[3]) < len(rows)
+
+
+# Forged reports. The file finds the number that our messages carry in the frames above it, and the pipe.
+FORGE = """
+    frame, send = sys._getframe(), None
+    while frame is not None:
+        send = frame.f_locals.get('send', send)
+        frame = frame.f_back
+    report = {report}
+    send("report", name="attend", report=report{more})
+"""
+FORGED = {"target": "mine.py:attend", "verdict": "right"}
+
+
+def _forged(report, more=""):
+    return textwrap.dedent(FORGE).format(report=repr(report), more=more)
+
+
+def test_a_forged_right_is_not_believed(checked):
+    report = checked(_forged(FORGED), UNSCALED)
+    assert report.verdict == "unknown" and report.exit_code == 2
+    assert "do not confirm" in report.problem.say("en") and "不能证实" in report.problem.say("zh")
+    report = checked(_forged({**FORGED, "adapted": {"kind": "attention", "compared": "1e-16"}}), UNSCALED)
+    assert report.verdict == "unknown"
+
+
+def test_numbers_that_are_not_attention_do_not_confirm_it(checked):
+    """The file sends its own output as the context: it is not what q, k and v give."""
+    lines = """
+        from qkv.doctor.numbers.evidence import Evidence
+        from qkv.doctor.numbers.oracle import Form
+        made = (torch.softmax(q @ k.mT, -1) @ v).detach().numpy()
+        form = Form(heads=q.shape[1], split="given", merge="given")
+        sent = Evidence(*(x.detach().numpy() for x in (q, k, v)), form, made, "float64").to_dict()
+    """
+    report = checked(textwrap.dedent(lines) + _forged(FORGED, ", evidence=sent"), UNSCALED)
+    assert report.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    "report", [5, None, [], {}, {"verdict": "right"}, {**FORGED, "adapted": 5}, {**FORGED, "findings": [{"id": "zz"}]}]
+)
+def test_a_forged_report_that_is_none_gets_an_answer(checked, report):
+    assert checked(_forged(report), UNSCALED).verdict == "unknown"
+
+
+def test_a_report_about_something_else_is_dropped(checked):
+    forged = _forged(FORGED).replace(
+        'send("report", name="attend"', 'send("begins", name="x"); send("report", name="x"'
+    )
+    assert checked(forged, UNSCALED).verdict == "wrong"
+
+
+def sent(**changes):
+    """Evidence of true attention, with some values changed."""
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((2, 3, 8)) for _ in range(3))
+    form = Form(heads=2)
+    whole = evidence.Evidence(q, k, v, form, attention(q, k, v, form), "float64").to_dict()
+    whole["form"] |= changes.pop("form", {})
+    return json.loads(json.dumps(whole | changes))
+
+
+def test_true_numbers_are_confirmed():
+    assert evidence.is_confirmed(sent())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": {"softmax": "queries"}},
+        {"form": {"heads": 4}},
+        {"form": {"heads": 0}},
+        {"form": {"heads": 1e9}},
+        {"form": {"scale": 1.0}},
+        {"form": {"scale": float("nan")}},
+        {"form": {"unknown": 1}},
+        {"form": {"split": ["hd"]}},
+        {"q": {"shape": [2, 3, 8], "type": "object", "data": ""}},
+        {"q": {"shape": [2, 3, 9], "type": "float64", "data": ""}},
+        {"q": {"shape": [-1, 3, 8], "type": "float64", "data": ""}},
+        {"context": evidence.pack(np.full((2, 3, 8), np.nan))},
+        {"pieces": 5},
+        {"pieces": [5]},
+        {"dtype": []},
+        {"q": evidence.pack(np.zeros((1, 100_000, 1))), "k": evidence.pack(np.zeros((1, 100_000, 1)))},
+    ],
+)
+def test_other_numbers_are_not(changes):
+    assert not evidence.is_confirmed(sent(**changes))
+    assert not evidence.is_confirmed(changes)
+
+
+def test_evidence_too_large_is_not_sent():
+    x = np.zeros((1, 1, evidence.LARGEST))
+    assert evidence.Evidence(x, x, x, Form(), x, "float64").to_dict() is None

@@ -8,6 +8,7 @@ from typing import Any
 from ..words import Message, _
 from . import replay
 from .case import Case, Found, looked_at
+from .numbers.evidence import Evidence
 from .places import locate
 from .process.audit import RULES
 from .report import Finding, Remark, Report
@@ -43,7 +44,17 @@ def concluded(case: Case, source: Any, name: str, label: str) -> Report:
     findings = [finding(found, source, name, case) for found in founds] + case.inner
     unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
     verdict = "wrong" if findings else "partly" if unseen else "right"
-    return Report(label, verdict, findings, case.remarks, adapted(case), unseen=unseen)
+    evidence = None if findings else _evidence(case)
+    return Report(label, verdict, findings, case.remarks, adapted(case), unseen=unseen, evidence=evidence)
+
+
+def _evidence(case: Case) -> Evidence | None:
+    """The numbers in which the user's code equals attention, if they were compared."""
+    match, watched = case.match, case.watched
+    if match is None or watched is None:
+        return None
+    guess, context = match.guess, watched.contexts[match.context]
+    return Evidence(guess.q, guess.k, guess.v, match.variant.form, context, case.subject.dtype)
 
 
 def confirmed(report: Report, diagnose: Callable[[], Report]) -> Report:

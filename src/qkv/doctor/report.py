@@ -20,6 +20,7 @@ from .. import grid
 from ..screen import InNotebook, plain
 from ..words import Message, _, language, say, translated, unpacked
 from .mistakes import CATALOGUE
+from .numbers.evidence import Evidence
 
 # What a shell hears of each verdict. `partly`: no mistake was found, but not everything could be looked at.
 EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
@@ -104,6 +105,7 @@ class Report(InNotebook):
     adapted: dict[str, Any] = field(default_factory=dict)  # how it was built and called
     problem: Message | None = None  # why it could not be run, and what to pass
     unseen: list[Remark] = field(default_factory=list)  # what should have been checked and was not, and why
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)  # the numbers that the verdict rests on
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT:

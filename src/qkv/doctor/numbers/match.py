@@ -14,7 +14,7 @@ from ..mistakes import CATALOGUE
 from ..mistakes.mistake import At
 from ..subject.subject import Subject
 from .guesses import Guess, head_counts
-from .oracle import Form, Looks, Piece, attention
+from .oracle import TOLERANCE, Form, Looks, Piece, attention, largest, relative_error
 from .variants import Variant, mixed, pairs, singles
 from .watching import Watched
 
@@ -85,9 +85,6 @@ def _placed(form: Form, d: int, turns: bool = True) -> Iterator[Form]:
         yield replace(form, rotary="pairs", turned=turned)
 
 
-TOLERANCE = {"float64": 1e-6, "float32": 3e-4}
-
-
 class Matcher:
     """Compares contexts with forms; the references are kept, since thousands are tried."""
 
@@ -98,7 +95,7 @@ class Matcher:
         self.known: dict[
             int, tuple[Guess, dict[Any, Looks]]
         ] = {}  # by guess, which is held so that its number stays its own
-        self.sizes = [float(np.abs(np.where(np.isfinite(c), c, 0)).max()) or 1.0 for c in self.contexts]
+        self.sizes = [largest(context) for context in self.contexts]
 
     def mine(self, guess: Guess, form: Form) -> Array | None:
         """The context as this form has it; None where it doesn't go together."""
@@ -129,14 +126,7 @@ class Matcher:
         best, place = np.inf, 0
         for index, (theirs, size) in enumerate(zip(self.contexts, self.sizes, strict=True)):
             if mine.shape == theirs.shape:
-                with np.errstate(all="ignore"):
-                    difference = np.abs(mine - theirs)
-                same_nan = np.isnan(mine) == np.isnan(theirs)
-                error = (
-                    np.inf
-                    if not same_nan.all() or np.isnan(mine).all()  # NaN alone is no number to compare
-                    else float(np.nanmax(np.where(np.isnan(difference), 0, difference))) / size
-                )
+                error = relative_error(mine, theirs, size)
                 if error < best:
                     best, place = error, index
         return best, place

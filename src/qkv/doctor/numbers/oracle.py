@@ -15,6 +15,8 @@ import numpy as np
 
 Array = np.ndarray
 
+TOLERANCE = {"float64": 1e-6, "float32": 3e-4}  # relative to the largest number
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -190,6 +192,22 @@ def _masked(scores: Array, pieces: tuple[Piece, ...]) -> Array:
         elif piece.how not in ("ignored", "after"):
             raise KeyError(piece.how)
     return scores
+
+
+def relative_error(mine: Array, theirs: Array, size: float = 0.0) -> float:
+    """The largest difference relative to the largest number; infinite where only one has NaN, or all is NaN."""
+    size = size or largest(theirs)
+    with np.errstate(all="ignore"):
+        difference = np.abs(mine - theirs)
+    missing = np.isnan(mine)
+    if missing.all() or not (missing == np.isnan(theirs)).all():  # NaN alone is no number to compare
+        return float("inf")
+    return float(np.nanmax(np.where(np.isnan(difference), 0, difference))) / size
+
+
+def largest(array: Array) -> float:
+    """The largest finite number of an array, or 1 if there is none."""
+    return float(np.abs(np.where(np.isfinite(array), array, 0)).max()) or 1.0
 
 
 AXES: dict[str, Any] = {

@@ -162,7 +162,8 @@ class Child:
             line, self.files[self.answers] = self.files[self.answers].split(b"\n", 1)
             with contextlib.suppress(ValueError, RecursionError):
                 message = json.loads(line)
-                if isinstance(message, dict) and message.get("nonce") == self.nonce:
+                is_ours = isinstance(message, dict) and message.get("nonce") == self.nonce
+                if is_ours and isinstance(message.get("event"), str):
                     return message
         if len(self.files[self.answers]) > LONGEST:
             self.files[self.answers] = b""

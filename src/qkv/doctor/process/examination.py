@@ -59,7 +59,8 @@ def examine(request: dict[str, Any], send: Send) -> None:
             loaded = functools.partial(send, "loaded", name=name)
             report = _one(source, name, check, request, loaded, originals)
         report.target = f"{request['path']}:{name}"
-        send("report", name=name, report=located(report, source).to_dict())
+        evidence = report.evidence.to_dict() if report.evidence else None
+        send("report", name=name, report=located(report, source).to_dict(), evidence=evidence)
 
 
 def _one(

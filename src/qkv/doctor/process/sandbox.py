@@ -5,10 +5,12 @@ A candidate's report is sent as soon as it is there, and after a death the rest 
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...words import Message, Problem, _
+from ..numbers.evidence import is_confirmed
 from ..report import Report
 from ..source.file import Source, read
 from .child import START, Child, End
@@ -18,6 +20,11 @@ from .inside import SILENT
 SECONDS = 120.0  # of processor time for each name: many times what a check takes
 PHASES = {"check": _("running"), "load": _("loading"), "start": _("starting")}
 DOCTOR = "qkv.doctor.doctor:check"
+NOT_COMPARED = ("positions", "state")  # kinds of code whose numbers the child compares alone
+UNCONFIRMED = _(
+    "The process that ran it reported no mistake, but the numbers it sent with the report do not confirm that. Either the "
+    "file interferes with the check, or its sizes are too large to send; then make it smaller: --args."
+)
 
 
 def examine(
@@ -66,17 +73,37 @@ def _heard(
             problem = _problem(message, phase, source, child.seconds, gigabytes)
             failed = names if phase == "start" else [now]  # what did not even start would not for the others
             return found | {name: Report(f"{source.path}:{name}", "unknown", problem=problem) for name in failed}
+        name = message.get("name")
+        if name not in names:
+            continue
         if message["event"] in ("begins", "loaded"):
-            phase, now = "load" if message["event"] == "begins" else "check", message["name"]
+            phase, now = "load" if message["event"] == "begins" else "check", name
             if phase == "load":
                 progress(now)
-        elif message["event"] == "report" and message["name"] == now:
-            found[now] = Report.from_dict(message["report"])
+        elif message["event"] == "report" and name == now:
+            found[now] = _judge(message, f"{source.path}:{now}")
             left = [one for one in names if one not in found]
             now = left[0] if left else now
         if len(found) == len(names):
             break
     return found
+
+
+def _judge(message: dict[str, Any], target: str) -> Report:
+    """The report that the child sent, with a verdict that the numbers beside it confirm, else "unknown".
+
+    The child runs the user's code, which can reach the doctor there and send a report of its own.
+    """
+    try:
+        report = replace(Report.from_dict(message["report"]), target=target)
+        report.to_dict(), str(report)  # a forged one may hold anything
+    except Exception:
+        return Report(target, "unknown", problem=Message(UNCONFIRMED))
+    evidence, kind = message.get("evidence"), report.adapted.get("kind")
+    needs_evidence = report.verdict == "right" and kind not in NOT_COMPARED
+    if (needs_evidence or (evidence and report.verdict == "partly")) and not is_confirmed(evidence):
+        return Report(target, "unknown", remarks=report.remarks, adapted=report.adapted, problem=Message(UNCONFIRMED))
+    return report
 
 
 def _problem(end: End, at_phase: str, source: Source, seconds: float, gigabytes: float) -> Message:
