@@ -118,8 +118,29 @@ Code may differ from the textbook and be right. None of these is reported:
 - Windows, caches and cross-attention are checked where the code has them; C4 needs the whole model.
 - Where something else happens to q, k or v (a gate, a learned bias), the numbers can't be compared: the probes alone decide, and
   the report says so. Other kinds of attention (additive, linear) are taken so too.
-- Your code runs in a process of its own with limits on time and memory. That protects against loops and crashes; it is no jail for
-  code you don't trust.
+- The check is for mistakes, not for malice: code that wants to can fake its own outputs. See the next section.
+
+## What your code may do while it is checked
+
+Your code runs in a separate process with limits on time, memory and threads. The process and everything it started end with the
+check, also if `qkv` itself is killed.
+
+| | Linux 5.13 or newer (x86_64, aarch64) | elsewhere |
+|---|---|---|
+| write, rename, remove files | in a temporary folder only, which is removed afterwards; Landlock refuses the rest | the same, for Python code |
+| start, signal or inspect processes | refused by a seccomp filter | refused, for Python code |
+| network | refused by a seccomp filter | refused, for Python code |
+| ctypes | allowed: the kernel's rules hold for C code too | refused |
+| read files | allowed | allowed |
+
+An action that is refused ends in a sentence with its line: «writing files is not allowed while qkv checks a file». Outside Linux the
+rules are an audit hook of Python's: it stops mistakes, but not code that works around it. Before Linux 6.2, C code can still empty a
+file. root has no limit on threads. If `qkv` is killed with SIGKILL, the temporary folder stays behind.
+
+The doctor runs beside your code, so code that wants to can reach it and send a report of its own. A "right" is therefore decided in
+the parent process: the child sends q, k, v and the context that your code computed, and the parent recomputes attention in NumPy. If
+the numbers differ or are missing, the verdict is "could not be checked". Two limits remain. Code can fake the numbers themselves. And
+helpers for positions and layers with a state have no such comparison: their verdict is the child's.
 
 # The mistakes
 
@@ -218,7 +239,26 @@ stderr 不是终端时（例如在 CI 里），两秒之后每开始检查一个
 - 只有名称或掩码表明应当是因果的，或者给了 `--causal`，才检查因果性。
 - 窗口、缓存和交叉注意力，代码里有才检查；C4 需要整个模型。
 - 如果 q、k 或 v 还经过了别的处理（门控、可学习的偏置），就无法逐个数字比较：只凭探测下结论，报告里会说明。别的注意力（加性、线性）也是如此。
-- 你的代码在单独的进程里运行，时间和内存有限制。这能防住死循环和崩溃，但关不住不可信的代码。
+- 检查针对的是无心之错，不是恶意：存心作假的代码可以伪造自己的输出。见下一节。
+
+## 检查时你的代码能做什么
+
+你的代码在单独的进程里运行，时间、内存和线程数都有限制。检查一结束，这个进程和它启动的一切也随之结束，即使 `qkv` 自己被强行终止也是如此。
+
+| | Linux 5.13 及以上（x86_64、aarch64） | 其他系统 |
+|---|---|---|
+| 写入、改名、删除文件 | 只能在临时文件夹里，检查后删除；其余由 Landlock 拒绝 | 同左，但只管 Python 代码 |
+| 启动、结束或窥探进程 | 由 seccomp 过滤器拒绝 | 拒绝，但只管 Python 代码 |
+| 网络 | 由 seccomp 过滤器拒绝 | 拒绝，但只管 Python 代码 |
+| ctypes | 允许：内核的规则对 C 代码同样有效 | 拒绝 |
+| 读取文件 | 允许 | 允许 |
+
+被拒绝的操作会得到一句说明和行号：“writing files is not allowed while qkv checks a file”。在 Linux 以外，这些规则靠 Python 的审计钩子实现：
+能拦住失误，拦不住有意绕过它的代码。Linux 6.2 以前，C 代码仍能清空文件。root 用户的线程数不受限制。如果 `qkv` 被 SIGKILL 终止，临时文件夹会留下来。
+
+检查器和你的代码在同一个进程里运行，所以存心作假的代码能找到它，自己发一份报告。因此“正确”由父进程判定：子进程发来 q、k、v 和你的代码算出的上下文，
+父进程用 NumPy 重新计算注意力；数值不一致或缺失，结论就是“无法检查”。仍有两点做不到：代码可以伪造这些数值本身；位置编码的辅助函数和带状态的层
+没有这种比较，结论只由子进程给出。
 
 # 错误一览
 
