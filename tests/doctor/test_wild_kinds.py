@@ -352,3 +352,117 @@ def test_numbers_of_no_known_form_say_where_they_differ():
         report = checked(ONE.replace(old, new), "SelfAttention")
         told = next(str(each.text) for each in report.unseen if each.id == "numbers")
         assert words in told.partition("First difference")[2], (words, told)
+
+
+SCALED = """
+class ScaledDotProductAttention(nn.Module):
+    def __init__(self, dim: int):
+        super().__init__()
+        self.sqrt_dim = np.sqrt(dim)
+
+    def forward(self, query, key, value, mask=None):
+        score = torch.bmm(query, key.transpose(1, 2)) / self.sqrt_dim
+        if mask is not None:
+            score.masked_fill_(mask.view(score.size()), -float("inf"))
+        return torch.bmm(F.softmax(score, -1), value)
+"""
+
+
+def test_a_scale_by_the_size_that_the_constructor_got_is_the_builders():
+    """It was called S4: the width that it was built for and the width of the inputs were both ours."""
+    assert checked(SCALED, "ScaledDotProductAttention").verdict == "right"
+    assert checked(SCALED.replace("np.sqrt(dim)", "dim ** 0.25"), "ScaledDotProductAttention").verdict == "wrong"
+
+
+QUERIES = """
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x, mask=None, query_mask=None):
+        scores = self.q(x) @ self.k(x).mT / self.dim ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask, -2 ** 32 + 1)
+        weights = scores.softmax(-1)
+        if query_mask is not None:
+            weights = weights * query_mask
+        return self.o(weights @ self.v(x))
+"""
+
+
+def test_a_mask_of_queries_beside_one_of_keys_is_not_accused():
+    """It was called X7: rows of padding queries are set to 0 after the softmax, the keys are hidden before it."""
+    report = checked(QUERIES, "Attention")
+    assert report.verdict == "partly" and "query_mask" in str(report.unseen[0].text), report
+    alone = QUERIES.replace("mask=None, query_mask=None", "query_mask=None").replace("if mask is not None", "if False")
+    assert ids(checked(alone, "Attention")) == ["X7"]
+
+
+def test_a_mask_that_the_code_replaces_by_its_own_is_listed():
+    """It was called M3: a class with a triangle of its own takes the argument for others' sake."""
+    code = """
+    class CausalAttention(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.q, self.k, self.v, self.dim = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim), dim
+
+        def forward(self, x, mask=None):
+            mask = torch.ones(x.shape[1], x.shape[1]).tril().bool()
+            scores = (self.q(x) @ self.k(x).mT / self.dim ** 0.5).masked_fill(~mask, -1e9)
+            return scores.softmax(-1) @ self.v(x)
+    """
+    report = checked(code, "CausalAttention")
+    assert report.verdict == "partly" and not report.findings, report
+    assert ids(checked(ONE.replace("def forward(self, x):", "def forward(self, x, mask=None):"), "SelfAttention")) == [
+        "M3"
+    ]
+
+
+def test_a_mask_that_another_layer_keeps_for_itself_is_no_evidence():
+    """It was called M7: the mask of a ReLU was taken for one that attention gets."""
+    code = """
+    class ReLU:
+        def forward(self, x):
+            self._mask = x > 0
+            return x * self._mask
+
+    def sdpa(q, k, v, mask=None):
+        scores = np.matmul(q, np.swapaxes(k, -2, -1)) / np.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores + mask
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.matmul(scores / scores.sum(-1, keepdims=True), v)
+    """
+    assert checked(code, "sdpa").verdict == "right"
+
+
+def test_the_second_of_two_texts_may_be_the_one_that_asks():
+    """A reshape with the other text's length was called right: only equal lengths were tried."""
+    code = """
+    class CrossAttention(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.dim = dim
+            self.q, self.kv, self.o = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+        def forward(self, x, y):
+            b, n, c = x.shape
+            k, v = self.kv(x).reshape(b, n, 2 * c).chunk(2, -1)
+            q = self.q(y).reshape(b, n, c)
+            return self.o((q @ k.mT / self.dim ** 0.5).softmax(-1) @ v)
+    """
+    assert ids(checked(code, "CrossAttention")) == ["C3"]
+    assert checked(code.replace("self.q(y).reshape(b, n, c)", "self.q(y)"), "CrossAttention").verdict == "right"
+
+
+def test_a_pattern_with_gaps_is_not_called_right():
+    code = """
+    def dilated(q, k, v):
+        places = torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])
+        near = (places % 2 == 0) & (places.abs() <= 4)
+        return (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~near, -1e9).softmax(-1) @ v
+    """
+    report = checked(code, "dilated")
+    assert report.verdict == "partly" and "pattern of its own" in str(report.unseen[0].text), report

@@ -22,11 +22,16 @@ from ..subject.values import signature, to_numpy
 from .probe import probe, size_of, skip
 from .structure import sees_only_future, support
 
+PATTERN = _("which tokens see which: a pattern of its own, which nothing here says is the right one")
+
 
 @probe("who sees whom")
 def who_sees_whom(case: Case) -> None:
     """The pattern of which output moves with which input: whole, a triangle, a band; or a mistake."""
     seen = case.support
+    if seen is not None and seen.shape[0] != seen.shape[1]:
+        if not seen.all() and not np.array_equal(seen, triangle(*seen.shape, "causal")):
+            case.miss("pattern", PATTERN)
     if seen is None or seen.shape[0] != seen.shape[1]:
         return skip(case, "who sees whom", _("keys of their own"))
     n = len(seen)
@@ -37,9 +42,7 @@ def who_sees_whom(case: Case) -> None:
         return skip(case, "who sees whom", _("tokens are mixed"))
     hidden = case.match is not None and any(piece.inner for piece in case.match.variant.form.pieces)
     if hidden and not _by_distance(seen):  # else the softmax itself left nothing for some
-        case.miss(
-            "pattern", _("which tokens see which: a pattern of its own, which nothing here says is the right one")
-        )
+        case.miss("pattern", PATTERN)
     if seen.all() and case.says.bare_fill and not case.has("M2", "M3") and not case.subject.masks:
         case.add("M2", "causal", line=case.says.bare_fill)
         return None
@@ -68,9 +71,20 @@ def who_sees_whom(case: Case) -> None:
 
 
 def _by_distance(seen: np.ndarray) -> bool:
-    """True if who sees whom depends on nothing but how far apart they are: all, a triangle, a band."""
+    """True if who sees whom depends on nothing but how far apart they are: all, a triangle, a band without gaps.
+
+    >>> band = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) <= 1
+    >>> _by_distance(band), _by_distance(np.tril(band)), _by_distance(np.tril(np.ones((5, 5), bool), 1)), _by_distance(band[::-1])
+    (True, True, False, False)
+    """
     n = len(seen)
-    return all(len(set(np.diagonal(seen, offset).tolist())) == 1 for offset in range(1 - n, n))
+    diagonals = [np.diagonal(seen, offset) for offset in range(1 - n, n)]
+    if any(diagonal.any() != diagonal.all() for diagonal in diagonals):
+        return False
+    offsets = [offset - n + 1 for offset, diagonal in enumerate(diagonals) if diagonal.all()]
+    if not offsets or offsets != list(range(offsets[0], offsets[-1] + 1)):
+        return False
+    return offsets[-1] in (0, n - 1, -offsets[0])
 
 
 def _other_roads(case: Case) -> None:

@@ -267,6 +267,7 @@ def _by_scale(case: Case, matcher: Matcher, pieces: Any) -> Any:
                 scale, error = found
                 fitted = replace(form, scale=scale)
                 on_purpose = abs(scale * at.head - 1) < 1e-5 or _learned(case, scale) or _asked(case, scale)
+                on_purpose = on_purpose or (not case.subject.watched_weights() and _constructed(case, scale))
                 if on_purpose:
                     case.remark(
                         "S4",
@@ -310,10 +311,18 @@ def _passed(case: Case, match: Match) -> bool:
         return False
     if {"temperature", "scale"} & set(subject.chosen):
         return match.variant.ids != ("S2",)
+    if _constructed(case, match.variant.form.scale if isinstance(match.variant.form.scale, float) else None):
+        return True
     told = [p for p, r in subject.roles.items() if r == "scale" and isinstance(subject.fixed.get(p), float)]
     inputs = case.inputs
     doubled = {p: 2 * subject.fixed[p] for p in told}
     return bool(told) and not np.array_equal(subject(inputs).output, subject(inputs, doubled).output)
+
+
+def _constructed(case: Case, scale: float | None) -> bool:
+    """True if code without weights scales by a size that its constructor got: whoever builds it knows the width."""
+    sizes = [v for v in case.subject.chosen.values() if type(v) is int and v > 1]
+    return scale is not None and any(abs(scale * size**0.5 - 1) < 1e-6 for size in sizes)
 
 
 def _asked(case: Case, scale: float) -> bool:

@@ -150,7 +150,10 @@ def examine_mask(case: Case, parameter: str) -> None:
             )
         elif not only_together(case, parameter, looked):
             bare = case.says.bare_fill
-            case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
+            if bare or not _replaced(case, parameter):
+                case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
+            else:
+                _not_understood(case, parameter)
         return
     if case.match is not None and set(case.match.variant.ids) & {"X1", "X2", "X3", "X6"}:
         return  # with such weights a mask means nothing
@@ -175,6 +178,15 @@ def _is_no_tensor(case: Case, parameter: str) -> bool:
     words = rf"""\b{name}\s*(?:==|!=|(?:not\s+)?in)\s*[\[({{]?\s*['"]"""
     types = rf"isinstance\(\s*{name}\s*,\s*(?!(?:torch\.|np\.|numpy\.)?(?:\w*Tensor|ndarray))\w"
     return re.search(f"{words}|{types}", case.says.segment) is not None
+
+
+def _replaced(case: Case, parameter: str) -> bool:
+    """True if the code puts a mask of its own in the argument's place: that one may be meant to count."""
+    name = re.escape(parameter)
+    return any(
+        not re.search(rf"\b{name}\b", match[1])
+        for match in re.finditer(rf"^\s*{name}\s*=(?!=)(.*)$", case.says.segment, re.MULTILINE)
+    )
 
 
 def _arrives(case: Case, parameter: str, looked: View, ran: list[Trial]) -> bool:
@@ -469,12 +481,14 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
 
 
 def _may_be_a_factor(case: Case, parameter: str, variant: Variant) -> bool:
-    """True if an argument that is not named like a mask, beside one that is, only multiplies the scores.
+    """True if an argument multiplies scores or weights beside a mask: that one is named like a mask, or is shown to work.
 
-    A factor of 0 gives the numbers of a mask that is filled with 0, and is no mistake.
+    A factor of 0 gives the numbers of a mask that is filled with 0, and so does a mask of queries after the softmax.
     """
     named = [other for other in case.subject.masks if other not in case.discovered]
-    return parameter in case.discovered and bool(named) and variant.ids[0] in ("M7", "M8")
+    if parameter in case.discovered:
+        return bool(named) and variant.ids[0] in ("M7", "M8")
+    return bool(set(case.formats) - {parameter}) and variant.ids[0] == "X7"
 
 
 def _cuts_shares(case: Case, parameter: str, ran: list[Trial], looked: View) -> bool:

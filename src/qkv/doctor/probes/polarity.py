@@ -107,7 +107,8 @@ def _judged(made: Made, right: list[Format], ran: set[str]) -> tuple[str, Format
         lets = made.lets(format_.meaning)
         if lets is not None:
             return ("fits" if lets else "inverted"), format_
-    added = {f.kind for f in right} == {"additive"} and made.kind in ran - {"additive"}
+    tells = made.lets("keep") is not None  # a triangle, or padding; a dropout's mask is neither
+    added = {f.kind for f in right} == {"additive"} and made.kind in ran - {"additive"} and tells
     return ("added" if added else ""), None
 
 

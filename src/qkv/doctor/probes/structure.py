@@ -64,6 +64,11 @@ def who_sees_whom(case: Case) -> None:
         case.stopped("who sees whom", error)
         return
     seen = case.support
+    if roles == ["memory"] and np.array_equal(seen, np.eye(len(seen))) and "x" in subject.inputs:
+        swapped = {"x": "memory", "memory": "x"}  # an output that moves with its own token alone asks with it
+        subject.roles = {p: swapped.get(r, r) for p, r in subject.roles.items()}
+        lengths(case)
+        return who_sees_whom(case)
     alone = seen is not None and seen.shape[0] == seen.shape[1] and np.array_equal(seen, np.eye(len(seen), dtype=bool))
     case.apart = alone and not case.across and not subject.crosses and len(seen) > 1
 

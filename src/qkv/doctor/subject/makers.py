@@ -33,7 +33,7 @@ LINES = 50_000  # that each may run: a loop over a text's words is short, one wi
 def masks(source: Source, target: str) -> list[Made]:
     """Every mask that the file makes for others than the target itself; [] where it makes none, or nothing can be run."""
     inside = _inside(source, target)
-    makers = [maker for scope in _scopes(source, inside) for maker in scope.makers()][:MOST]
+    makers = [maker for scope in _scopes(source, inside) for maker in scope.makers() if _goes_on(maker, source)][:MOST]
     found: list[tuple[_Maker, list[Made]]] = []
     for maker in makers:
         try:
@@ -46,6 +46,14 @@ def masks(source: Source, target: str) -> list[Made]:
     # What only goes into another mask is no mask that attention gets.
     parts = {part for maker, _ in found for part in maker.parts}
     return [one for maker, made in found if maker.key not in parts or maker.handed for one in made]
+
+
+def _goes_on(maker: "_Maker", source: Source) -> bool:
+    """True unless an object keeps the mask for itself: `self.mask = x > 0` of a ReLU is handed to nobody."""
+    attribute = re.fullmatch(r"self\.(\w+)", maker.name)
+    if attribute is None:
+        return True
+    return re.search(rf"[(,]\s*(?:\w+\s*=\s*)?(?:\w+\.)+{attribute[1]}\b", source.text) is not None
 
 
 def handed(source: Source, target: str, parameters: list[str], wanted: list[str]) -> list[Made]:
