@@ -417,6 +417,13 @@ CASES = {
         positions=0,
         more=dict(bias=True),
     ),
+    "bamba, attention in every layer": Case(
+        hf.BambaForCausalLM,
+        hf.BambaConfig,
+        BAMBA | dict(attn_layer_indices=[0, 1, 2, 3, 4]),
+        positions=0,
+        more=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
+    ),
     "qwen3-next": Case(
         hf.Qwen3NextForCausalLM,
         hf.Qwen3NextConfig,
@@ -430,6 +437,13 @@ CASES = {
         NEXT | dict(num_key_value_heads=4, linear_num_value_heads=3, layer_types=None, tie_word_embeddings=True),
         positions=0,
         more=dict(mixer="delta×3 attention delta", tied=True, n_kv_head=None, n_state_group=None),
+    ),
+    "qwen3-next, attention in every layer": Case(
+        hf.Qwen3NextForCausalLM,
+        hf.Qwen3NextConfig,
+        NEXT | dict(layer_types=["full_attention"] * 5),
+        positions=0,
+        more=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
     ),
     "gpt2": Case(
         hf.GPT2LMHeadModel,
@@ -876,7 +890,7 @@ def loaded(folder):
     return exactly(model.eval())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("attention in every layer")])
 @torch.no_grad()
 def test_saved_back_it_is_theirs_again(name, read, tmp_path):
     model = read(name)
@@ -1024,6 +1038,11 @@ UNREADABLE = {
     "an activation of mixers": ("mamba2", dict(hidden_act="gelu"), "activation 'gelu' has no word in qkv"),
     "some biases": ("bamba", dict(mlp_bias=True), "mlp_bias is True"),
     "a Bamba that never attends": ("bamba", dict(attn_layer_indices=[]), "no layer of this Bamba attends"),
+    "a Bamba whose attention lies beyond its last layer": (
+        "bamba",
+        dict(attn_layer_indices=[99]),
+        r"^attn_layer_indices is \[99\] in this config.json, but its layers are numbered from 0 to 4: no layer of this Bamba",
+    ),
     "a Qwen3-Next that never attends": (
         "qwen3-next",
         dict(layer_types=["linear_attention"] * 5),
@@ -1054,7 +1073,12 @@ UNREADABLE = {
     "layers by their own name": (
         "qwen3-next",
         dict(num_hidden_layers=6),
-        "^layer_types .* n_layer = num_hidden_layers",
+        "^layer_types has length 5 in this config.json, but num_hidden_layers is 6",
+    ),
+    "one word for all layers": (
+        "qwen3-next",
+        dict(layer_types=["full_attention"]),
+        "^layer_types has length 1 in this config.json, but num_hidden_layers is 5",
     ),
     "states of another width": ("qwen3-next", dict(linear_key_head_dim=6), r"in_proj_qkvz.weight is \(114, 24\)"),
     "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from qkv import Config, Transformer
 from qkv.cli import main
 from qkv.model.export import export
+from qkv.model.families import to_theirs
 from qkv.model.why import why
 
 from .files import made, write_gguf
@@ -112,3 +113,66 @@ def test_a_gguf_file_is_called_what_it_calls_itself(lang, says, capsys, tmp_path
     (tmp_path / "o.gguf").write_bytes(b"GGUF\3")
     code, out = said(tmp_path / "o.gguf", capsys, lang)
     assert code == 1 and "GGUF" in out
+
+
+HYBRIDS = {"bamba": "mamba2 attention", "qwen3_next": "delta attention"}
+
+
+@pytest.fixture
+def handwritten(tmp_path, request):
+    """A folder with a config.json and nothing else, of a model of two layers."""
+    gated = dict(norm="rms-centred", qk_norm="rms-centred", attention_gate=True) if request.param != "bamba" else {}
+    config = CONFIG.replace(mixer=HYBRIDS[request.param], rotary_fraction=0.5, head_width=8, **gated)
+    told, _state = to_theirs(config, dict(Transformer(config).named_parameters()))
+    assert told["model_type"] == request.param
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    return tmp_path
+
+
+@pytest.mark.parametrize("handwritten", ["bamba"], indirect=True)
+def test_attention_beyond_the_last_layer_is_refused_by_the_name_in_config_json(handwritten, capsys):
+    change(handwritten, attn_layer_indices=[99])
+    code, out = said(handwritten, capsys)
+    sentence = "attn_layer_indices is [99] in this config.json, but its layers are numbered from 0 to 1: no layer"
+    assert code == 1 and sentence in out and "n_kv_head" not in out and "position" not in out
+    code, out = said(handwritten, capsys, "zh")
+    assert code == 1 and "attn_layer_indices 是 [99]" in out
+
+
+@pytest.mark.parametrize(
+    ("handwritten", "changes"),
+    [("bamba", dict(attn_layer_indices=[0, 1])), ("qwen3_next", dict(layer_types=["full_attention"] * 2))],
+    indirect=["handwritten"],
+)
+def test_attention_in_every_layer_is_read(handwritten, changes):
+    """All that is in the way is that there are no weights."""
+    change(handwritten, **changes)
+    finding = why(handwritten)
+    assert finding.config.mixer == "attention" and finding.config.n_state_head is None
+    assert len(finding.obstacles) == 1 and "weights" in str(finding.obstacles[0])
+
+
+@pytest.mark.parametrize("handwritten", HYBRIDS, indirect=True)
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (dict(num_key_value_heads=3), "n_kv_head = num_key_value_heads"),
+        (dict(vocab_size=0), "vocab_size is 0"),
+        (dict(is_causal=False), "is_causal is False in this config.json"),
+        (dict(hidden_size="gone"), "says nothing of 'hidden_size', which a"),
+    ],
+)
+def test_without_weights_a_refusal_names_what_config_json_has(handwritten, changes, sentence, capsys):
+    change(handwritten, **changes)
+    assert sentence in said(handwritten, capsys)[1]
+
+
+@pytest.mark.parametrize("handwritten", ["qwen3_next"], indirect=True)
+def test_a_number_of_experts_that_is_not_said_is_called_the_default(handwritten, capsys):
+    change(handwritten, num_experts="gone")
+    assert (
+        "says nothing of num_experts, which is 512 by default in transformers: 2 of 2" in said(handwritten, capsys)[1]
+    )
+    change(handwritten, num_experts=8)
+    out = said(handwritten, capsys)[1]
+    assert "2 of 2 layers of this Qwen3-Next have a mixture of 8 experts" in out and "default" not in out

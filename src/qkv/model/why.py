@@ -24,8 +24,8 @@ from ..text.folder import NoTokenizer
 from ..words import Message, Notice, Problem, all_of, quoted
 from . import ctranslate2, gguf, onnx, weights
 from .config import Config
-from .families import FAMILIES, to_ours
-from .families.family import Family, Unread
+from .families import FAMILIES, read_config, to_ours
+from .families.family import Family, Unread, respelled
 
 MOST_CURES = 50  # settings of one file that are noted
 
@@ -133,14 +133,12 @@ def _read(
         for _cure in range(MOST_CURES):
             try:
                 if family is not None and (obstacles or not tensors):  # names can't be held to what was changed
-                    return family.read(theirs, tensors), obstacles
+                    return read_config(theirs, respelled(family, tensors)), obstacles
                 config, state = to_ours(theirs, tensors)
                 return config, [*obstacles, *_misfits(place, config, state)]
             except Unread as problem:
                 obstacles.append(problem)
                 theirs = problem.cure(theirs)
-            except KeyError as missing:
-                return None, [*obstacles, Problem("config.json says nothing of {name}", name=str(missing))]
             except Problem as problem:
                 return None, [*obstacles, problem]
             except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic

@@ -78,24 +78,23 @@ def to_theirs(config: Config, state: State, family: Family | None = None) -> tup
 
 def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
     """Config and state dict of ours from a family's config.json and tensors."""
-    word = str(theirs.get("model_type"))
-    known = {name: family for family in FAMILIES for name in family.types}
-    if word not in known:
-        if nearest(word, known):
-            raise unknown("model_type", word, known)
-        raise Foreign(
-            "model_type {word!r} is not one of {known}; the nearest in its settings is {nearest!r}, but it is not "
-            "the same",
-            word=word,
-            known=all_of(known),
-            nearest=_nearest(theirs).types[0],
-        )
+    family = _find_family(theirs)
+    tensors = respelled(family, tensors)
+    config, tensors = settled(family, read_config(theirs, tensors), tensors)
+    return config, rename_to_ours(family, config, tensors)
+
+
+def read_config(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+    """Return the Config that a family's config.json describes. `tensors` are named as the whole model names them.
+
+    What can't be read is refused in the words of that config.json.
+    """
+    family, word = _find_family(theirs), theirs["model_type"]
     _refuse_two_counts(theirs)
-    if len(kinds := known[word].holds["kind"]) == 1 and kinds[0] != "encoder-decoder":
+    if len(kinds := family.holds["kind"]) == 1 and kinds[0] != "encoder-decoder":
         insist(theirs, dict(is_causal=kinds[0] == "decoder"))  # transformers obeys it in every family
-    tensors = respelled(known[word], tensors)
     try:
-        config = known[word].read(theirs, tensors)
+        return family.read(theirs, tensors)
     except KeyError as missing:
         raise Foreign(
             "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=word
@@ -104,8 +103,22 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
         raise
     except Problem as problem:
         raise in_their_words(problem, theirs) from None
-    config, tensors = settled(known[word], config, tensors)
-    return config, rename_to_ours(known[word], config, tensors)
+
+
+def _find_family(theirs: dict[str, Any]) -> Family:
+    """Return the family that this config.json names, or raise an error that names those that there are."""
+    word = str(theirs.get("model_type"))
+    known = {name: family for family in FAMILIES for name in family.types}
+    if word in known:
+        return known[word]
+    if nearest(word, known):
+        raise unknown("model_type", word, known)
+    raise Foreign(
+        "model_type {word!r} is not one of {known}; the nearest in its settings is {nearest!r}, but it is not the same",
+        word=word,
+        known=all_of(known),
+        nearest=_nearest(theirs).types[0],
+    )
 
 
 def _refuse_two_counts(theirs: dict[str, Any]) -> None:

@@ -69,24 +69,44 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     bias = theirs.get("attention_bias", False)
     insist(theirs, dict(mlp_bias=bias, mamba_proj_bias=bias, mamba_conv_bias=True))
     insist_on_steps(theirs)
-    if not theirs.get("attn_layer_indices"):
-        raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
-    layers, attend = theirs["num_hidden_layers"], theirs["attn_layer_indices"]
-    heads, values = theirs["mamba_n_heads"], theirs.get("mamba_d_head", "auto")
+    layers = read_layers(theirs)
     fraction = rotary_table(theirs).get("partial_rotary_factor", 0.5)  # transformers hears it nowhere else
-    return fewest(
-        Config(
-            feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-            bias=bias,
-            mixer=layer_pattern(tuple("attention" if i in attend else "mamba2" for i in range(layers))),
-            state_width=theirs["mamba_d_state"],
-            n_state_head=heads,
-            state_head_width=theirs["mamba_expand"] * theirs["hidden_size"] // heads if values == "auto" else values,
-            n_state_group=theirs["mamba_n_groups"],
-            taps=theirs["mamba_d_conv"],
-            **read_sizes({"rms_norm_eps": 1e-5, **theirs}, fraction),
-        ),
-        "mamba2",
+    config = Config(
+        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
+        bias=bias,
+        mixer=layer_pattern(layers),
+        **(read_state(theirs) if "mamba2" in layers else {}),
+        **read_sizes({"rms_norm_eps": 1e-5, **theirs}, fraction),
+    )
+    return fewest(config, "mamba2")
+
+
+def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
+    """What stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
+    count, attend = theirs["num_hidden_layers"], theirs.get("attn_layer_indices")
+    if not attend:
+        raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
+    layers = tuple("attention" if i in attend else "mamba2" for i in range(count))
+    if layers and "attention" not in layers:
+        raise Foreign(
+            "attn_layer_indices is {value} in this config.json, but its layers are numbered from 0 to {last}: no layer of "
+            "this {family} attends, and qkv reads those in which some do",
+            value=repr(attend),
+            last=count - 1,
+            family="Bamba",
+        )
+    return layers
+
+
+def read_state(theirs: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of the Mamba-2 layers."""
+    heads, values = theirs["mamba_n_heads"], theirs.get("mamba_d_head", "auto")
+    return dict(
+        state_width=theirs["mamba_d_state"],
+        n_state_head=heads,
+        state_head_width=theirs["mamba_expand"] * theirs["hidden_size"] // heads if values == "auto" else values,
+        n_state_group=theirs["mamba_n_groups"],
+        taps=theirs["mamba_d_conv"],
     )
 
 

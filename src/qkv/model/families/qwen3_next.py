@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ...mixers.delta import NAMES
-from ...words import Message, all_of
+from ...words import Message, _, all_of
 from ..config import Config
 from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
@@ -71,20 +71,26 @@ def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
     insist(theirs, dict(attention_bias=False, attn_output_gate=True))
     refuse_experts(theirs)
     fraction = rotary_table(theirs).get("partial_rotary_factor", theirs.get("partial_rotary_factor", 0.25))
-    return fewest(
-        Config(
-            norm="rms-centred",
-            feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-            mixer=layer_pattern(tuple(read_layers(theirs))),
-            state_width=theirs["linear_key_head_dim"],
-            n_state_head=theirs["linear_num_value_heads"],
-            state_head_width=theirs["linear_value_head_dim"],
-            n_state_group=theirs["linear_num_key_heads"],
-            taps=theirs["linear_conv_kernel_dim"],
-            **ATTENTION,
-            **read_sizes({"head_dim": 256, **theirs}, fraction),
-        ),
-        "delta",
+    layers = read_layers(theirs)
+    config = Config(
+        norm="rms-centred",
+        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
+        mixer=layer_pattern(layers),
+        **(read_state(theirs) if "delta" in layers else {}),
+        **ATTENTION,
+        **read_sizes({"head_dim": 256, **theirs}, fraction),
+    )
+    return fewest(config, "delta")
+
+
+def read_state(theirs: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of the layers of the delta rule."""
+    return dict(
+        state_width=theirs["linear_key_head_dim"],
+        n_state_head=theirs["linear_num_value_heads"],
+        state_head_width=theirs["linear_value_head_dim"],
+        n_state_group=theirs["linear_num_key_heads"],
+        taps=theirs["linear_conv_kernel_dim"],
     )
 
 
@@ -94,16 +100,20 @@ def refuse_experts(theirs: dict[str, Any]) -> None:
     dense = theirs.get("mlp_only_layers") or ()
     mixed = [i for i in range(theirs["num_hidden_layers"]) if count and i not in dense and (i + 1) % every == 0]
     if mixed:
-        raise Foreign(
+        sentence = _(
             "{some} of {all} layers of this Qwen3-Next have a mixture of {count} experts for a feed-forward: qkv reads "
-            "those with one feed-forward per layer (num_experts=0)",
-            some=len(mixed),
-            all=theirs["num_hidden_layers"],
-            count=count,
+            "those with one feed-forward per layer (num_experts=0)"
         )
+        if "num_experts" not in theirs:
+            sentence = _(
+                "this config.json says nothing of num_experts, which is {count} by default in transformers: {some} of "
+                "{all} layers of this Qwen3-Next have a mixture of experts for a feed-forward, and qkv reads those with "
+                "one feed-forward per layer (num_experts=0)"
+            )
+        raise Foreign(sentence, some=len(mixed), all=theirs["num_hidden_layers"], count=count)
 
 
-def read_layers(theirs: dict[str, Any]) -> list[str]:
+def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
     """What stands in each layer; where a file doesn't say, every fourth attends."""
     layers, every = theirs["num_hidden_layers"], theirs.get("full_attention_interval") or 4
     usual = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
@@ -115,9 +125,16 @@ def read_layers(theirs: dict[str, Any]) -> list[str]:
             word=strange,
             known=all_of(known),
         )
+    if len(told) != layers:
+        raise Foreign(
+            "layer_types has length {count} in this config.json, but num_hidden_layers is {layers}: give one word for "
+            "each layer",
+            count=len(told),
+            layers=layers,
+        )
     if "full_attention" not in told:
         raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Qwen3-Next")
-    return [known[word] for word in told]
+    return tuple(known[word] for word in told)
 
 
 def overwrites(config: Config, ours: str, theirs: str) -> list[Row]:
