@@ -115,6 +115,18 @@ def test_without_sacrebleu_a_sentence_names_the_command(call, shelf, monkeypatch
     assert code == 0 and "pip install sacrebleu" in err and "BLEU" not in out and "exact match" in out
 
 
+@pytest.mark.parametrize(("run", "kind"), [("lm", "decoder"), ("mlm", "encoder")])
+def test_a_model_that_pairs_are_not_for_is_refused_before_anything_else(call, shelf, monkeypatch, run, kind):
+    """No advice to install what this model has no use for."""
+    for name in ("sacrebleu", "sacrebleu.metrics"):
+        monkeypatch.setitem(sys.modules, name, None)
+    code, out, err = call("eval", "--model", shelf / run, "--pairs", shelf / "pairs.tsv")
+    assert (code, out) == (2, "") and err.startswith("qkv: ") and err.count("\n") == 1
+    assert f"a model of kind {kind}: qkv eval --pairs needs a translator, such as opus-zh-en" in err
+    code, _, err = call("eval", "--model", shelf / run, "--pairs", shelf / "pairs.tsv", "--lang", "zh")
+    assert code == 2 and "需要翻译模型" in err and "sacrebleu" not in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -161,6 +161,15 @@ def _pairs(options: argparse.Namespace) -> int:
 
     if tells_apart(model):
         return _labels(options, model, tokenizer, pairs, problems)
+    from ..tracing.models import model_of
+
+    if (kind := model_of(model).kind) != "encoder-decoder":
+        raise Problem(
+            "{model} is a model of kind {kind}: qkv eval --pairs needs a translator, such as opus-zh-en or a run of  qkv "
+            "train translate, or a classifier, a run of  qkv train classify",
+            model=options.model,
+            kind=kind,
+        )
     from ..model.evaluation import score_pairs, without_metrics
 
     if notice := without_metrics():
