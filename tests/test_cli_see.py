@@ -394,6 +394,47 @@ def test_watching_a_run(call, tmp_path):
     assert weights[-1] == pytest.approx(float(kept.row(1, 3, 8)[0]), abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("lang", "says"),
+    [
+        ("en", "SmolLM2 is causal (decoder): cat cannot look ahead to it, which comes later; swap --from and --to"),
+        ("zh", "SmolLM2 是因果模型（解码器）：cat 看不到排在后面的 it；请把 --from 和 --to 对调"),
+    ],
+)
+def test_a_causal_model_cannot_look_ahead_and_that_is_said(call, tmp_path, lang, says):
+    """Instead of a list of heads that all give 0; on the page and over a run, too."""
+    kept = Trace.load(TRACES / "cat-smollm2.safetensors")
+    says = says.replace("SmolLM2", kept.model)
+    ahead = ("--from", "cat", "--to", "it", "--lang", lang)
+    code, out, _ = call("see", "--demo", *ahead, "-o", str(tmp_path / "a.html"))
+    assert code == 0 and out.count(says) == 1 and not re.search(r"^ +\d+\.\d+ +0\.00", out, re.MULTILINE)
+    made = (tmp_path / "a.html").read_text("utf-8")
+    assert json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["focus"] is None
+    (tmp_path / "run" / "watch").mkdir(parents=True)
+    kept.save(tmp_path / "run" / "watch" / "000010.safetensors")
+    code, out, _ = call("see", "--model", str(tmp_path / "run"), "--watch", *ahead)
+    assert code == 0 and out.count(says) == 1 and not re.search(r"^ +10  0\.00", out, re.MULTILINE)
+    _, out, _ = call("see", "--demo", "--from", "it", "--to", "cat", "--lang", lang)
+    assert says not in out and "13.8" in out
+
+
+def test_an_encoder_looks_ahead(call):
+    code, out, _ = call("see", "--trace", str(TRACES / "animal-minilm.safetensors"), "--from", "it", "--to", "tired")
+    assert code == 0 and "Heads that link it to tired" in out and "causal" not in out
+
+
+def test_mixers_cannot_look_ahead(call, tmp_path):
+    import qkv
+
+    model = qkv.Transformer(qkv.Config(vocab=9, width=16, n_layer=2, n_head=2, mixer="delta attention"))
+    qkv.trace(model, [3, 1, 4], name="small").save(tmp_path / "a.safetensors")
+    for part in ("mixers", "decoder"):
+        seen = ("see", "--trace", str(tmp_path / "a.safetensors"), "--part", part)
+        code, out, _ = call(*seen, "--from", "1", "--to", "2")
+        assert code == 0 and "small is causal" in out
+        assert "Heads that link 2 to 1" in call(*seen, "--from", "2", "--to", "1")[1]
+
+
 def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
     keep = str(tmp_path / "kept.jsonl")
     code, out, err = call("importance", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)

@@ -183,7 +183,8 @@ def _page(
     """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
     from ..draw.page import page
 
-    focus = None if options.from_ is None or options.to is None else (options.from_, options.to)
+    linked = options.from_ is not None and options.to is not None and not _looks_ahead(options, trace, part)
+    focus = (options.from_, options.to) if linked else None
     whole: dict[str, list[int]] = {}
     with bar(say("writing the page")) as progress:
         page(
@@ -388,7 +389,18 @@ def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, 
     away = re.fullmatch(rf"(?:{part}\.)?(\d+)\.(\d+)", (options.without or [""])[0])
     if away and options.layer is None and options.head is None and options.to is None:
         return first_shown(trace, part, int(away[1]), int(away[2]))
-    if options.from_ is not None and options.to is not None:
+    if _looks_ahead(options, trace, part):
+        print(
+            "\n"
+            + say(
+                "{model} is causal ({part}): {one} cannot look ahead to {other}, which comes later; swap --from and --to",
+                model=trace.model,
+                part=say(PARTS[part]),
+                one=options.from_,
+                other=options.to,
+            )
+        )
+    elif options.from_ is not None and options.to is not None:
         ranked = links(trace, options.from_, options.to, _by(options), part=part)
         print(
             "\n"
@@ -399,6 +411,14 @@ def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, 
             print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(abs(weight) / longest * 30)}")
     with bar(say("looking at every head")) as progress:
         return first_shown(trace, part, options.layer, options.head, linked=ranked, progress=progress)
+
+
+def _looks_ahead(options: argparse.Namespace, trace: Trace, part: str) -> bool:
+    """True if --to comes after --from in a part that is causal: no head links the two."""
+    from ..tracing.ranking import looks_ahead
+
+    given = options.from_ is not None and options.to is not None
+    return given and looks_ahead(trace, options.from_, options.to, _by(options), part=part)
 
 
 def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
@@ -542,7 +562,7 @@ def _watch(options: argparse.Namespace) -> None:
     print(
         "\n" + say("How layer {layer}, head {head} formed, over {n} evaluations:", layer=layer, head=head, n=len(files))
     )
-    linked = options.from_ is not None and options.to is not None
+    linked = options.from_ is not None and options.to is not None and not _looks_ahead(options, last, part)
     shown = sorted({0, len(traces) // 2, len(traces) - 1})
     if not linked and len(shown) < len(traces):
         print(

@@ -31,18 +31,36 @@ def links(
 
     A mixer's weight may be below 0, which is a link as well.
     """
-    from .view import stand
-
-    spans: list[Sequence[int]] = []
-    for word, side in ((from_, False), (to, True)):
-        _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
-        spans.append(range(first, end))
+    queries, keys = _spans(trace, from_, to, by, part, batch)
     rows = []
     for layer in trace.layers(part):
         for head in range(trace.n_head(part, layer)):
-            table = trace.head(layer, head, part, batch).weights(*spans)
+            table = trace.head(layer, head, part, batch).weights(queries, keys)
             rows.append((layer, head, float(table.sum(1).mean())))
     return strongest(rows, lambda row: abs(row[2]))
+
+
+def looks_ahead(
+    trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
+) -> bool:
+    """True if `to` comes after `from_` and no layer lets `from_` see it, as in a causal model."""
+    if part == "cross":  # rows and columns are different texts
+        return False
+    queries, keys = _spans(trace, from_, to, by, part, batch)
+    if keys.start < queries.stop:
+        return False
+    return not any(trace.head(layer, 0, part, batch).allowed(queries, keys).any() for layer in trace.layers(part))
+
+
+def _spans(trace: Trace, from_: int | str, to: int | str, by: str, part: str | None, batch: int) -> tuple[range, range]:
+    """The rows of the word that looks, and the columns of the word that is looked at."""
+    from .view import stand
+
+    spans = []
+    for word, side in ((from_, False), (to, True)):
+        _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
+        spans.append(range(first, end))
+    return spans[0], spans[1]
 
 
 def first_shown(
