@@ -435,6 +435,15 @@ def test_mixers_cannot_look_ahead(call, tmp_path):
         assert "Heads that link 2 to 1" in call(*seen, "--from", "2", "--to", "1")[1]
 
 
+@pytest.mark.parametrize(("count", "says"), [(1, "at the only evaluation so far:"), (2, "over 2 evaluations:")])
+def test_one_evaluation_is_not_told_as_many(call, tmp_path, count, says):
+    (tmp_path / "run" / "watch").mkdir(parents=True)
+    for step in range(count):
+        shutil.copy(TRACES / "cat-smollm2.safetensors", tmp_path / "run" / "watch" / f"{step:06}.safetensors")
+    code, out, _ = call("see", "--model", str(tmp_path / "run"), "--watch")
+    assert code == 0 and says in out
+
+
 def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
     keep = str(tmp_path / "kept.jsonl")
     code, out, err = call("importance", "15 Nov 2026", "--model", DATES, "--top", "24", "--keep", keep)

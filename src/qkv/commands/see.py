@@ -559,9 +559,10 @@ def _watch(options: argparse.Namespace) -> None:
     part = _part(options, last)
     _tell(options, last, part)
     layer, head = _choose(options, last, part)
-    print(
-        "\n" + say("How layer {layer}, head {head} formed, over {n} evaluations:", layer=layer, head=head, n=len(files))
-    )
+    title = _("How layer {layer}, head {head} formed, over {n} evaluations:")
+    if len(files) == 1:
+        title = _("Layer {layer}, head {head} at the only evaluation so far:")
+    print("\n" + say(title, layer=layer, head=head, n=len(files)))
     linked = options.from_ is not None and options.to is not None and not _looks_ahead(options, last, part)
     shown = sorted({0, len(traces) // 2, len(traces) - 1})
     if not linked and len(shown) < len(traces):
