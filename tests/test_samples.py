@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import shlex
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,6 +61,18 @@ def test_existing_files_are_kept_and_named(tmp_path, capsys):
     assert "kept" in next(line for line in out.splitlines() if line.split(",")[0].endswith("/mybook.txt"))
     others = {file.name for file in SAMPLES.iterdir()} - {"mybook.txt"}
     assert all((tmp_path / name).read_bytes() == (SAMPLES / name).read_bytes() for name in others)
+
+
+def test_all_samples_are_written_before_anything_is_printed(tmp_path, monkeypatch):
+    """`qkv data sample FOLDER | head -1` closes the pipe early."""
+
+    def closed(*_values, **_how):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", closed)
+    with suppress(BrokenPipeError, SystemExit):
+        main(["data", "sample", str(tmp_path)])
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in SAMPLES.iterdir()}
 
 
 def test_samples_are_large_enough_to_learn_from():

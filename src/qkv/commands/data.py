@@ -68,13 +68,15 @@ def _sample(folders: list[str]) -> None:
         raise Problem("give one folder for the samples, as in  {example}", example="qkv data sample .")
     folder = Path(folders[0])
     folder.mkdir(parents=True, exist_ok=True)
+    lines = []  # printed after all files are written: a reader such as `head` may close the pipe
     for source in sorted(SAMPLES.iterdir()):
         target = folder / source.name
         if target.exists():
-            print(say("kept {file}, which exists already", file=target))
+            lines.append(say("kept {file}, which exists already", file=target))
             continue
         write_file(target, source.read_bytes())
-        print(say("wrote {path}", path=target))
+        lines.append(say("wrote {path}", path=target))
+    print("\n".join(lines))
     book = folder / ("mybook-zh.txt" if language() == "zh" else "mybook.txt")
     print(say("Train on them, as in  {example}", example=f"qkv train lm --text {book}"))
 
