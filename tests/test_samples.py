@@ -75,6 +75,17 @@ def test_all_samples_are_written_before_anything_is_printed(tmp_path, monkeypatc
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in SAMPLES.iterdir()}
 
 
+@pytest.mark.parametrize("name", ["mybook.txt", "mybook-zh.txt"])
+def test_a_book_ends_as_it_begins(name):
+    """Its last tenth is kept for validation: a text of another kind there can't be learned from the rest."""
+    corpus = text.Corpus.of(SAMPLES / name)
+    learned, kept = (
+        "".join(block.text for block in corpus.blocks(*ends))
+        for ends in ((corpus.start, corpus.cut()), (corpus.cut(), corpus.end))
+    )
+    assert len(kept) > 200 and sum(character in set(learned) for character in kept) > 0.9 * len(kept)
+
+
 def test_samples_are_large_enough_to_learn_from():
     assert sum(file.stat().st_size for file in SAMPLES.iterdir()) < 200_000
     pairs = text.read_pairs(SAMPLES / "en-zh.tsv")
