@@ -5,10 +5,16 @@
 A test compares the pages with what this makes, so a mistake that is added or reworded can't be forgotten here.
 """
 
+from collections import Counter
 from pathlib import Path
 
 from qkv.doctor.mistakes import grouped
 from qkv.words import say
+
+try:
+    from tools.wild import read_scores
+except ImportError:  # started as a script
+    from wild import read_scores
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FILES = {"en": DOCS / "check.md", "zh": DOCS / "check.zh-CN.md"}
@@ -165,7 +171,7 @@ helpers for positions and layers with a state have no such comparison: their ver
 网页使用，`--lang zh` 用中文。退出码 0：正确，或就已检查的部分而言正确（`--json` 里是 `"verdict": "partly"`，
 附 `unseen`）；1：有错；2：无法运行，报告会说明需要传什么。就已检查的部分而言正确时，`assert_correct` 通过，并给出警告。
 
-`--fix` 修改的是文件本身：权限不变；如果是符号链接，链接保留，改的是它指向的文件。备份 FILE.bak 保存原来的内容，权限与原文件相同，
+`--fix` 修改的是文件本身：权限不变；如果是符号链接，链接保留，改的是它指向的文件。备份 `FILE.bak` 保存原来的内容，权限与原文件相同，
 系统允许时所有者也相同。
 
 | 猜不出来时 | 这样说明 |
@@ -193,9 +199,9 @@ helpers for positions and layers with a state have no such comparison: their ver
 有效。报告会列出屏蔽了什么，结论是“就已检查的部分而言正确”，不会直接说正确；但屏蔽的问题不算失败，用 `--fail-on partly` 时也一样。
 
 基线是一个 JSON 文件，记录路径（相对于基线文件）、对象和编号。它不记行号，所以在前面增删代码不会让旧问题变成新问题。已知问题在表中标出并
-计数（`--json` 里是 `"known": true`）；已不再出现的条目会在 stderr 上指出。
+计数（`--json` 里是 `"known": true`）；已不再出现的条目会在 `stderr` 上指出。
 
-stderr 不是终端时（例如在 CI 里），两秒之后每开始检查一个文件，就在 stderr 上输出一行，例如 `3/12 model.py`。
+`stderr` 不是终端时（例如在 CI 里），两秒之后每开始检查一个文件，就在 `stderr` 上输出一行，例如 `3/12 model.py`。
 
 ## 凭什么下结论
 
@@ -267,11 +273,97 @@ stderr 不是终端时（例如在 CI 里），两秒之后每开始检查一个
 LABELS = {"en": ("How it shows", "What it does", "Fix"), "zh": ("如何看出", "后果", "改法")}
 
 
+SCORES = {
+    "en": """## Score on public code
+
+`tools/wild.py` runs the check on {objects} objects of {repositories} public repositories (`tests/doctor/wild/objects.tsv`), whose truths were
+decided by reading and running before the check was asked. One half was looked at while the check was changed, the other was held
+back. At first sight (2026-11-18), of the held half {first_named} of {first_wrong} wrong objects were named, {first_alarms} of {first_right} right ones that ran were called wrong,
+and {first_missed} wrong ones got a plain "right"; what this showed has been changed since, so the numbers below are no longer of unseen code.
+
+| by object | work half | held half |
+|---|---|---|
+{table}
+
+All that was judged wrongly, and what was said:
+
+| repository | object | truth | outcome |
+|---|---|---|---|
+{misses}
+
+Not run ({count}): {not_run}.
+
+""",
+    "zh": """## 在公开代码上的成绩
+
+`tools/wild.py` 检查 {repositories} 个公开仓库里的 {objects} 个对象（`tests/doctor/wild/objects.tsv`）；对错在检查之前就靠阅读和运行定好了。一半在修改检查器时
+看过，另一半留着不看。留着的一半第一次检查时（2026-11-18）：{first_wrong} 个有错的对象指出了 {first_named} 个，能运行的 {first_right} 个正确对象里有 {first_alarms} 个被误报，
+{first_missed} 个有错的得到了不带保留的“正确”。由此发现的问题后来都改了，所以下面的数字不再属于没见过的代码。
+
+| 按对象 | 看过的一半 | 留着的一半 |
+|---|---|---|
+{table}
+
+判断有误的全部对象，以及检查给出的结果：
+
+| 仓库 | 对象 | 真实情况 | 结果 |
+|---|---|---|---|
+{misses}
+
+未能运行的（{count} 个）：{not_run}。
+
+""",
+}
+ROWS = {
+    "run": ("run", "能运行"),
+    "named": ("named", "有错且指对"),
+    "misnamed": ("misnamed", "有错但指成别的错"),
+    "missed, partly": ('missed as "partly"', "有错但只说“就已检查的部分而言正确”"),
+    "missed, right": ('missed as plain "right"', "有错却说“正确”"),
+    "false alarm": ("false alarms", "误报"),
+    "right": ('plain "right"', "直接说“正确”"),
+}
+# Of the held half when it was run for the first time, before what it showed was changed.
+FIRST_SIGHT = {"first_named": 25, "first_wrong": 53, "first_alarms": 7, "first_right": 39, "first_missed": 4}
+
+
+def scores(lang: str) -> str:
+    """The section on public code, from tests/doctor/wild/scores.tsv."""
+    place = list(FILES).index(lang)
+    kept = [row for row in read_scores() if row["how"] == "object" and row["truth"] != "other"]
+    counts = []
+    for half in ("work", "held"):
+        rows = [row for row in kept if row["half"] == half]
+        count = Counter(row["outcome"] for row in rows)
+        wrong = sum(row["truth"] != "right" for row in rows)
+        ran_right = count["right"] + count["partly"] + count["false alarm"]
+        of = {"run": len(rows), "named": wrong, "false alarm": ran_right, "right": ran_right}
+        count["run"] = len(rows) - count["not run"]
+        counts.append({key: f"{count[key]} / {of[key]}" if key in of else str(count[key]) for key in ROWS})
+    table = "\n".join(f"| {ROWS[key][place]} | {counts[0][key]} | {counts[1][key]} |" for key in ROWS)
+    misses = "\n".join(
+        f"| `{row['repository']}` | `{row['object']}` | `{row['truth']}` | {ROWS[row['outcome']][place]}: {row['ids'] or '–'} |"
+        for row in kept
+        if row["outcome"] in ("misnamed", "missed, partly", "missed, right", "false alarm")
+    )
+    idle = [row for row in kept if row["outcome"] == "not run"]
+    return SCORES[lang].format(
+        objects=len(kept),
+        repositories=len({row["repository"] for row in kept}),
+        table=table,
+        misses=misses,
+        count=len(idle),
+        not_run=", ".join(f"`{row['repository']}: {row['object']}`" for row in idle),
+        **FIRST_SIGHT,
+    )
+
+
 def page(lang: str) -> str:
     """The whole page in one language."""
     shows, does, fix = LABELS[lang]
     colon = "：" if lang == "zh" else ":"
-    text = [BEFORE[lang]]
+    before, _mark, heading = BEFORE[lang].rpartition("\n# ")
+    text = [before, "\n", scores(lang), "# ", heading]
     for title, group in grouped().items():
         text.append(f"## {say(title, lang)}\n\n")
         for mistake in group:

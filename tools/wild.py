@@ -158,9 +158,9 @@ def outcome(row: Row, verdict: str, ids: Iterable[str]) -> Outcome:
     return "missed, right" if verdict == "right" else "missed, partly"
 
 
-def answers(row: Row, folder: Path) -> Iterator[Answer]:
+def answers(row: Row, folder: Path, ways: tuple[str, ...] = ("object", "file")) -> Iterator[Answer]:
     """Check one object by name and as part of its file."""
-    for how in ("object", "file"):
+    for how in ways:
         target = f"{row.path}:{row.object}" if how == "object" else row.path
         reports, complaint, cpu = check(folder, target)
         own = (
@@ -201,14 +201,41 @@ def score(told: list[Answer], how: str, torch_seconds: float) -> str:
     return "\n".join(lines)
 
 
+SCORES = MANIFEST.with_name("scores.tsv")
+
+
+def read_scores() -> list[dict[str, str]]:
+    """Return what the check said last of every object: half, how, repository, object, truth, outcome, ids."""
+    with SCORES.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def keep_scores(answers: list[Answer]) -> None:
+    """Put answers into scores.tsv in place of those of the same objects; docs/check.md is made from it."""
+    rows = {}
+    for line in read_scores() if SCORES.exists() else []:
+        rows[line["how"], line["repository"], line["path"], line["object"]] = line
+    for answer in answers:
+        row = answer.row
+        place = {"repository": row.repository, "path": row.path, "object": row.object}
+        said = {"truth": row.truth, "outcome": answer.outcome, "ids": "+".join(answer.ids)}
+        rows[answer.how, *place.values()] = {"half": row.half, "how": answer.how, **place, **said}
+    with SCORES.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(next(iter(rows.values()))), delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+
+
 def main() -> int:
     """Run the manifest and print every answer that is not as it should be, then the scores."""
     parser = argparse.ArgumentParser(description="Score qkv check on public code.")
     parser.add_argument("folder", type=Path, help="the folder with copies of the repositories")
     parser.add_argument("--list", type=Path, default=MANIFEST, help="the manifest (tests/doctor/wild/objects.tsv)")
     parser.add_argument("--half", choices=["work", "held"], help="only this half of the manifest")
+    parser.add_argument("--how", choices=["object", "file"], help="only by object, or only by file")
     parser.add_argument("--only", default="", help="only rows whose repository, path or object has this text")
     parser.add_argument("--json", type=Path, help="also write every answer to this file")
+    parser.add_argument("--keep", action="store_true", help="put the answers into tests/doctor/wild/scores.tsv")
     options = parser.parse_args()
     rows = [row for row in read_manifest(options.list) if options.half in (None, row.half)]
     rows = [row for row in rows if options.only in f"{row.repository}/{row.path}:{row.object}"]
@@ -216,6 +243,7 @@ def main() -> int:
     absent = sorted(name for name, place in places.items() if place is None)
     if absent:
         print(f"not in {options.folder}, so left out: {', '.join(absent)}", file=sys.stderr)
+    ways = (options.how,) if options.how else ("object", "file")
     told: list[Answer] = []
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         copies: dict[tuple[str, str], Path] = {}
@@ -226,7 +254,7 @@ def main() -> int:
                 copy_sources(git, row.commit, copies[key])
         asked = [(row, copies[row.repository, row.commit]) for row in rows if (row.repository, row.commit) in copies]
         imports: list[float] = []
-        for number, each in enumerate(pool.map(lambda pair: list(answers(*pair)), asked), 1):
+        for number, each in enumerate(pool.map(lambda pair: list(answers(*pair, ways)), asked), 1):
             told += each
             if number % 20 == 1:  # beside the checks, on the same busy or quiet machine
                 imports.append(import_torch())
@@ -241,8 +269,10 @@ def main() -> int:
                     )
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(answer) for answer in told], indent=1) + "\n", encoding="utf-8")
+    if options.keep:
+        keep_scores(told)
     torch_seconds = statistics.median(imports) if imports else math.nan
-    print(score(told, "object", torch_seconds), score(told, "file", torch_seconds), sep="\n")
+    print(*(score(told, how, torch_seconds) for how in ways), sep="\n")
     return 0
 
 

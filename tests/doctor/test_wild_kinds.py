@@ -466,3 +466,22 @@ def test_a_pattern_with_gaps_is_not_called_right():
     """
     report = checked(code, "dilated")
     assert report.verdict == "partly" and "pattern of its own" in str(report.unseen[0].text), report
+
+
+def test_a_model_that_stops_at_texts_of_different_lengths_is_not_called_right():
+    code = """
+    class Translator(nn.Module):
+        def __init__(self, vocab_size, d_model):
+            super().__init__()
+            self.source, self.target = nn.Embedding(vocab_size, d_model), nn.Embedding(vocab_size, d_model)
+            self.q, self.k, self.v, self.d = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model), nn.Linear(d_model, d_model), d_model
+
+        def forward(self, src, trg):
+            memory, x = self.source(src), self.target(trg)
+            scores = self.q(x) @ self.k(memory).mT / self.d ** 0.5
+            LIMIT
+            return scores.softmax(-1) @ self.v(memory)
+    """
+    assert checked(code.replace("LIMIT", ""), "Translator").verdict == "right"
+    report = checked(code.replace("LIMIT", "scores = scores + torch.zeros(trg.shape[1], trg.shape[1])"), "Translator")
+    assert report.verdict == "partly" and [each.id for each in report.unseen] == ["other keys"], report

@@ -452,7 +452,14 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
                     parameter=parameter,
                 )
             else:
-                _report(case, parameter, variant, format_, error, _holds_a_triangle(parameter, ran))
+                _report(
+                    case,
+                    parameter,
+                    variant,
+                    format_,
+                    error,
+                    _holds_a_triangle(parameter, [h[3] for h in hits if h[2].ids == variant.ids]),
+                )
             return
     if _cuts_shares(case, parameter, ran, looked):
         case.add("X7", "shares", parameter=parameter)
@@ -530,10 +537,10 @@ def _preference(variant: Variant, format_: Format) -> int:
     return CATALOGUE[variant.ids[0]].explains * 10 + (format_.kind != "bool") + (format_.means != "keep") * 2
 
 
-def _holds_a_triangle(parameter: str, ran: list[Trial]) -> bool:
-    """True if masks with a row for each query are accepted: the caller may have put the triangle into it, as transformers
-    does."""
-    whole = any({"n", "m"} <= set(trial.format.shape) for trial in ran)
+def _holds_a_triangle(parameter: str, formats: list[Format]) -> bool:
+    """True if the mask has a row for each query in one of the formats that work: the caller may have put the triangle into
+    it, as transformers does."""
+    whole = any({"n", "m"} <= set(format_.shape) for format_ in formats)
     return whole and not re.search(r"pad|key|length|valid", parameter.lower())
 
 

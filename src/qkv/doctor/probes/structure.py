@@ -64,13 +64,24 @@ def who_sees_whom(case: Case) -> None:
         case.stopped("who sees whom", error)
         return
     seen = case.support
-    if roles == ["memory"] and np.array_equal(seen, np.eye(len(seen))) and "x" in subject.inputs:
-        swapped = {"x": "memory", "memory": "x"}  # an output that moves with its own token alone asks with it
-        subject.roles = {p: swapped.get(r, r) for p, r in subject.roles.items()}
-        lengths(case)
+    if roles == ["memory"] and np.array_equal(seen, np.eye(len(seen))) and _asks_with_the_memory(case):
         return who_sees_whom(case)
     alone = seen is not None and seen.shape[0] == seen.shape[1] and np.array_equal(seen, np.eye(len(seen), dtype=bool))
     case.apart = alone and not case.across and not subject.crosses and len(seen) > 1
+
+
+def _asks_with_the_memory(case: Case) -> bool:
+    """Swap the two texts if the outputs, which move with their own token of the second alone, mix tokens of the first."""
+    swapped, before = {"x": "memory", "memory": "x"}, case.subject.roles
+    try:
+        seen = support(case.subject, case.inputs, None, ["x"])[0]
+    except (UserError, KeyError):
+        return False
+    if np.array_equal(seen, np.eye(*seen.shape)):
+        return False
+    case.subject.roles = {p: swapped.get(r, r) for p, r in before.items()}
+    lengths(case)
+    return True
 
 
 def sees_only_future(case: Case) -> bool:
