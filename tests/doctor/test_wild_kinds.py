@@ -4,8 +4,11 @@ from textwrap import dedent
 
 import pytest
 
+from qkv.doctor import doctor
+from qkv.doctor.case import Asked
 from qkv.doctor.doctor import check
 from qkv.doctor.source.file import parse
+from qkv.doctor.subject.errors import OPERATIONS, Budget
 
 HEAD = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\nfrom typing import Optional\n"
 
@@ -305,17 +308,22 @@ class Attention(nn.Module):
 """
 
 
-def test_a_patch_that_stops_a_call_without_a_mask_is_not_shown():
-    """`hidden.softmax(-1)` cures the mistake, and is an UnboundLocalError for every call without a mask."""
-    report = checked(PATCHED, "Attention")
-    (finding,) = report.findings
-    assert finding.id in ("M2", "M3"), report
+@pytest.mark.parametrize(
+    ("old", "new", "works"),
+    [
+        ("scores.softmax(-1)", "hidden.softmax(-1)", False),  # an UnboundLocalError for every call without a mask
+        ("hidden = scores.masked_fill", "scores = scores.masked_fill", True),
+    ],
+)
+def test_a_patch_that_stops_a_call_that_ran_before_is_no_patch(old, new, works):
     source = parse(HEAD + dedent(PATCHED))
-    if finding.diff:
-        patched = source.edited(finding.edits).load("Attention")
-        import torch
-
-        patched(6)(torch.ones(2, 3, 6))
+    target, budget = source.load("Attention"), Budget()
+    report = doctor._diagnose(target, "Attention", "", source=source, asked=Asked(), budget=budget)
+    assert ids(report) == ["M3"]
+    begin = source.text.index(old)
+    patched = source.edited([(begin, begin + len(old), new)])
+    after = doctor._again(patched, target, "Attention", Asked(), OPERATIONS, budget.calls)
+    assert (after is not None) == works and (after is None or not after.findings)
 
 
 def test_a_failure_says_its_cause():
