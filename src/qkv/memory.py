@@ -84,10 +84,11 @@ def reuse() -> None:
 def shown(size: int) -> str:
     """Bytes as people read them.
 
-    >>> shown(512), shown(4_000_000_000_000), shown(10**40)
-    ('512 bytes', '4 TB', '1e+22 EB')
+    >>> shown(512), shown(4_000_000_000_000), shown(10**40), shown(10**400)
+    ('512 bytes', '4 TB', '1e+22 EB', '1e+382 EB')
     """
-    from decimal import Decimal  # a size that somebody typed may be beyond any float
-
-    unit = min(max(len(str(size)) - 1, 0) // 3, len(UNITS) - 1)
-    return f"{Decimal(size) / 1000**unit:.3g} {UNITS[unit]}"
+    digits = str(size)
+    unit = min(max(len(digits) - 1, 0) // 3, len(UNITS) - 1)
+    if size > 2**1000:  # somebody typed it, and no float holds it
+        return f"{digits[0]}e+{len(digits) - 1 - 3 * unit} {UNITS[unit]}"
+    return f"{size / 1000**unit:.3g} {UNITS[unit]}"

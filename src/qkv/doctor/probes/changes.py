@@ -30,7 +30,7 @@ def who_sees_whom(case: Case) -> None:
     """The pattern of which output moves with which input: whole, a triangle, a band; or a mistake."""
     seen = case.support
     if seen is not None and seen.shape[0] != seen.shape[1]:
-        if not seen.all() and not np.array_equal(seen, triangle(seen.shape[0], seen.shape[1], "causal")):
+        if _offsets(seen) is None:
             case.miss("pattern", PATTERN)
     if seen is None or seen.shape[0] != seen.shape[1]:
         return skip(case, "who sees whom", _("keys of their own"))
@@ -77,14 +77,18 @@ def _by_distance(seen: np.ndarray) -> bool:
     >>> _by_distance(band), _by_distance(np.tril(band)), _by_distance(np.tril(np.ones((5, 5), bool), 1)), _by_distance(band[::-1])
     (True, True, False, False)
     """
-    n = len(seen)
-    diagonals = [np.diagonal(seen, offset) for offset in range(1 - n, n)]
-    if any(diagonal.any() != diagonal.all() for diagonal in diagonals):
-        return False
-    offsets = [offset - n + 1 for offset, diagonal in enumerate(diagonals) if diagonal.all()]
-    if not offsets or offsets != list(range(offsets[0], offsets[-1] + 1)):
-        return False
-    return offsets[-1] in (0, n - 1, -offsets[0])
+    offsets = _offsets(seen)
+    return offsets is not None and offsets[1] in (0, len(seen) - 1, -offsets[0])
+
+
+def _offsets(seen: np.ndarray) -> tuple[int, int] | None:
+    """The first and the last distance at which tokens are seen, if all between them are and no others; else None."""
+    n, m = seen.shape
+    diagonals = {offset: np.diagonal(seen, offset) for offset in range(1 - n, m)}
+    if any(diagonal.any() != diagonal.all() for diagonal in diagonals.values()):
+        return None
+    offsets = [offset for offset, diagonal in diagonals.items() if diagonal.all()]
+    return (offsets[0], offsets[-1]) if offsets and len(offsets) == offsets[-1] - offsets[0] + 1 else None
 
 
 def _other_roads(case: Case) -> None:

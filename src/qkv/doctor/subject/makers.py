@@ -49,11 +49,9 @@ def masks(source: Source, target: str) -> list[Made]:
 
 
 def _goes_on(maker: "_Maker", source: Source) -> bool:
-    """True unless an object keeps the mask for itself: `self.mask = x > 0` of a ReLU is handed to nobody."""
-    attribute = re.fullmatch(r"self\.(\w+)", maker.name)
-    if attribute is None:
-        return True
-    return re.search(rf"[(,]\s*(?:\w+\s*=\s*)?(?:\w+\.)+{attribute[1]}\b", source.text) is not None
+    """True unless an object keeps the mask as a factor: `self.mask = x > 0` of a ReLU, and then `x * self.mask`."""
+    name = re.escape(maker.name)
+    return not (maker.name.startswith("self.") and re.search(rf"\*\s*{name}\b|\b{name}\s*\*", source.text))
 
 
 def handed(source: Source, target: str, parameters: list[str], wanted: list[str]) -> list[Made]:
