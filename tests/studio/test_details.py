@@ -75,3 +75,22 @@ def test_the_address_does_not_lag(tab):
         return [first, location.hash] }"""
     )
     assert "&query=4&" in first and "&query=5&" in next_one
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_the_grid_stays_where_it_is_under_the_pointer(opened, locale):  # noqa: F811
+    """A caption of two lines takes no more room than one of one line."""
+    tab = opened(link="model=trace:cat-smollm2", size=(1280, 900), locale=locale, ready=False)
+    until(tab, "document.querySelectorAll('qkv-overview canvas[data-drawn]').length === 270")
+    place = "document.querySelector(\"[data-head='0.0']\").getBoundingClientRect().top"
+    before, lines = tab.evaluate(place), set()
+    for layer in range(8):
+        for head in range(9):
+            tab.hover(f"[data-head='{layer}.{head}']")
+            lines.add(
+                tab.evaluate(
+                    "(() => { const all = document.createRange(); all.selectNodeContents(document.querySelector('qkv-overview .told')); return all.getBoundingClientRect().height > 22 })()"
+                )
+            )
+            assert tab.evaluate(place) == before, (layer, head)
+    assert locale == "zh-CN" or lines == {True, False}
