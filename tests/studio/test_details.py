@@ -77,6 +77,16 @@ def test_the_address_does_not_lag(tab):
     assert "&query=4&" in first and "&query=5&" in next_one
 
 
+@pytest.mark.parametrize(("heads", "said"), [(2, "1 layer × 2 heads"), (1, "1 layer × 1 head")])
+def test_one_layer_is_not_said_in_the_plural(tab, heads, said):
+    tab.evaluate(
+        "(heads) => { qkv.served().header.parts[0].layers[0].heads = heads; qkv.studio.set({ opened: { ...qkv.studio.now.opened } }) }",
+        heads,
+    )
+    assert f"{said}, counted from 0" in tab.inner_text("qkv-facts")
+    tab.evaluate("qkv.served().header.parts[0].layers[0].heads = 2")
+
+
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_the_grid_stays_where_it_is_under_the_pointer(opened, locale):  # noqa: F811
     """A caption of two lines takes no more room than one of one line."""

@@ -613,7 +613,10 @@ REFUSED = "qkv-comparison .offer .note"
 
 @pytest.mark.parametrize(
     ("locale", "said"),
-    [("en-US", "translate has no head 1.3"), pytest.param("zh-CN", "translate 没有头 1.3", marks=pytest.mark.slow)],
+    [
+        ("en-US", "translate has no head 1.3: it has 1 layer × 2 heads (counted from 0)."),
+        pytest.param("zh-CN", "translate 没有头 1.3：它有 1 层 × 2 个头（从 0 数起）。", marks=pytest.mark.slow),
+    ],
 )
 def test_a_model_with_fewer_layers_is_compared_where_it_has_some(opened, shelf, locale, said):
     other = quote(f"{shelf.name}/translate")

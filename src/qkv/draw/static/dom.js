@@ -127,6 +127,10 @@ export function refill(element, ...children) {
   if (target instanceof HTMLElement) target.focus({ preventScroll: true });
 }
 
+/** "2 layers × 1 head". @param {string} lang @param {number} layers @param {number} heads */
+export const layersAndHeads = (lang, layers, heads) =>
+  `${layers === 1 ? say(lang, "1 layer") : say(lang, "{n} layers", { n: layers })} × ${heads === 1 ? say(lang, "1 head") : say(lang, "{n} heads", { n: heads })}`;
+
 /** How many decimals an error leaves: it is at most half a unit of the last. @param {number} error @param {number} most */
 export const decimals = (error, most) =>
   error > 0 ? Math.max(0, Math.min(most, Math.floor(1e-9 - Math.log10(2 * error)))) : most;

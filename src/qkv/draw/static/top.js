@@ -1,8 +1,8 @@
 // <qkv-top>: the model, the text, how many tokens, how exact; and the switches of language and light.
 
-import { choice, filled, h, hole, refill, scrolled } from "./dom.js";
+import { choice, filled, h, hole, layersAndHeads, refill, scrolled } from "./dom.js";
 import { state } from "./state.js";
-import { LANGUAGES, mark, say } from "./words.js";
+import { LANGUAGES, say } from "./words.js";
 import { header, isWhole, partOf } from "./view.js";
 
 export class Top extends HTMLElement {
@@ -28,7 +28,7 @@ export class Top extends HTMLElement {
       part.name === "cross"
         ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m })
         : say(lang, "{n} tokens", { n: Math.max(part.n, part.m) });
-    const facts = [counted, say(lang, part.layers.length === 1 ? mark("1 layer × {heads} heads, counted from 0") : mark("{layers} layers × {heads} heads, counted from 0"), { layers: part.layers.length, heads })];
+    const facts = [counted, say(lang, "{size}, counted from 0", { size: layersAndHeads(lang, part.layers.length, heads) })];
     const { precision } = part;
     if (!precision) facts.push(say(lang, "overview only: the text is too long for q and k to fit"));
     else if (part.signed) facts.push(say(lang, "q and k are {dtype}: weights exact to about {error} of a head's largest", precision));

@@ -1,6 +1,6 @@
 // <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
 
-import { choice, h, markOld, weight } from "./dom.js";
+import { choice, h, layersAndHeads, markOld, weight } from "./dom.js";
 import { failed, openModel, served } from "./live.js";
 import { Piece, redraw } from "./piece.js";
 import { viewed } from "./served.js";
@@ -314,9 +314,11 @@ export class Comparison extends Piece {
     const { lang, layer, head } = studio.now;
     const near = Math.min(layer, partB.layers.length - 1);
     const nearest = { layer: near, head: Math.min(head, partB.layers[near].heads - 1, partA.layers[near].heads - 1) };
-    const said = { b: titleOf(b.spec.model), name: headName(partA.name, layer, head), layers: partB.layers.length, heads: Math.max(...partB.layers.map(({ heads }) => heads)) };
+    const layers = partB.layers.length,
+      heads = Math.max(...partB.layers.map((one) => one.heads));
+    const size = layersAndHeads(lang, layers, heads);
     const name = headName(partA.name, nearest.layer, nearest.head);
-    this.nothing(say(lang, "{b} has no head {name}: it has {layers} layers × {heads} heads (counted from 0).", said), [[say(lang, "Compare head {name} of both", { name }), () => studio.set(nearest)]]);
+    this.nothing(say(lang, "{b} has no head {name}: it has {size} (counted from 0).", { b: titleOf(b.spec.model), name: headName(partA.name, layer, head), size }), [[say(lang, "Compare head {name} of both", { name }), () => studio.set(nearest)]]);
   }
 
   /** @param {Spec} spec @param {AbortSignal} signal */

@@ -1,6 +1,6 @@
 // <qkv-facts>: how many tokens, layers and heads there are.
 
-import { announce } from "./dom.js";
+import { announce, layersAndHeads } from "./dom.js";
 import { Piece } from "./piece.js";
 import { studio, titleOf } from "./store.js";
 import { say } from "./words.js";
@@ -20,7 +20,7 @@ export class Facts extends Piece {
     const n = Math.max(part.n, part.m);
     const facts = [
       part.name === "cross" ? say(lang, "{n} tokens look at {m}", { n: part.n, m: part.m }) : n === 1 ? say(lang, "1 token") : say(lang, "{n} tokens", { n }),
-      say(lang, "{layers} layers × {heads} heads, counted from 0", { layers: part.layers.length, heads }),
+      say(lang, "{size}, counted from 0", { size: layersAndHeads(lang, part.layers.length, heads) }),
     ];
     if (opened?.context && n > opened.context)
       facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: opened.context }));
