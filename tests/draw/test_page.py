@@ -623,3 +623,13 @@ def test_a_text_beyond_the_context_says_so(opened, locale, says):
         long = traced(small(), [[1, 2, 3] * 14])
     assert says in opened(long, locale=locale).inner_text("qkv-top")
     assert says not in opened(traced(small()), locale=locale).inner_text("qkv-top")
+
+
+@pytest.mark.parametrize("title", [None, "my\u202egnp.exe"])
+def test_a_name_cannot_turn_the_title_of_a_page(opened, title):
+    trace = made()
+    trace = Trace(trace.calls, trace.queries, trace.keys, "run\u202egnp.exe", "a \u202e text")
+    assert "\u202e" not in html(trace, title=title).partition('id="qkv-header"')[0]
+    tab = opened(trace, title=title)
+    assert tab.title() == (title or "run\u202egnp.exe").replace("\u202e", "\\u202e")
+    assert tab.inner_text("h1 bdi") == tab.title() and (tab.locator("h1 small").count() == 1) == (title is not None)

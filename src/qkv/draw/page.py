@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..screen import plain
 from ..tracing.survey import Progress
 from ..tracing.traces import Trace, no_layer
 from ..words import Problem, _, all_of, language, say, unknown
@@ -177,7 +178,7 @@ def _named(trace: Trace, layers: Sequence[int] | None, first: Opening | None) ->
 
 def _still(title: str, lang: str, trace: Trace, figure: bool) -> str:
     """What is seen until the script has read the numbers; a browser that can't read them is told so."""
-    name, text = escaping.escape(title), escaping.escape(text_of(trace))
+    name, text = escaping.escape(plain(title)), escaping.escape(plain(text_of(trace)))
     opening = f'<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("opening…", lang))}</p>'
     shown = "" if figure else f'<h1><bdi>{name}</bdi></h1><blockquote dir="auto">{text}</blockquote>\n'
     old = _("This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).")

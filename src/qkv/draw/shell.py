@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ..screen import plain
 from ..words import LANGUAGES, _, say, translated
 
 IMPORT = re.compile(r'^import (?:[^;]*? from )?"\./(\w+)\.js";\n', re.MULTILINE)
@@ -53,7 +54,7 @@ def shell(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="qkv">
 <link rel="icon" href="data:,">
-<title>{escaping.escape(title)}</title>
+<title>{escaping.escape(plain(title))}</title>
 <style>
 {"".join(map(style, styles))}</style>
 </head>

@@ -1,6 +1,6 @@
 // <qkv-top>: the model, the text, how many tokens, how exact; and the switches of language and light.
 
-import { choice, filled, h, hole, layersAndHeads, refill, scrolled } from "./dom.js";
+import { choice, filled, h, hole, layersAndHeads, plainText, refill, scrolled } from "./dom.js";
 import { state } from "./state.js";
 import { LANGUAGES, say } from "./words.js";
 import { header, isWhole, partOf } from "./view.js";
@@ -35,7 +35,7 @@ export class Top extends HTMLElement {
     else facts.push(say(lang, "q and k are {dtype}: weights exact to about {error}", precision));
     if (header.context) facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: header.context }));
     const title = document.title;
-    const heading = header.model && title !== header.model ? title : header.model || title;
+    const heading = header.model && title !== plainText(header.model) ? title : header.model || title;
     refill(
       this,
       h(
