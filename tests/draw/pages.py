@@ -101,7 +101,7 @@ def weights(tab, part, layer, head, item=0):
 
 def assert_shown(text, true):
     """A number that is shown is the true one, to one unit of its last digit; "<" is an upper limit."""
-    text = text.replace("−", "-")
+    text = text.replace("−", "-").removeprefix("≈")
     if text.startswith("<"):
         assert 0 < true < float(text[1:]), (text, true)
         return

@@ -43,6 +43,29 @@ def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enou
     assert off <= float(precision["error"])
 
 
+@pytest.mark.parametrize("room", [LIMIT, 200_000], ids=["whole", "overview only"])
+def test_captions_of_a_float16_trace_have_only_true_digits(opened, tmp_path, room):
+    """The exact weight rounds to what is shown; "≈" marks a last digit that isn't certain."""
+    exact = made(n=24, layers=8, heads=6)
+    exact.save(tmp_path / "half.safetensors", half=True)
+    path = tmp_path / "half.html"
+    path.write_text(html(Trace.load(tmp_path / "half.safetensors"), lang="en", limit=room), encoding="utf-8")
+    tab = opened(path)
+    read = (
+        "[...document.querySelectorAll('qkv-overview [data-head]')].map((cell) => [cell.dataset.head, cell.ariaLabel])"
+    )
+    captions = re.compile(r"· most: w(\d+) → w(\d+) (≈?)(\d\.\d+)$")
+    certain = 0
+    for place, label in tab.evaluate(read):
+        layer, head = map(int, place.split("."))
+        i, j, mark, shown = captions.search(label).groups()
+        true = exact.map(layer, head)[int(i), int(j)]
+        unit = 10.0 ** -len(shown.partition(".")[2])
+        assert abs(float(shown) - true) <= unit / (1 if mark else 2) + 1e-9, (label, true)
+        certain += not mark
+    assert certain > 40  # of 48
+
+
 def test_a_trace_that_was_kept_in_float16_shows_no_digit_beyond_that(opened, tmp_path):
     exact = made(n=14, layers=3)
     exact.save(tmp_path / "half.safetensors", half=True)

@@ -134,7 +134,7 @@ def carry(
                 m=call.k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
-                layers=[layer_of(trace.call(number, part), number) for number in trace.layers(part)],
+                layers=[_layer(trace, part, number) for number in trace.layers(part)],
                 thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
                 links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
                 signed=part == "mixers",
@@ -170,6 +170,12 @@ def carry(
     split = any(tokens["characters"] for tokens in listed)
     carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
     return carried
+
+
+def _layer(trace: Trace, part: str, number: int) -> dict[str, Any]:
+    """A layer without its arrays, and how far the weights of its links may be off."""
+    call = trace.call(number, part)
+    return layer_of(call, number) | dict(linkError=errors_of(trace, plain(call))["weight"])
 
 
 def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> None:

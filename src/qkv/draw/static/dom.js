@@ -151,13 +151,22 @@ export function exactly(w, error) {
   return Math.abs(w) < 10 ** -digits / 2 ? faint(w, digits) : fixed(w, digits);
 }
 
-/** A weight as people read it: 0.80, 0.034, 0.0012; no digit that isn't known. @param {number} w @param {number} [error] */
+/**
+ * A weight as people read it: 0.80, 0.034, 0.0012. All digits are true: whatever the error, the exact weight rounds to the same
+ * ones. Near a half one digit more or fewer is shown; where that doesn't help, "≈".
+ * @param {number} w
+ * @param {number} [error]
+ */
 export function weight(w, error = 0) {
   if (w === 0) return "0";
   const size = Math.abs(w),
     known = decimals(error, error > 0 && error < 1e-6 ? 12 : 4); // a mixer's weights may all be small
   if (size < 10 ** -known / 2) return faint(w, known);
-  return fixed(w, Math.min(known, size >= 0.1 ? 2 : 1 - Math.floor(Math.log10(size))));
+  const first = -Math.floor(Math.log10(size)); // the decimal place of the first digit that isn't 0
+  const usual = Math.min(known, size >= 0.1 ? 2 : 1 + first);
+  const fewer = Array.from({ length: Math.max(0, usual - Math.max(0, first)) }, (_, i) => usual - 1 - i);
+  const digits = [usual, Math.min(known, usual + 1), ...fewer].find((count) => fixed(w - error, count) === fixed(w + error, count));
+  return digits === undefined ? `≈${fixed(w, usual)}` : fixed(w, digits);
 }
 
 /** A number with four digits or so, none that isn't known, a true minus sign. @param {number} x @param {number} [error] */

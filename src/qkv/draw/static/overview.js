@@ -4,7 +4,7 @@ import { level, palette } from "./colour.js";
 import { breathe, choice, excuse, filled, h, hole, markOld, refill, token, weight } from "./dom.js";
 import { state } from "./state.js";
 import { mark, say } from "./words.js";
-import { errorOf, header, isWhole, label, linkOf, openHeadAt, partOf, source, thumb, topOf, view } from "./view.js";
+import { errorOf, header, isWhole, label, linkErrorOf, linkOf, openHeadAt, partOf, source, thumb, topOf, view } from "./view.js";
 
 /** @type {Record<string, string>} */
 export const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
@@ -167,7 +167,7 @@ export class Overview extends HTMLElement {
     // Where none is known, it may be that the numbers are still to come.
     if (!link && !this.come.has(layer)) return filled(name, {});
     if (!link) return filled(say(lang, part.signed ? mark("{name} · takes hardly anything but itself or special tokens") : mark("{name} · looks at the first token or at special ones"), { name }), {});
-    const shown = weight(link[2], part.signed ? errorOf(part, layer, item, head) : 0);
+    const shown = weight(link[2], linkErrorOf(part, layer, item, head));
     const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: shown });
     return filled(sentence, { from: token(label("query", link[0])), to: token(label("key", link[1])) });
   }
@@ -236,7 +236,7 @@ export class Overview extends HTMLElement {
               },
               h("b", {}, `${partOf(part).layers[layer].number}.${head}`),
               h("span", { class: share < 0 ? "meter below" : "meter", style: `--share: ${Math.abs(share) / most}` }),
-              weight(share, shown === header.focus && !partOf(part).signed ? 0 : errorOf(partOf(part), layer, item, head)),
+              weight(share, (shown === header.focus ? linkErrorOf : errorOf)(partOf(part), layer, item, head)),
             ),
           ),
         );

@@ -21,6 +21,7 @@ import { headOf } from "./heads.js";
  * @property {Rule[]} mask all of them must allow
  * @property {{ kind: "distances" | "dense", table: Stored } | null} bias
  * @property {{ weight: number, dot: number, value: number } | null} errors how far off weights (a mixer's: as a share of its head's largest), q·k and v may be; 0 is not at all
+ * @property {number} [linkError] the same for the weights of its links: in a page they are the trace's, and not computed from the q and k that the page has
  * @property {Stored | null} q (B, H, N, D); D is 0 where only weights were kept, whose logarithm is the bias
  * @property {Stored | null} k (B, G, M, D)
  * @property {Stored | null} v

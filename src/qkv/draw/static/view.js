@@ -126,6 +126,12 @@ export const sinksOf = (part, item) =>
 /** The strongest link of a head; null where it has none, or where none is known yet. @param {Part} part @param {number} item @param {number} layer @param {number} head @returns {Link} */
 export const linkOf = (part, item, layer, head) => part.links[item]?.[layer]?.[head] ?? null;
 
+/** How far off the weight of a head's strongest link may be. @param {Part} part @param {number} layer @param {number} item @param {number} head */
+export const linkErrorOf = (part, layer, item, head) => {
+  const { linkError } = part.layers[layer];
+  return linkError === undefined ? errorOf(part, layer, item, head) : linkError * topOf(part, layer, item, head);
+};
+
 /** How far off a head's weights may be. @param {Part} part @param {number} layer @param {number} item @param {number} head */
 export const errorOf = (part, layer, item, head) =>
   (part.layers[layer].errors?.weight ?? (part.signed ? 1e-6 : 0)) * topOf(part, layer, item, head);

@@ -9,7 +9,7 @@ import { headName, isTrace, studio } from "./store.js";
 import { changeHead, pinButton } from "./switchboard.js";
 import { ask, askOne, calledOff } from "./wire.js";
 import { mark, say } from "./words.js";
-import { header, label, partOf, thumb } from "./view.js";
+import { errorOf, header, label, partOf, thumb } from "./view.js";
 
 /** @import { Part } from "./source.js" */
 /** @import { Everything } from "./store.js" */
@@ -152,7 +152,7 @@ export class Ranking extends Piece {
     if (by === "link") {
       const top = /** @type {[number, number, number][] | undefined} */ (this.get("links")?.top);
       if (!top) return null;
-      rows = top.map(([layer, head, value]) => ({ layer, head, value: Math.abs(value), share: 0, text: weight(value) }));
+      rows = top.map(([layer, head, value]) => ({ layer, head, value: Math.abs(value), share: 0, text: weight(value, errorOf(part, layer, item, head)) }));
     } else if (by === "narrow" || by === "wide") {
       const spread = served?.entropy[part.name];
       rows = every((layer, head) => spread?.[layer]?.[item]?.[head], (x) => `${x.toFixed(2)}`);
