@@ -1,12 +1,12 @@
 // <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
 
 import { choice, h, layersAndHeads, markOld, weight } from "./dom.js";
-import { failed, openModel, served } from "./live.js";
+import { failed, openModel, served, specWanted } from "./live.js";
 import { Piece, redraw } from "./piece.js";
 import { viewed } from "./served.js";
 import { slider } from "./slider.js";
 import { State } from "./state.js";
-import { headCalled, headName, isTrace, specNow, studio, titleOf } from "./store.js";
+import { headCalled, headName, isTrace, studio, titleOf } from "./store.js";
 import { askOne, calledOff, Refused, TAB } from "./wire.js";
 import { mark, say } from "./words.js";
 import { header, partOf, View } from "./view.js";
@@ -208,9 +208,9 @@ export class Comparison extends Piece {
 
   /** What stands on the other side. @returns {Spec} */
   otherSpec() {
-    const { against, text } = studio.now;
-    const spec = specNow();
-    if (against.by === "texts") return { ...spec, text: against.text || text, more: [] };
+    const { against } = studio.now;
+    const spec = specWanted();
+    if (against.by === "texts") return { ...spec, text: against.text || spec.text, more: [] };
     if (against.by === "models") {
       const model = against.model || spec.model;
       // Generated tokens are ids of this model's vocabulary: another model reads them as text.

@@ -1,6 +1,7 @@
 // <qkv-facts>: how many tokens, layers and heads there are.
 
 import { announce, layersAndHeads } from "./dom.js";
+import { lastResort } from "./live.js";
 import { Piece } from "./piece.js";
 import { studio, titleOf } from "./store.js";
 import { say } from "./words.js";
@@ -26,7 +27,8 @@ export class Facts extends Piece {
       facts.push(say(lang, "longer than the model's context of {context} tokens: exact, but it never learned texts that long", { context: opened.context }));
     clearTimeout(this.telling);
     if (stale) {
-      const old = say(lang, "Still the old result, of {model}: “{text}”", { model: titleOf(header.model), text: shortened(header.text) });
+      const named = { model: titleOf(header.model), text: shortened(header.text) };
+      const old = lastResort.used ? say(lang, "An example instead, of {model}: “{text}”", named) : say(lang, "Still the old result, of {model}: “{text}”", named);
       facts.unshift(old);
       this.telling = setTimeout(() => studio.now.stale && announce(old), 900); // while somebody types, most of it is new by then
     }

@@ -2,6 +2,7 @@
 
 import { waysSaid, zoomSaid, zoomTold } from "./address.js";
 import { forgetText, keepText, keptText } from "./longtexts.js";
+import { placeIsPending } from "./live.js";
 import { address, lightAndLanguage } from "./setting.js";
 import { BEGINNING } from "./state.js";
 import { studio, UNTOUCHED } from "./store.js";
@@ -12,6 +13,9 @@ import { header, partOf } from "./view.js";
 
 const PAUSE = 300; // milliseconds between two changes of the address: browsers refuse too many
 const LINKABLE = 4000; // characters of a text that an address still carries
+
+/** Where one looks, as an address names it. */
+const PLACE = ["part", "item", "layer", "head", "query", "key", "zoom", "unit"];
 
 /** What is a step of its own for the browser's Back; all else belongs to the step it is chosen in. */
 const STEPS = ["room", "mode", "model", "target", "more", "edits", "against", "bench", "part", "item", "layer", "head"];
@@ -112,7 +116,6 @@ export function lookedAt(said, there, usually) {
 /** Everything that is chosen, as an address says it: after the #. */
 export function linkNow() {
   const { now } = studio;
-  const part = partOf(now.part);
   const said = new URLSearchParams();
   const put = (/** @type {string} */ name, /** @type {string | number} */ value, /** @type {string | number} */ usual = "") => {
     if (String(value) !== String(usual)) said.set(name, String(value));
@@ -146,12 +149,19 @@ export function linkNow() {
   put("after", now.after, "end");
   put("bench", now.bench, "toy");
   if (now.room === "steps") put("worked", now.worked.changes);
-  if (header.parts.length > 1) said.set("part", part.name);
-  put("item", now.item, 0);
-  said.set("layer", String(part.layers[now.layer].number));
-  for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
-  put("zoom", zoomTold(now.zoom));
-  put("unit", now.unit, header.first.unit);
+  if (placeIsPending()) {
+    // What is on screen isn't what is asked for: the address still says where to look in that.
+    const asked = address();
+    for (const name of PLACE) put(name, asked.get(name) ?? "");
+  } else {
+    const part = partOf(now.part);
+    if (header.parts.length > 1) said.set("part", part.name);
+    put("item", now.item, 0);
+    said.set("layer", String(part.layers[now.layer].number));
+    for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
+    put("zoom", zoomTold(now.zoom));
+    put("unit", now.unit, header.first.unit);
+  }
   put("scale", now.scale, "root");
   put("way", now.way, "from");
   put("sink", now.sink, "shown");

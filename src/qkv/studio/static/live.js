@@ -15,7 +15,7 @@ const KNOWN = 50; // outcomes that are remembered
 const LENGTHY = 5000; // characters of a text whose view the worker holds alone: beside it no other is asked for
 const LIST = 60; // words that are asked for to lay two outcomes side by side
 
-/** The view on its way. @type {{ key: string, abort: AbortController, since: number } | null} */
+/** The view on its way. @type {{ spec: Spec, key: string, abort: AbortController, since: number } | null} */
 let flight = null;
 /** What is shown, by its spec. */
 let shownKey = "";
@@ -31,8 +31,11 @@ let extra = null;
 /** Who waits for the newest view. @type {(() => void)[]} */
 let waiters = [];
 
-/** What is shown where nothing else can be: the trace that comes with qkv. @type {{ model: string, used: boolean }} */
+/** The trace that comes with qkv, shown as an example where nothing else can be; `used` while it is. @type {{ model: string, used: boolean }} */
 export const lastResort = { model: "", used: false };
+
+/** True while the address names a place (layer, head, …) that isn't on screen yet. */
+export const placeIsPending = () => choosing !== null;
 
 /** The source that is shown. @type {Served | null} */
 export let served = null;
@@ -40,14 +43,23 @@ export let served = null;
 /** What is on screen, which may be older than what is typed. @returns {Spec} */
 export const specShown = () => served?.spec ?? specNow();
 
-/** The key of what should be shown: what is asked for; where there is no text, or a trace already shows the same, what is on screen. */
-export function keyWanted() {
+/** What should be shown: what is asked for, and without a text the last one, in the model and with the edits of now. @returns {Spec} */
+export function specWanted() {
   const spec = specNow();
+  const last = flight?.spec ?? served?.spec;
+  if (spec.text || isTrace(spec.model) || !last) return spec;
+  if (last.model === spec.model) return { ...spec, text: last.text, more: last.more, target: last.target };
+  // Generated tokens are ids of one model's vocabulary: another model reads them as text.
+  return { ...spec, text: (last === served?.spec && served.header.text) || last.text };
+}
+
+/** The key of what should be shown; where a trace already shows the same, that of the trace. */
+export function keyWanted() {
+  const spec = specWanted();
   if (!served || isTrace(spec.model)) return keyOf(spec);
   const { model } = served.spec;
   const traced = isTrace(model) && titleOf(model).endsWith(spec.model) && served.header.text === spec.text;
-  const stays = !spec.text || (traced && !spec.edits.length && !spec.more.length && spec.target === null);
-  return keyOf(stays ? served.spec : spec);
+  return keyOf(traced && !spec.edits.length && !spec.more.length && spec.target === null ? served.spec : spec);
 }
 
 /** Is there something on screen that is older than what is asked for? */
@@ -55,14 +67,14 @@ const markStale = () => studio.set({ stale: served !== null && shownKey !== keyW
 
 /** What is shown, once everything asked for is here. */
 export function settled() {
-  if (!flight && [shownKey, failedKey].includes(keyOf(specNow()))) return Promise.resolve();
+  if (!flight && [shownKey, failedKey].includes(keyOf(specWanted()))) return Promise.resolve();
   return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
 }
 
 /** Look at what is asked for now. @param {((source: Served) => Partial<Everything>) | null} [choose] where to look in it */
 export function look(choose) {
   choosing = choose ?? choosing;
-  const spec = specNow();
+  const spec = specWanted();
   const key = keyOf(spec);
   clearTimeout(waiting);
   markStale();
@@ -72,7 +84,7 @@ export function look(choose) {
   } else if (shownKey === key || failedKey === key) {
     if (choosing && served && shownKey === key) studio.set(choosing(served)); // a link to another place of what is shown
     choosing = null;
-    return;
+    return release();
   }
   if (flight) {
     const left = PATIENCE - (performance.now() - flight.since);
@@ -90,7 +102,7 @@ export function lookAgain() {
   failedKey = "";
   flight?.abort.abort();
   flight = null;
-  const spec = specNow();
+  const spec = specWanted();
   if (shownKey === keyOf(spec)) void fly(spec, shownKey); // what is on screen stays: it is only made sure of
   else look();
 }
@@ -99,9 +111,9 @@ function release() {
   for (const resolve of waiters.splice(0)) resolve();
 }
 
-/** @param {Spec} spec @param {string} key */
-async function fly(spec, key) {
-  const mine = (flight = { key, abort: new AbortController(), since: performance.now() });
+/** @param {Spec} spec @param {string} key @param {boolean} [example] is it shown because what was asked for was refused? */
+async function fly(spec, key, example = false) {
+  const mine = (flight = { spec, key, abort: new AbortController(), since: performance.now() });
   const newest = () => flight === mine;
   extra?.abort();
   const slow = setTimeout(() => newest() && !studio.now.busy && studio.set({ busy: { kind: "computing", name: "", share: null } }), SLOW);
@@ -110,12 +122,14 @@ async function fly(spec, key) {
   let arriving = null;
   /** Where it was opened, if nobody said where. @type {Partial<Everything> | null} */
   let opening = null;
+  let refused = false;
   const land = () => {
     clearTimeout(landing);
     if (!newest() || !arriving || served === arriving) return;
     const before = served;
     served = arriving;
     shownKey = key;
+    lastResort.used = example;
     const chosen = choosing?.(arriving) ?? {};
     opening = choosing === firstOf ? chosen : null;
     choosing = null;
@@ -141,7 +155,7 @@ async function fly(spec, key) {
         if (frame.kind === "words" || frame.kind === "loss") tellOutcome(spec, source);
         // Which head is worth opening is known at the end; who has moved meanwhile stays where they are.
         if (frame.kind === "first") {
-          source.header.first = frame.first;
+          source.header.first = { ...source.header.first, ...frame.first }; // it names no unit
           if (served !== source) land();
           else if (opening && ["part", "layer", "head"].every((name) => /** @type {any} */ (studio.now)[name] === /** @type {any} */ (opening)[name])) studio.set(frame.first);
         }
@@ -149,29 +163,34 @@ async function fly(spec, key) {
     );
     land();
     if (newest() && arriving) {
-      failedKey = "";
+      if (!example) failedKey = "";
       tellOutcome(spec, arriving);
-      studio.set({ lost: false, locked: false, ...(lastResort.used ? {} : { problem: null }) });
-      lastResort.used = false;
+      studio.set({ lost: false, locked: false, ...(example ? {} : { problem: null }) });
       void tellMore(spec, arriving);
     }
   } catch (error) {
     if (newest()) failed(error, key);
-    if (newest() && !served && error instanceof Refused && spec.model !== lastResort.model) {
-      lastResort.used = true; // why not is still to be read
-      studio.set({ model: lastResort.model, text: "", target: null, more: [], edits: [] });
-      choosing = firstOf;
-    }
+    refused = error instanceof Refused;
   } finally {
     clearTimeout(slow);
     clearTimeout(landing);
     if (newest()) {
       flight = null;
       if (studio.now.busy?.kind === "computing") studio.set({ busy: null });
-      if (keyOf(specNow()) === key) release();
+      if (refused && !served && spec.model !== lastResort.model) void showExample();
+      else if (keyOf(specWanted()) === key) release();
       else look();
     }
   }
+}
+
+/** Show the trace that comes with qkv below a refusal, where nothing else is on screen. What was asked for stays: model, text and address. */
+async function showExample() {
+  const wished = choosing;
+  choosing = firstOf;
+  const spec = { model: lastResort.model, text: "", target: null, more: [], edits: [] };
+  await fly(spec, keyOf(spec), true);
+  choosing ??= wished;
 }
 
 /** @param {Spec} spec @param {Served} source */
@@ -225,7 +244,7 @@ async function compareBefore(spec, signal) {
 }
 
 /** @param {Spec} spec */
-const newestIs = (spec) => keyOf(specNow()) === keyOf(spec);
+const newestIs = (spec) => keyOf(specWanted()) === keyOf(spec);
 
 /** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {Served} source @param {AbortSignal} signal */
 async function tellLoss(spec, source, signal) {

@@ -25,13 +25,13 @@ export class NextWords extends Piece {
   telling = 0;
 
   render() {
-    const { lang, outcome, model, query, opened, after: where } = studio.now;
+    const { lang, outcome, query, opened, after: where } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, outcome.gap && partOf(studio.now.part).name !== "decoder" ? say(lang, "Words for the gap") : say(lang, "Next words"));
     const old = outcome.of !== keyWanted();
     markOld(this, old && outcome.of !== "");
     if (old && !outcome.words) return redraw(this, heading, studio.now.problem || studio.now.lost ? null : h("p", { class: "help" }, say(lang, "computing…")));
-    if (isTrace(model)) {
+    if (isTrace(specShown().model)) {
       const { words } = outcome;
       const note = words ? say(lang, "What the model said when the trace was made.") : say(lang, "A kept trace has no model behind it: open one to see its next words.");
       return redraw(this, heading, words && this.bars(words, null), h("p", { class: "help" }, note));

@@ -2,6 +2,7 @@
 
 import { choice, h } from "./dom.js";
 import { linkNow } from "./link.js";
+import { lastResort } from "./live.js";
 import { Piece } from "./piece.js";
 import { headName, studio } from "./store.js";
 import { mark, say } from "./words.js";
@@ -60,7 +61,7 @@ export class SeeRoom extends Piece {
     if (!header || !this.tabs || !this.ground) return;
     this.toggleAttribute("data-stale", studio.now.stale);
     this.ground.setAttribute("aria-busy", String(studio.now.stale));
-    this.style.setProperty("--old", JSON.stringify(say(lang, "old result"))); // what old cards are marked with
+    this.style.setProperty("--old", JSON.stringify(lastResort.used ? say(lang, "example") : say(lang, "old result"))); // what cards that aren't of what is asked for are marked with
     const translates = header.parts.some(({ name }) => name === "cross");
     const tabs = TABS.filter(([value]) => value !== "cross" || translates || mode === "cross");
     const key = JSON.stringify([lang, mode, tabs.length]);

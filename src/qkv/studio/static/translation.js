@@ -1,9 +1,9 @@
 // <qkv-translation>: what a translator made of the text, which word came from which, and what else its beam had.
 
 import { choice, h, svg, token, weight } from "./dom.js";
-import { failed, look, served } from "./live.js";
+import { failed, look, served, specWanted } from "./live.js";
 import { Piece, redraw } from "./piece.js";
-import { headName, isTrace, specNow, studio } from "./store.js";
+import { headName, isTrace, studio } from "./store.js";
 import { askOne, calledOff } from "./wire.js";
 import { say } from "./words.js";
 import { axes, header, partOf, thumb } from "./view.js";
@@ -58,7 +58,7 @@ export class Translation extends Piece {
 
   /** @param {string} lang @param {string | null} target */
   beams(lang, target) {
-    const key = JSON.stringify({ ...specNow(), target: null });
+    const key = JSON.stringify({ ...specWanted(), target: null });
     if (this.beam?.key !== key)
       return h("button", { type: "button", class: "ask", "data-key": "beam", onclick: () => void this.askBeam(key) }, say(lang, "What else would it have said?"));
     return h(
@@ -80,7 +80,7 @@ export class Translation extends Piece {
   async askBeam(key) {
     this.querySelector("[data-key=beam]")?.replaceWith(h("p", { class: "help", role: "status" }, say(studio.now.lang, "computing…")));
     try {
-      const { said } = await askOne("translations", { do: "translations", spec: { ...specNow(), target: null }, beams: BEAMS }, this.ending.signal);
+      const { said } = await askOne("translations", { do: "translations", spec: { ...specWanted(), target: null }, beams: BEAMS }, this.ending.signal);
       this.beam = { key, said };
       this.render();
     } catch (error) {

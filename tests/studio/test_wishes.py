@@ -1,0 +1,86 @@
+"""What is asked for and what is shown: without a text, after a refusal, and when the page is loaded again."""
+
+from tests.draw.pages import until
+from tests.studio.test_rooms import HOLD, OLD, TEXT, browser, now, opened, settled  # noqa: F401
+
+LONG = "the cat sat on the mat and " * 400  # too long for a link, and the runs of the shelf don't know the letter d
+REFUSAL = "(document.querySelector('qkv-notice p')?.textContent ?? '')"
+
+
+def asked(tab):
+    """What the address says, by name."""
+    return tab.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
+
+
+def test_without_a_text_another_model_computes_the_last_one(opened, shelf):  # noqa: F811
+    tab = opened(script=HOLD, after="chosen", query=3)
+    tab.fill("textarea", "")
+    until(tab, "!qkv.studio.now.stale")
+    assert "no text" in tab.inner_text("qkv-textbox .offer")
+    tab.evaluate("window.held = 'the cat'")
+    tab.click("qkv-picker .opener")
+    tab.select_option("qkv-picker select[data-key$='/lm@']", "3")
+    assert now(tab, "stale") and "Still the old result" in tab.inner_text("qkv-facts")
+    until(tab, "Number(getComputedStyle(document.querySelector('qkv-overview > *')).opacity) < 0.5")
+    until(tab, "qkv.studio.now.model.endsWith('/lm@3')")
+    until(tab, "(() => { try { go(1); return true } catch { return false } })()")
+    tab.evaluate("go(2)")
+    until(tab, "qkv.served().spec.model.endsWith('/lm@3')")
+    settled(tab)
+    until(tab, f"{OLD}.length === 0")
+    assert not now(tab, "stale") and now(tab, "text") == tab.input_value("textarea") == ""
+    assert tab.evaluate("[qkv.served().spec.text, qkv.studio.now.outcome.of]") == [
+        TEXT,
+        tab.evaluate("JSON.stringify(qkv.served().spec)"),
+    ]
+
+
+def test_without_a_text_a_head_that_is_switched_off_counts(opened):  # noqa: F811
+    tab = opened(mode="heads", head=0)
+    before = now(tab, "outcome.words.words")
+    tab.fill("textarea", "")
+    tab.click("qkv-switchboard .choice [data-value=zero]")
+    until(tab, "qkv.served().spec.edits.length === 1 && document.querySelector('.bars.two') !== null")
+    settled(tab)
+    assert now(tab, "outcome.words.words") != before and not now(tab, "stale")
+    assert tab.evaluate("qkv.served().spec.text") == TEXT
+
+
+def test_a_refused_text_survives_a_reload(opened):  # noqa: F811
+    tab = opened("mlm", "the cat", head=1)
+    entries = tab.evaluate("history.length")
+    tab.click("textarea")
+    tab.keyboard.insert_text(LONG)
+    tab.keyboard.press("End")
+    until(tab, f"{REFUSAL}.includes('knows the')")
+    tab.keyboard.type("t")
+    until(tab, f"{REFUSAL}.includes('knows the') && qkv.studio.now.text.length > 5000")
+    tab.wait_for_timeout(400)
+    assert "kept" in asked(tab) and tab.evaluate("history.length") == entries + 1
+    text, before, refusal = now(tab, "text"), asked(tab), tab.evaluate(REFUSAL)
+    for _ in range(2):
+        tab.reload()
+        until(tab, f"window.qkv && {REFUSAL} !== ''")
+        until(tab, "document.querySelector('qkv-overview canvas[data-drawn]') !== null")  # the example
+        tab.wait_for_timeout(400)
+        assert tab.evaluate(REFUSAL) == refusal
+        assert now(tab, "text") == tab.input_value("textarea") == text and now(tab, "model").endswith("/mlm")
+        assert asked(tab) == before
+        assert now(tab, "stale") and "An example instead" in tab.inner_text("qkv-facts")
+        badge = "getComputedStyle(document.querySelector('qkv-overview'), '::after').content"
+        assert tab.evaluate(badge) == '"example"'
+    tab.evaluate("history.back()")
+    until(tab, "qkv.served()?.spec.text === 'the cat'")
+    settled(tab)
+    assert tab.input_value("textarea") == "the cat" and now(tab, "head") == 1 and not now(tab, "stale")
+    assert "example" not in tab.inner_text("qkv-facts")
+
+
+def test_after_a_refusal_a_shorter_text_is_shown_where_the_link_says(opened):  # noqa: F811
+    tab = opened("mlm", LONG[:3900], head=1, query=2, key=4, ready=False)
+    until(tab, "document.querySelector('qkv-overview canvas[data-drawn]') !== null")
+    assert "knows the" in tab.evaluate(REFUSAL)
+    tab.fill("textarea", "the cat sat")
+    until(tab, "qkv.served().spec.text === 'the cat sat'")
+    settled(tab)
+    assert [now(tab, name) for name in ("part", "head", "query", "key")] == ["encoder", 1, 2, 4]
