@@ -1,5 +1,7 @@
 """What is asked for and what is shown: without a text, after a refusal, and when the page is loaded again."""
 
+import pytest
+
 from tests.draw.pages import until
 from tests.studio.test_rooms import HOLD, OLD, TEXT, browser, now, opened, settled  # noqa: F401
 
@@ -84,3 +86,41 @@ def test_after_a_refusal_a_shorter_text_is_shown_where_the_link_says(opened):  #
     until(tab, "qkv.served().spec.text === 'the cat sat'")
     settled(tab)
     assert [now(tab, name) for name in ("part", "head", "query", "key")] == ["encoder", 1, 2, 4]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["later", "at the start"])
+def test_what_is_typed_while_a_view_computes_survives_a_reload(opened, first):  # noqa: F811
+    held = "sessionStorage.getItem('held') && (window.held = sessionStorage.getItem('held'))"
+    tab = opened(script=HOLD + held, head=1)
+    tab.evaluate("sessionStorage.setItem('held', window.held = 'the cat')")
+    if first:
+        tab.reload()  # nothing is shown yet
+        until(tab, "window.qkv && document.querySelector('textarea') !== null")
+    tab.click("textarea")
+    tab.keyboard.press("End")
+    tab.keyboard.type(" on a")
+    tab.evaluate("sessionStorage.removeItem('held')")
+    type_and_leave = """() => { const area = document.querySelector("textarea");
+        area.dispatchEvent(new KeyboardEvent("keydown", { key: "t", bubbles: true }));
+        area.value += "t";
+        area.dispatchEvent(new InputEvent("input", { bubbles: true }));
+        qkv.studio.set({ busy: { kind: "computing", name: "", share: 0.5 } });
+        location.reload() }"""
+    with tab.expect_event("load"):  # a change of the address is a navigation too
+        tab.evaluate(type_and_leave)
+    text = TEXT + " on at"
+    settled(tab)
+    assert now(tab, "text") == tab.input_value("textarea") == text == tab.evaluate("qkv.served().spec.text")
+    assert now(tab, "head") == 1 and asked(tab)["text"] == text
+
+
+def test_results_alone_do_not_write_the_address(opened):  # noqa: F811
+    """Browsers refuse too many changes of the address, and each one delays the next."""
+    tab = opened()
+    tab.wait_for_timeout(400)
+    count = """async () => { let written = 0; const real = history.replaceState;
+        history.replaceState = function (...given) { written++; return real.apply(this, given) };
+        for (let i = 0; i < 10; i++) { qkv.studio.set({ busy: { kind: 'computing', name: '', share: i / 10 } });
+            await new Promise((done) => setTimeout(done, 50)) }
+        return written }"""
+    assert tab.evaluate(count) == 0

@@ -13,9 +13,12 @@ import { header, partOf } from "./view.js";
 
 const PAUSE = 300; // milliseconds between two changes of the address: browsers refuse too many
 const LINKABLE = 4000; // characters of a text that an address still carries
+const HANDED_OVER = "qkv-link"; // where a page that is left keeps its newest link for the page that replaces it
 
 /** Where one looks, as an address names it. */
 const PLACE = ["part", "item", "layer", "head", "query", "key", "zoom", "unit"];
+/** Results and messages: no link has them. */
+const RESULTS = ["models", "opened", "outcome", "before", "busy", "problem", "lost", "locked", "reload", "textLost", "stale"];
 
 /** What is a step of its own for the browser's Back; all else belongs to the step it is chosen in. */
 const STEPS = ["room", "mode", "model", "target", "more", "edits", "against", "bench", "part", "item", "layer", "head"];
@@ -149,8 +152,8 @@ export function linkNow() {
   put("after", now.after, "end");
   put("bench", now.bench, "toy");
   if (now.room === "steps") put("worked", now.worked.changes);
-  if (placeIsPending()) {
-    // What is on screen isn't what is asked for: the address still says where to look in that.
+  if (!header || placeIsPending()) {
+    // What is on screen, if anything, isn't what is asked for: the address still says where to look in that.
     const asked = address();
     for (const name of PLACE) put(name, asked.get(name) ?? "");
   } else {
@@ -171,6 +174,27 @@ export function linkNow() {
   return said.toString();
 }
 
+/** Go on from the link of the page that this one replaces. A reload opens the address that it began with: what changes until the page is left comes too late for it. */
+export function takeOverLink() {
+  try {
+    const link = sessionStorage.getItem(HANDED_OVER);
+    sessionStorage.removeItem(HANDED_OVER);
+    const [entry] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
+    if (link && entry?.type === "reload") history.replaceState({ qkv: true }, "", `#${link}`);
+  } catch {
+    // no storage here
+  }
+}
+
+/** Keep the newest link for the page that replaces this one. */
+function handOverLink() {
+  try {
+    sessionStorage.setItem(HANDED_OVER, linkNow());
+  } catch {
+    // no storage here, or no room
+  }
+}
+
 /**
  * Let the address follow, and follow it when somebody changes it or goes back. What people choose is a new entry of the
  * browser's history; what they type is one entry, however many letters it has, until they leave the field or choose something.
@@ -186,6 +210,8 @@ export function mirror(go) {
   let acted = false;
   /** Does the current entry hold a text that is being typed? */
   let typing = false;
+  /** Has this page written the address? Until then it says what was asked for. */
+  let written = false;
   const follow = () => {
     clearTimeout(waiting);
     waiting = 0;
@@ -208,8 +234,8 @@ export function mirror(go) {
   const write = () => {
     clearTimeout(waiting);
     waiting = 0;
-    // Until something is shown, the address says what was asked for; and somebody may just have changed it.
-    if (!header || location.hash !== known) return;
+    // Until something is shown or chosen, the address says what was asked for; and somebody may just have changed it.
+    if ((!header && !acted) || location.hash !== known) return;
     last = performance.now();
     const chose = STEPS.some((name) => changed.has(name)),
       typed = changed.has("text");
@@ -221,12 +247,14 @@ export function mirror(go) {
     if (!push && typed && typing && before && before !== address().get("kept")) forgetText(before);
     typing = typed ? !chose : typing && !chose;
     known = location.hash;
+    written = true;
     acted = false;
     changed.clear();
   };
   const valueOf = (/** @type {string} */ name) => JSON.stringify(/** @type {Record<string, any>} */ (studio.now)[name]);
   const values = new Map(STEPS.map((name) => [name, valueOf(name)]));
   studio.listen((names) => {
+    if ([...names].every((name) => RESULTS.includes(name))) return;
     if (names.has("text")) changed.add("text");
     for (const name of STEPS) {
       if (!names.has(name) || values.get(name) === valueOf(name)) continue; // an empty list in place of another is no change
@@ -238,5 +266,9 @@ export function mirror(go) {
     if (!waiting) waiting = setTimeout(write, Math.max(0, last + PAUSE - performance.now()));
   });
   // Whoever turns to the address bar, copies or leaves finds what is chosen.
-  for (const name of ["blur", "pagehide", "copy"]) addEventListener(name, () => waiting && write());
+  for (const name of ["blur", "copy"]) addEventListener(name, () => waiting && write());
+  addEventListener("pagehide", () => {
+    if (waiting) write();
+    if (written && location.hash === known) handOverLink();
+  });
 }

@@ -3,7 +3,7 @@
 
 import { announce, breathe, h } from "./dom.js";
 import { hear } from "./events.js";
-import { askedFor, lookedAt, mirror } from "./link.js";
+import { askedFor, lookedAt, mirror, takeOverLink } from "./link.js";
 import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live.js";
 import { markOverview } from "./marks.js";
 import { Picker } from "./picker.js";
@@ -86,6 +86,7 @@ async function followLink(said) {
 }
 
 function begin() {
+  takeOverLink();
   settle(facts.lang ?? null);
   const said = address();
   const own = Boolean(askedFor(said).model);
