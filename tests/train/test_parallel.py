@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -297,10 +298,16 @@ def told(folder, job, printed, processes=2):
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     """The folder where processes left their runs, and what each of two said."""
-    folder = tmp_path_factory.mktemp("parallel")
-    write_data(folder)
-    stops_after(begin(folder / "one-half", *LONG), 2)
-    return folder, told(folder, "everything", ended(launch("everything", folder)))
+    for _attempt in range(2):
+        folder = tmp_path_factory.mktemp("parallel")
+        write_data(folder)
+        stops_after(begin(folder / "one-half", *LONG), 2)
+        printed = ended(launch("everything", folder))
+        if "SIGSEGV" not in printed:
+            break
+        # gloo's own thread (pt_gloo_runloop in libtorch_cpu) crashed in one of about six runs on a busy machine.
+        warnings.warn("PyTorch's gloo crashed, so the processes were started again", stacklevel=1)
+    return folder, told(folder, "everything", printed)
 
 
 @pytest.fixture(scope="module")
