@@ -222,8 +222,8 @@ def sizes_for(target: Any, heads: int | None, args: dict[str, Any] | None) -> Si
     if heads:
         taken |= {heads, *([width // heads] if width else [])}
     free = FREE if current_draw() == FIRST else (*FREE[3:], *FREE[:3])
-    batch, queries, keys = [n for n in free if n not in taken][:3]
-    queries, keys = sorted((queries, keys))
+    batch, *others = [n for n in free if n not in taken]
+    queries, keys = sorted([n for n in others if n >= 5][:2])  # of two tokens every triangle is off by one of another
     head = width // heads if heads and width and width % heads == 0 else plain.head
     window = next((v for k, v in (args or {}).items() if meaning(k) == "window" and isinstance(v, tuple)), None)
     if window is not None:  # a window of an image: as many tokens as it has places
