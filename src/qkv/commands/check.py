@@ -149,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
     reports: list[Report] = []
     unread: list[Problem] = []
     mended: list[str] = []
-    checked = 0
+    checked = begun = 0
     folders = [Path(target) for target in options.targets if Path(target).is_dir()]
     explicit = _wanted([target for target in options.targets if not Path(target).is_dir()]) if folders else wanted
     required: list[Report] = []  # what must run, or the exit code is 2
@@ -160,7 +160,10 @@ def _run(options: argparse.Namespace) -> int:
                 show(say("checking {target}", target=f"{count}{file}"), count and f"{count}{file}")
 
                 def progress(name: str, target: str = f"{count}{file}", line: str = count and f"{count}{file}") -> None:
-                    show(say("checking {target}", target=f"{target}:{name}"), line or f"{target}:{name}")
+                    nonlocal begun
+                    begun += 1  # the first object of a single file needs no line: who asked knows what is checked
+                    line = line or (f"{target}:{name}" if begun > 1 else "")
+                    show(say("checking {target}", target=f"{target}:{name}"), line)
 
                 before = len(reports)
 
