@@ -68,6 +68,13 @@ as it was, has the same permissions, and the same owner where the system allows 
 | `partly` | also: something is right only as far as checked | as above |
 | `unknown` | as with `partly` | also: anything in a folder could not be run |
 
+In a folder or a file, `qkv check` looks at what has a softmax beside a product of matrices; at blocks and models that hold it; at a
+class with attention in its name (`MultiHeadAttention`) that uses attention from another file of the project; at position codes;
+and at functions that make masks (`make_causal_mask`). A mask maker is run, and its triangle is compared with what the attention in
+the same file takes True for. A triangle that is off by one is a mistake (M12). A triangle the other way round is left open, since
+the caller may invert it. Mask makers that can't be judged so are "not checked" in the table, and fail a run only if you name them
+or with `--fail-on unknown`.
+
 A comment silences findings by their ids: `# qkv: ignore[S2]` or `# qkv: ignore[S2, M1]`, on the line of the finding, or on the
 line of a `def` or `class` for the whole definition. The report lists what was silenced. The verdict is then "right as far as
 checked", never a plain right, but a silenced finding does not fail a run, with `--fail-on partly` neither.
@@ -96,7 +103,9 @@ the file makes no mask, there is a remark, and the verdict is "right as far as c
 nothing but count with tensors.
 
 No clock is read: what running your code may cost is counted in operations, estimated from its sizes, so a busy machine gives the same
-verdict. `--seconds` is a guard in processor time over code that never ends; what it stops "could not be checked".
+verdict. The objects of one file share these operations: after a very large object less is tried with the others, which the report
+says; checking an object by name gives it all of them. `--seconds` is a guard in processor time over code that never ends; what it
+stops "could not be checked".
 
 The line and the patch are found by reading the source. They are the likeliest place, not evidence; the numbers are.
 
@@ -195,6 +204,11 @@ helpers for positions and layers with a state have no such comparison: their ver
 | `partly` | 还有：仅就已检查的部分而言正确的 | 同上 |
 | `unknown` | 与 `partly` 相同 | 还有：文件夹里任何无法运行的 |
 
+检查文件夹或文件时，会看这些代码：矩阵乘法旁边有 softmax 的；包含它们的模块和模型；名字里有 attention（如 `MultiHeadAttention`）、
+而注意力写在项目其他文件里的类；位置编码；以及生成掩码的函数（如 `make_causal_mask`）。生成掩码的函数会被运行，并把它的三角与同一
+文件里注意力对 True 的理解相比。差一格算错误（M12）。方向相反则不下结论，因为调用者可能会把它取反。无法这样判断的，在表中列为
+“未检查”，只有点名检查或用 `--fail-on unknown` 时才影响退出码。
+
 用注释可以按编号屏蔽问题：`# qkv: ignore[S2]` 或 `# qkv: ignore[S2, M1]`，写在问题所在的行；写在 `def` 或 `class` 那一行，则对整个定义
 有效。报告会列出屏蔽了什么，结论是“就已检查的部分而言正确”，不会直接说正确；但屏蔽的问题不算失败，用 `--fail-on partly` 时也一样。
 
@@ -217,7 +231,8 @@ helpers for positions and layers with a state have no such comparison: their ver
 真。注释不算证据：注释与代码相反、文件里又没有生成掩码的代码时，只给附注，结论是“就已检查的部分而言正确”。只运行单纯用张量计算的
 那些代码。
 
-检查不看钟表：运行你的代码能用多少计算，按尺寸估算成运算次数，因此机器再忙结论也一样。`--seconds` 只是防止代码永不结束（按处理器
+检查不看钟表：运行你的代码能用多少计算，按尺寸估算成运算次数，因此机器再忙结论也一样。同一文件里的对象共用这些运算次数：如果有一个
+很大，其余的会少检查一些，报告会说明；单独点名检查某个对象，则全部次数都归它。`--seconds` 只是防止代码永不结束（按处理器
 时间计）；被它停下的，算“无法检查”。
 
 行号和改法是读源代码找出来的，只是最可能的位置，不是证据；证据是数字。

@@ -288,6 +288,26 @@ def test_what_fails_a_run(typed, answers, tmp_path, targets, fail_on, code):
         assert typed(*targets)[0] == code
 
 
+MAKER = """
+import torch
+
+def make_causal_mask(n):
+    return torch.tril(torch.ones(n, n))
+"""
+
+
+def test_a_maker_of_masks_that_nothing_uses_is_listed_and_fails_nothing(typed, tmp_path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "masks.py").write_text(MAKER)
+    (tmp_path / "some" / "model.py").write_text(RIGHT + MAKER)
+    code, out, _ = typed("some", "--fail-on", "partly")
+    assert code == 0 and "? some/masks.py:make_causal_mask  makes masks: not checked\n" in out
+    assert "≈ some/model.py:make_causal_mask\n" in out and out.endswith("could not be run 1\n")
+    assert typed("some", "--fail-on", "unknown")[0] == 2
+    (tmp_path / "both.py").write_text(RIGHT + MAKER.replace("make_", "open_").replace("return", "open('x'); return"))
+    assert typed("both.py")[0] == 0 and typed("both.py:open_causal_mask")[0] == 2  # who names it wants an answer
+
+
 IGNORED = {
     "on its line": ("** 0.5", "** 0.5  # qkv: ignore[S1]"),
     "on the definition": ("mask=None):", "mask=None):  # because: qkv: ignore[M1, s1]"),

@@ -8,7 +8,7 @@ from qkv.doctor import doctor
 from qkv.doctor.case import Asked
 from qkv.doctor.doctor import check
 from qkv.doctor.source.file import parse
-from qkv.doctor.subject.errors import OPERATIONS, Budget
+from qkv.doctor.subject.errors import Budget
 
 HEAD = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\nfrom typing import Optional\n"
 
@@ -322,7 +322,7 @@ def test_a_patch_that_stops_a_call_that_ran_before_is_no_patch(old, new, works):
     assert ids(report) == ["M3"]
     begin = source.text.index(old)
     patched = source.edited([(begin, begin + len(old), new)])
-    after = doctor._again(patched, target, "Attention", Asked(), OPERATIONS, budget.calls)
+    after = doctor._again(patched, target, "Attention", Asked(), Budget, budget.calls)
     assert (after is not None) == works and (after is None or not after.findings)
 
 

@@ -213,7 +213,9 @@ def _exit_code(reports: list[Report], required: list[Report], known: Baseline, f
     level = FAIL_ON.index(fail_on)
     if any(known.has_new(report) for report in reports):
         return 1
-    if level >= 1 and any(report.verdict == "partly" and not is_silenced(report) for report in reports):
+    if level >= 1 and any(
+        report.verdict == "partly" and not is_silenced(report) and not _makes_masks(report) for report in reports
+    ):
         return 1
     must_run = reports if level >= 2 or all(report.verdict == "unknown" for report in reports) else required
     return 2 if any(report.verdict == "unknown" for report in must_run) else 0

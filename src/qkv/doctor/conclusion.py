@@ -1,5 +1,6 @@
 """From a case to a report: the verdict, and for each mistake its evidence, its line and its patch."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from .places import locate
 from .process.audit import RULES
 from .report import Finding, Remark, Report
 from .source.file import Source
-from .subject.errors import CannotRun, raises
+from .subject.errors import CannotRun, Spent, raises
 from .subject.guess import AGAIN, FIRST, drawing
 
 CANNOT = {
@@ -92,7 +93,8 @@ def finding(found: Found, source: Any, name: str, case: Case | None = None) -> F
         place = locate(found.id, source, name, *((case.unused, case.says.mask_words) if case is not None else ()))
     line = found.line or (place.line if place else None)
     if case is not None and isinstance(source, Source) and found.line is None and not (place and place.diff):
-        line = replay.line_of(case, found.id, str(source.path)) or line
+        with contextlib.suppress(Spent):  # the line stays the one that reading gives
+            line = replay.line_of(case, found.id, str(source.path)) or line
     diff: Any = place.diff if place and place.line == line else ""
     cell, shown, code = None, line, ""
     if line is not None and hasattr(source, "place"):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from .probes import (
     changes,
     comparison,
     exercise,
+    mask_makers,
     masking,
     owners,
     positions,
@@ -63,6 +65,10 @@ LOOKS = {
 }
 
 Look = Callable[[Case], None]
+# The objects of one file share their operations, else a notebook of nine large models takes minutes; each gets at least
+# these, some three times what an object of our own sizes takes.
+LEAST = 3e10
+_spent: WeakKeyDictionary[Source, list[Budget]] = WeakKeyDictionary()
 
 
 def check(
@@ -82,8 +88,9 @@ def check(
     target: with a class, `args` are its constructor's arguments (guessed where they aren't given).
     heads, causal, mask_true_means ("keep" or "block"), call ({"q": "first_argument"}): what can't be guessed.
     operations: what running it may cost, estimated from its sizes. Past that no further probe is begun, and the report
-    says which were left out: the verdict is then "partly", never "right". No clock is read, so a busy machine gives the
-    same answer. The source, if it isn't given, is found by Python's own means; without it lines and fixes are left out.
+    says which were left out: the verdict is then "partly", never "right". Checks with one `source` share them, down to
+    `LEAST` for each. No clock is read, so a busy machine gives the same answer. The source, if it isn't given, is found
+    by Python's own means; without it lines and fixes are left out.
 
     >>> def attention(q, k, v):
     ...     return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
@@ -99,18 +106,31 @@ def check(
     if isinstance(source, Source):
         source.loader.module.ran.forget()  # what other definitions of the file ran
     diagnose = partial(_diagnose, name=name, label=label, source=source, asked=asked)
+    new_budget = _budgets(source, operations)
     try:
-        budget = Budget(operations)
-        report = diagnose(target, budget=budget)
+        first = new_budget()
+        report = diagnose(target, budget=first)
         if report.findings:
-            report = confirmed(report, lambda: _anew(target, name, source, asked, operations))
-        again = partial(_again, target=target, name=name, asked=asked, operations=operations, before=budget.calls)
+            report = confirmed(report, lambda: _anew(target, name, source, asked, new_budget(2)))
+        again = partial(_again, target=target, name=name, asked=asked, new_budget=new_budget, before=first.calls)
         report.findings[:] = proved(report.findings, source, again)
         report = _with_older_namesakes(report, name, source)
         return apply_ignores(report, source, name) if isinstance(source, Source) else report
     finally:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
+
+
+def _budgets(source: Any, operations: float) -> Callable[..., Budget]:
+    """A maker of budgets for one object, of what the other objects of its file left over; `times` as much for larger sizes."""
+    spent = _spent.setdefault(source, []) if isinstance(source, Source) else []
+    left = max(min(operations, LEAST), operations - sum(budget.spent for budget in spent))
+
+    def new_budget(times: int = 1) -> Budget:
+        spent.append(Budget(times * left))
+        return spent[-1]
+
+    return new_budget
 
 
 def _with_older_namesakes(report: Report, name: str, source: Any) -> Report:
@@ -123,18 +143,20 @@ def _with_older_namesakes(report: Report, name: str, source: Any) -> Report:
     return report
 
 
-def _anew(target: Any, name: str, source: Any, asked: Asked, operations: float) -> Report:
+def _anew(target: Any, name: str, source: Any, asked: Asked, budget: Budget) -> Report:
     """The report on the same code, loaded anew: a call may have left something in its module."""
     if isinstance(source, Source) and (inspect.isclass(target) or inspect.isroutine(target)):
         with contextlib.suppress(Problem):  # a class within a function can't be had again
             again = source.edited(())
             source, target = again, again.load(name)
-    return _diagnose(target, name, "", source=source, asked=asked, budget=Budget(operations))
+    return _diagnose(target, name, "", source=source, asked=asked, budget=budget)
 
 
-def _again(patched: Source, target: Any, name: str, asked: Asked, operations: float, before: Calls) -> Report | None:
+def _again(
+    patched: Source, target: Any, name: str, asked: Asked, new_budget: Callable[..., Budget], before: Calls
+) -> Report | None:
     """The report on the patched file, loaded anew; None if it can't be run, or stops a call that ended before the patch."""
-    budget = Budget(operations)
+    budget = new_budget()
     try:
         if inspect.isclass(target) or inspect.isroutine(target):
             mended = patched.load(name)
@@ -150,6 +172,11 @@ def _again(patched: Source, target: Any, name: str, asked: Asked, operations: fl
 def _diagnose(
     target: Any, name: str, label: str, *, source: Any, asked: Asked, budget: Budget, whole: bool = True
 ) -> Report:
+    if isinstance(source, Source) and inspect.isroutine(target):
+        other = partial(_diagnose, label="", source=source, asked=Asked(), budget=budget, whole=False)
+        report = mask_makers.examine(source, name, label, lambda one: other(source.load(one), one))
+        if report is not None:
+            return report
     told = says(source, name)
     space = surroundings.around(surroundings.space_of(target, source), source)
     if (special := positions.examine(target, name, space, told)) is not None:

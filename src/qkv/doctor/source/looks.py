@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from .imports import Names, imported_attention
 from .nodes import role
 
 if TYPE_CHECKING:
@@ -49,15 +50,34 @@ NEVER_CLASS = re.compile(
     r"Exception|Optimizer|Scheduler|Loss|Test|Tests|TestCase|Metric|Output|PreTrainedModel|For[A-Z]\w*)"
 )
 TOKENS = {"Embedding"}
+POSITIONS = 4  # the rank of position codes
+MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|triu)(_|$)|掩码", re.IGNORECASE)
+NOT_MASKS = re.compile(
+    r"masked_|unmask|loss|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
+)
 
 
 def candidates(source: "Source") -> list[str]:
-    """Names that look like attention, then blocks that hold them, then position codes."""
+    """Names that look like attention, then blocks that hold them, then position codes, then makers of masks."""
+    ranks = _ranks(source, {})
+    return sorted(ranks, key=lambda name: ranks[name])
+
+
+def attention_names(source: "Source", known: Names) -> set[str]:
+    """The names in a file that attend by themselves or hold what does; `known`: see imports.py."""
+    return {name for name, (rank, _line) in _ranks(source, known).items() if rank < POSITIONS}
+
+
+def _ranks(source: "Source", known: Names) -> dict[str, tuple[int, int]]:
+    """Each candidate with what it is sorted by: how central it is, and its line."""
     own = {name for name, node in source.definitions.items() if _weighs(node)}
     here = {name: _Look(node, own) for name, node in source.definitions.items() if not _never(node)}
     cores = {name for name, look in here.items() if look.attends}
     functions = {name for name, look in here.items() if look.is_function}
-    holders: set[str] = set()
+    holders = {name for name, look in here.items() if name not in cores and look.is_attention_class}
+    if holders:  # their softmax may be in another file of the project
+        elsewhere = imported_attention(source, known)
+        holders = {name for name in holders if here[name].holds(elsewhere)}
     while True:  # a block holds a multi-head, which holds heads
         more = {
             name
@@ -74,17 +94,21 @@ def candidates(source: "Source") -> list[str]:
         if name not in cores | holders and not PART.search(name) and (POSITION.search(name) or look.waves)
         if look.has_arithmetic
     }
+    taken = cores | holders | positions
+    makers = {name for name, look in here.items() if name not in taken and makes_masks(source.definitions[name])}
 
     def rank(name: str) -> tuple[int, int]:
         look = here[name]
+        if name in makers:
+            return 5, look.line
         if name in positions:
-            return 4, look.line
+            return POSITIONS, look.line
         if name in cores:
             return (1 if look.is_function else 0), look.line
         return (0 if ATTENTION.search(name) else 3 if look.reads_tokens else 2), look.line
 
-    built = {name for name in cores | holders | positions if not _abstract(source.definitions[name])}
-    return sorted(built, key=rank)
+    built = {name for name in taken | makers if not _abstract(source.definitions[name])}
+    return {name: rank(name) for name in built}
 
 
 class _Look:
@@ -114,6 +138,8 @@ class _Look:
         speaks = speaks or bool(ATTENTION.search(node.name)) or {"q", "k"} <= {name.lower() for name in self.names}
         weighs = bool((self.calls | self.names) & self.softmaxes) or "exp" in self.calls
         named = bool(ATTENTION.search(node.name))
+        methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+        self.is_attention_class = not self.is_function and named and bool(methods & {"forward", "__call__", "call"})
         abstract = "NotImplementedError" in self.calls | self.names
         self.attends = (product and ((weighs and speaks) or named)) or "scaled_dot_product_attention" in self.calls
         self.attends = self.attends or (named and (weighs or bool(self.calls & LIBRARY))) or self._mixes(node)
@@ -152,6 +178,23 @@ class _Look:
     def holds(self, others: set[str]) -> bool:
         """Whether it uses one of these, or a library's attention."""
         return bool((self.names | self.calls) & others) or bool(self.calls & LIBRARY)
+
+
+def speaks_of_masks(name: str) -> bool:
+    """True if a name is one that masks have."""
+    return bool(MASKY.search(name)) and not NOT_MASKS.search(name)
+
+
+def makes_masks(node: "Definition") -> bool:
+    """True if a function is called like a maker of masks, makes triangles or compares, and takes no mask itself."""
+    if isinstance(node, ast.ClassDef) or not speaks_of_masks(node.name) or _never(node):
+        return False
+    takes = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    returns = any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(node))
+    calls = {_called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    compares = any(isinstance(one, ast.Compare) for one in ast.walk(node))
+    makes = bool(calls & {"tril", "triu", "tri", "tril_", "triu_"}) or compares
+    return returns and makes and not any(map(speaks_of_masks, takes)) and not calls & SOFTMAXES
 
 
 def _is_product(node: ast.AST) -> bool:

@@ -155,6 +155,9 @@ def _attempts(
                 for parameter in parameters:
                     required = parameter.default is parameter.empty
                     word = meaning(parameter.name)
+                    if not required and defaults and mode == "real" and _has_sizes(parameter, sizes):
+                        arguments[parameter.name] = sized(parameter.default, sizes)
+                        continue
                     if not required and (
                         not defaults
                         or word
@@ -307,6 +310,13 @@ def sized(real: Any, sizes: Sizes) -> Any:
     except Exception:
         return None
     return made
+
+
+def _has_sizes(parameter: inspect.Parameter, sizes: Sizes) -> bool:
+    """True if a default is a configuration: GPT(config=GPTConfig()) would be a whole GPT-2 otherwise."""
+    default = parameter.default
+    is_config = meaning(parameter.name) == "config" or _is_config(type(default))
+    return is_config and default is not None and sized(default, sizes) is not None
 
 
 SIZED = ("width", "heads", "kv_heads", "head", "context", "vocabulary", "layers", "feedforward", "dropout")

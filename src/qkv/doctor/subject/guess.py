@@ -47,6 +47,7 @@ class Draw:
 
     sizes: Sizes = Sizes()
     seed: int = 0
+    lengths: tuple[int, ...] = (5, 3, 2)  # of the texts for which masks are made; all sizes differ
 
 
 FIRST = Draw()
@@ -54,9 +55,11 @@ FIRST = Draw()
 # to show; the last is for code that runs with no other sizes.
 AGAIN = (
     Draw(
-        Sizes(batch=6, queries=9, keys=11, heads=8, kv_heads=4, head=10, context=18, vocabulary=17, feedforward=50), 1
+        Sizes(batch=6, queries=9, keys=11, heads=8, kv_heads=4, head=10, context=18, vocabulary=17, feedforward=50),
+        1,
+        (7, 5, 2),
     ),
-    Draw(Sizes(batch=7, queries=9, keys=11, heads=2, kv_heads=1, head=14), 1),
+    Draw(Sizes(batch=7, queries=9, keys=11, heads=2, kv_heads=1, head=14), 1, (7, 5, 2)),
     Draw(Sizes(), 1),
 )
 _draw: ContextVar[Draw] = ContextVar("draw", default=FIRST)

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LENGTHS = (5, 3, 2)  # of three texts; all sizes differ
-
-
-N = max(LENGTHS)
+from .guess import current_draw
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,10 @@ def _triangle(keep: np.ndarray) -> bool | None:
 
 
 def _padding(keep: np.ndarray) -> bool | None:
-    if keep.ndim < 2 or keep.shape[0] != len(LENGTHS) or keep.shape[-1] != N:
+    lengths = current_draw().lengths
+    n = max(lengths)
+    if keep.ndim < 2 or keep.shape[0] != len(lengths) or keep.shape[-1] != n:
         return None
-    first = keep.reshape(len(LENGTHS), -1, N)[:, 0]  # as the first word of each text has it
-    words = np.arange(N) < np.array(LENGTHS)[:, None]
+    first = keep.reshape(len(lengths), -1, n)[:, 0]  # as the first word of each text has it
+    words = np.arange(n) < np.array(lengths)[:, None]
     return True if (first == words).all() else False if (first != words).all() else None

@@ -23,7 +23,7 @@ from ..source.file import Definition, Source
 from ..source.statements import OUTSIDE
 from .errors import Spent
 from .made import Made
-from .scenes import MASKY, NOT_MASKS, SCENES, Scene, speaks_of_masks
+from .scenes import MASKY, NOT_MASKS, Scene, scenes, speaks_of_masks
 from .values import settings
 
 MOST = 40  # makers of one file that are run
@@ -52,6 +52,14 @@ def _goes_on(maker: "_Maker", source: Source) -> bool:
     """True unless an object keeps the mask as a factor: `self.mask = x > 0` of a ReLU, and then `x * self.mask`."""
     name = re.escape(maker.name)
     return not (maker.name.startswith("self.") and re.search(rf"\*\s*{name}\b|\b{name}\s*\*", source.text))
+
+
+def made_by(source: Source, name: str) -> list[Made]:
+    """What a function of the file makes; [] where it does more than count with tensors, or makes no masks."""
+    for scope in _scopes(source, set()):
+        if scope.node is source.definitions[name]:
+            return _Maker(scope, name, scope.node.lineno).run(told=False) if scope.harmless(scope.node) else []
+    return []
 
 
 def handed(source: Source, target: str, parameters: list[str], wanted: list[str]) -> list[Made]:
@@ -123,7 +131,7 @@ class _Maker:
 
     def run(self, told: bool = True) -> list[Made]:
         """What it makes; `told`: only masks that say what they keep."""
-        for scene in SCENES:
+        for scene in scenes():
             try:
                 with settings("float32"), torch.no_grad(), counted(LINES):
                     value = (

@@ -237,7 +237,8 @@ class Subject:
     ) -> Result:
         """One call with arguments as they are."""
         if self.budget is not None:  # each weight meets each token once, and a gradient costs twice as much again
-            self.budget.pay(CALL + 2 * self._weights_count * int(np.prod(shape[:-1])) * (3 if grad else 1))
+            tokens = int(np.prod(shape if self.layout == "ids" else shape[:-1]))  # ids have no axis of features
+            self.budget.pay(CALL + 2 * self._weights_count * tokens * (3 if grad else 1))
         if self.left is not None and not self.carrying:
             self.left.restore(self.owner)
         plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}
