@@ -38,6 +38,12 @@ LONG = [
     for name in ("doctor/test_doctor.py", "train/test_parallel.py", "docs/test_chapters.py")
 ]
 
+# The files whose browser tests `make test` runs; those of the others are slow, and .ci/run runs them all.
+BROWSER_DAILY = [
+    Path(__file__).parent / name
+    for name in ("draw/test_page.py", "draw/test_figure.py", "studio/test_rooms.py", "docs/test_site.py")
+]
+
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(300))
 SMALL = "--set n_layer=1 --set width=32 --set n_head=2 --context 16 --batch 4 --steps 6 --eval-every 3".split()
 SMALL += ["--set", "eval_batches=1"]
@@ -183,6 +189,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("Chromium"))
+            if item.path not in BROWSER_DAILY:
+                item.add_marker(pytest.mark.slow)
         needed = {mark.args[0] for mark in item.iter_markers("needs")}
         needing += [item] if needed else []
         for what in needed & missing:
