@@ -76,8 +76,8 @@ the caller may invert it. Mask makers that can't be judged so are "not checked" 
 or with `--fail-on unknown`.
 
 A comment silences findings by their ids: `# qkv: ignore[S2]` or `# qkv: ignore[S2, M1]`, on the line of the finding, or on the
-line of a `def` or `class` for the whole definition. The report lists what was silenced. The verdict is then "right as far as
-checked", never a plain right, but a silenced finding does not fail a run, with `--fail-on partly` neither.
+line of a `def` or `class` for the whole definition. The report says that mistakes were found and lists what was silenced
+(`--json`: verdict `partly`). A silenced finding does not fail a run, with `--fail-on partly` neither.
 
 A baseline is a JSON file of path (relative to the baseline), object and id. It has no line numbers, so edits above a finding
 don't make it new. Known findings are marked and counted in the table (in `--json`, `"known": true`), and entries that are
@@ -204,13 +204,13 @@ helpers for positions and layers with a state have no such comparison: their ver
 | `partly` | 还有：仅就已检查的部分而言正确的 | 同上 |
 | `unknown` | 与 `partly` 相同 | 还有：文件夹里任何无法运行的 |
 
-检查文件夹或文件时，会看这些代码：矩阵乘法旁边有 softmax 的；包含它们的模块和模型；名字里有 attention（如 `MultiHeadAttention`）、
+检查文件夹或文件时，会看这些代码：矩阵乘法旁边有 softmax 的；包含它们的模块和模型；名字里有 `attention`（如 `MultiHeadAttention`）、
 而注意力写在项目其他文件里的类；位置编码；以及生成掩码的函数（如 `make_causal_mask`）。生成掩码的函数会被运行，并把它的三角与同一
 文件里注意力对 True 的理解相比。差一格算错误（M12）。方向相反则不下结论，因为调用者可能会把它取反。无法这样判断的，在表中列为
 “未检查”，只有点名检查或用 `--fail-on unknown` 时才影响退出码。
 
 用注释可以按编号屏蔽问题：`# qkv: ignore[S2]` 或 `# qkv: ignore[S2, M1]`，写在问题所在的行；写在 `def` 或 `class` 那一行，则对整个定义
-有效。报告会列出屏蔽了什么，结论是“就已检查的部分而言正确”，不会直接说正确；但屏蔽的问题不算失败，用 `--fail-on partly` 时也一样。
+有效。报告会说明找到了错误，并列出屏蔽了什么（`--json` 的结论是 `partly`）；屏蔽的问题不算失败，用 `--fail-on partly` 时也一样。
 
 基线是一个 JSON 文件，记录路径（相对于基线文件）、对象和编号。它不记行号，所以在前面增删代码不会让旧问题变成新问题。已知问题在表中标出并
 计数（`--json` 里是 `"known": true`）；已不再出现的条目会在 `stderr` 上指出。

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.selection import slow_except
+
 
 @dataclass(frozen=True)
 class Case:
@@ -39,10 +41,7 @@ def a_tenth(cases: Iterable[Case]) -> list[Any]:
 
 
 def one_of_each(cases: Iterable[Case]) -> list[Any]:
-    """The first case of every mistake, and those of the tenth; the others marked as slow."""
+    """The first case of every mistake; the others marked as slow."""
     every, seen = list(cases), set()
     first = [case for case in every if not (case.expects[0] in seen or seen.add(case.expects[0]))]
-    return [
-        case if case in first or in_the_tenth(case.file) else pytest.param(case, marks=pytest.mark.slow)
-        for case in every
-    ]
+    return slow_except(first, every)

@@ -220,7 +220,7 @@ def test_whatever_the_operations_are_there_is_a_report():
     """Finding the line, and trying a patch, must not cost the finding itself."""
     source = parse(LARGE)
     target = source.load("First")
-    for calls in range(40):
+    for calls in (0, 1, 3, 6, 10, 15, 25, 39):
         report = doctor.check(target, name="First", source=parse(LARGE), operations=(calls + 0.5) * 7.6e7)
         assert report.verdict != "right" and (report.verdict == "unknown") == (report.problem is not None)
     assert [one.id for one in report.findings] == ["S2"]

@@ -318,7 +318,7 @@ IGNORED = {
 def test_a_comment_silences_a_finding(typed, tmp_path, place):
     (tmp_path / "quiet.py").write_text(WRONG.replace(*IGNORED[place]))
     code, out, _ = typed("quiet.py")
-    assert code == 0 and out.startswith("≈ quiet.py:blow_up_attention is right as far as checked")
+    assert code == 0 and out.startswith("≈ quiet.py:blow_up_attention: mistakes were found, and comments silence")
     assert "S1 was found (multiplied by √(head width) instead of divided), and the comment" in " ".join(out.split())
     plain = json.loads(typed("quiet.py", "--json", "--fail-on", "partly")[1])
     assert plain["verdict"] == "partly" and plain["findings"] == [] and plain["unseen"][0]["id"] == "ignored S1"

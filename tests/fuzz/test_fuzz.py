@@ -7,7 +7,7 @@ import pytest
 from .__main__ import Worker, fuzz
 from .readers import READERS
 
-EACH = 30  # cases of every reader
+EACH = 20  # cases of every reader
 SLOW = ["families"]  # whose good files take seconds to make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")

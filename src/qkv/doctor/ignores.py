@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterator
 
 from ..words import Message, _
-from .report import Finding, Remark, Report
+from .report import IGNORED, Finding, Remark, Report
 from .source.file import Definition, Source
 
 COMMENT = re.compile(r"#.*?\bqkv:\s*ignore\[([^\]]*)\]", re.IGNORECASE)
-IGNORED = "ignored "
 
 
 def apply_ignores(report: Report, source: Source, name: str) -> Report:

@@ -27,6 +27,7 @@ EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
 SIGNS = {"right": "✓", "partly": "≈", "wrong": "✗", "unknown": "?"}
 INK = {"right": "32", "partly": "33", "wrong": "31", "unknown": "33", "-": "31", "+": "32", "bold": "1", "dim": "2"}
 MARGIN = 6
+IGNORED = "ignored "  # what the id of a remark begins with if a comment silences its finding
 MASKS = (_("True = may attend"), _("True = blocked"), _("additive"), _("lengths"))
 
 VERDICTS = {
@@ -35,6 +36,7 @@ VERDICTS = {
     "right.plain": _("{target} is right"),
     "suspect": _("{target} probably has a mistake"),
     "suspect.many": _("{target} probably has {n} mistakes"),
+    "silenced": _("{target}: mistakes were found, and comments silence them (checks: {probes})"),
     "unknown": _("{target} could not be checked"),
     "wrong": _("{target} has a mistake"),
     "wrong.many": _("{target} has {n} mistakes"),
@@ -157,7 +159,7 @@ class Report(InNotebook):
         if self.verdict == "right":
             key = "right" if probes else "right.plain"
         elif self.verdict in ("partly", "unknown"):
-            key = self.verdict
+            key = "silenced" if any(one.id.startswith(IGNORED) for one in self.unseen) else self.verdict
         else:
             key = ("wrong" if certain else "suspect") + ("" if n == 1 else ".many")
         return say(VERDICTS[key], lang, target=self.target, n=n, probes=probes)

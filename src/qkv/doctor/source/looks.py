@@ -53,7 +53,7 @@ TOKENS = {"Embedding"}
 POSITIONS = 4  # the rank of position codes
 MASKY = re.compile(r"mask|msk|(^|_)(causal|subsequent|look_?ahead|future|tril|triu)(_|$)|掩码", re.IGNORECASE)
 NOT_MASKS = re.compile(
-    r"masked_|unmask|loss|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
+    r"masked_|unmask|loss|decay|crit|acc(uracy)?$|mask_?(id|token|rate|prob|ratio|idx|index)", re.IGNORECASE
 )
 
 
