@@ -495,3 +495,45 @@ def test_a_model_that_stops_at_texts_of_different_lengths_is_not_called_right():
     assert checked(code.replace("LIMIT", ""), "Translator").verdict == "right"
     report = checked(code.replace("LIMIT", "scores = scores + torch.zeros(trg.shape[1], trg.shape[1])"), "Translator")
     assert report.verdict == "partly" and [each.id for each in report.unseen] == ["other keys"], report
+
+
+BESIDE = """
+class CausalHead(nn.Module):
+    def __init__(self, dim, block_size=16):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.register_buffer("mask", torch.triu(torch.ones(block_size, block_size), diagonal=1).bool())
+
+    def forward(self, x):
+        n = x.shape[1]
+        scores = self.q(x) @ self.k(x).mT / self.q.out_features ** 0.5
+        return scores.masked_fill(self.mask[:n, :n], float("-inf")).softmax(-1) @ self.v(x)
+
+
+class CrossHead(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x, memory, mask=None):
+        scores = self.q(x) @ self.k(memory).mT / self.q.out_features ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return scores.softmax(-1) @ self.v(memory)
+"""
+HOLDER = """
+class Model(nn.Module):
+    def __init__(self, dim, block_size=16):
+        super().__init__()
+        self.attn = CrossHead(dim)
+        self.register_buffer("mask", torch.triu(torch.ones(block_size, block_size), diagonal=1).bool())
+
+    def forward(self, x):
+        return self.attn(x, x, self.mask[: x.shape[1], : x.shape[1]])
+"""
+
+
+def test_a_mask_that_another_class_keeps_for_itself_is_no_evidence():
+    """CrossHead was called M1, since CausalHead has a triangle of the opposite meaning."""
+    assert checked(BESIDE, "CrossHead").verdict == "right"
+    assert ids(checked(BESIDE + HOLDER, "CrossHead")) == ["M1"]

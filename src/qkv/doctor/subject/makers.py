@@ -33,7 +33,12 @@ LINES = 50_000  # that each may run: a loop over a text's words is short, one wi
 def masks(source: Source, target: str) -> list[Made]:
     """Every mask that the file makes for others than the target itself; [] where it makes none, or nothing can be run."""
     inside = _inside(source, target)
-    makers = [maker for scope in _scopes(source, inside) for maker in scope.makers() if _goes_on(maker, source)][:MOST]
+    makers = [
+        maker
+        for scope in _scopes(source, inside)
+        for maker in scope.makers()
+        if _goes_on(maker, source) and _may_reach(maker, source, target)
+    ][:MOST]
     found: list[tuple[_Maker, list[Made]]] = []
     for maker in makers:
         try:
@@ -52,6 +57,25 @@ def _goes_on(maker: "_Maker", source: Source) -> bool:
     """True unless an object keeps the mask as a factor: `self.mask = x > 0` of a ReLU, and then `x * self.mask`."""
     name = re.escape(maker.name)
     return not (maker.name.startswith("self.") and re.search(rf"\*\s*{name}\b|\b{name}\s*\*", source.text))
+
+
+def _may_reach(maker: "_Maker", source: Source, target: str) -> bool:
+    """True unless it is a mask that another class keeps for itself: one that does not use the target, or what uses it."""
+    owner = maker.scope.owner
+    read = (
+        {_path(n) for n in ast.walk(owner) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+        if owner
+        else ()
+    )
+    if owner is None or not (maker.name.startswith("self.") and maker.name in read):
+        return True
+    reached, ahead = {owner.name}, [owner.name]
+    while ahead:
+        node = source.definitions.get(ahead.pop())
+        names = {_path(n).split(".")[0] for n in ast.walk(node) if isinstance(n, ast.Name)} if node else set()
+        ahead += (names & source.definitions.keys()) - reached
+        reached |= names
+    return target.split(".")[0] in reached
 
 
 def made_by(source: Source, name: str) -> list[Made]:
