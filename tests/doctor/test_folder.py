@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from qkv.doctor import doctor
+from qkv.doctor.process import sandbox
 from qkv.doctor.source.file import parse, read
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -228,3 +229,14 @@ def test_what_takes_masks_or_only_speaks_of_them_is_no_maker():
         "def causal_name(x): return x + 1\n"
     )
     assert source.candidates() == []
+
+
+def test_a_package_with_a_module_of_its_own_name_is_found(tmp_path):
+    """model/attention.py says `from model.rope import …`, and model/model.py was taken for the package."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.py").write_text("from model.attention import attend\n")
+    (tmp_path / "model" / "scale.py").write_text("def scaled(s, d):\n    return s / d ** 0.5\n")
+    code = "import torch\nfrom model.scale import scaled\n\n\ndef attend(q, k, v):\n    return scaled(q @ k.mT, q.shape[-1]).softmax(-1) @ v\n"
+    (tmp_path / "model" / "attention.py").write_text(code)
+    [report] = sandbox.examine(tmp_path / "model" / "attention.py", "attend", {})
+    assert report.verdict == "right", report

@@ -537,3 +537,95 @@ def test_a_mask_that_another_class_keeps_for_itself_is_no_evidence():
     """CrossHead was called M1, since CausalHead has a triangle of the opposite meaning."""
     assert checked(BESIDE, "CrossHead").verdict == "right"
     assert ids(checked(BESIDE + HOLDER, "CrossHead")) == ["M1"]
+
+
+OWN_WORDS = """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model: int, n_head: int):
+        super().__init__()
+        self.n_head, self.d_k = n_head, d_model // n_head
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key, value, mask=None):
+        '''
+        Args:
+            query (torch.Tensor): of shape [batch, length, width]
+            mask (torch.Tensor, optional): of shape [batch, length, length]
+        '''
+        b = query.size(0)
+        q, k, v = (f(t).view(b, -1, self.n_head, self.d_k).transpose(1, 2) for f, t in ((self.w_q, query), (self.w_k, key), (self.w_v, value)))
+        scores = q @ k.mT / self.d_k ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask.unsqueeze(1) == 0, -1e9)
+        return self.w_o((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, -1, self.n_head * self.d_k))
+"""
+
+
+def test_a_type_in_brackets_is_no_shape():
+    """`(torch.Tensor, optional)` was read as a mask of two axes, which the code refuses: M16."""
+    assert checked(OWN_WORDS, "MultiHeadAttention").verdict == "right"
+
+
+def test_words_that_contradict_each_other_prove_nothing():
+    """One comment says (batch, length, length), another (batch, 1, length, length), which is what the code takes."""
+    plain = OWN_WORDS.replace("mask.unsqueeze(1) == 0", "mask == 0")
+    assert ids(checked(plain, "MultiHeadAttention")) == ["M16"]
+    other = plain + "\n\ndef make(n):\n    # mask: (batch, 1, length, length)\n    return n\n"
+    assert checked(other, "MultiHeadAttention").verdict == "right"
+
+
+def test_a_mask_over_queries_that_changes_nothing_is_a_remark():
+    two = OWN_WORDS.replace("mask=None", "q_padding_mask=None, mask=None")
+    report = checked(two, "MultiHeadAttention")
+    assert not report.findings and "M3" in [one.id for one in report.remarks], report
+    assert ids(checked(two.replace("q_padding_mask", "memory_mask"), "MultiHeadAttention")) == ["M3"]
+
+
+WIDTHS = """
+class SelfAttention(nn.Module):
+    def __init__(self, input_dim, dim_k, dim_v):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(input_dim, dim_k), nn.Linear(input_dim, dim_k), nn.Linear(input_dim, dim_v)
+        self.norm = 1 / math.sqrt(dim_k)
+
+    def forward(self, x):
+        return nn.Softmax(dim=-1)(torch.bmm(self.q(x), self.k(x).permute(0, 2, 1))) * self.norm @ self.v(x)
+
+attention = SelfAttention(2, 4, 5)
+"""
+
+
+def test_a_scale_after_the_softmax_is_named_at_any_sizes():
+    """A table of decays over channels had the wrong axes, and the check itself failed."""
+    assert ids(checked(WIDTHS, "SelfAttention")) == ["S6"]
+
+
+ALWAYS_DROPS = """
+class Linear:
+    def __init__(self, a, b):
+        self.w = np.random.randn(a, b) * 0.1
+
+    def forward(self, x):
+        return x @ self.w
+
+
+class MultiHeadAttention:
+    def __init__(self, d_model, num_heads, dropout=0.1):
+        self.d_model, self.num_heads, self.d_k, self.dropout = d_model, num_heads, d_model // num_heads, dropout
+        self.W_q, self.W_k, self.W_v, self.W_o = (Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x):
+        b, n, _ = x.shape
+        Q, K, V = (w.forward(x).reshape(b, n, self.num_heads, self.d_k).transpose(0, 2, 1, 3) for w in (self.W_q, self.W_k, self.W_v))
+        scores = Q @ K.transpose(0, 1, 3, 2) / np.sqrt(self.d_k)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        if self.dropout > 0:
+            weights = weights * (np.random.rand(*weights.shape) > self.dropout) / (1 - self.dropout)
+        return self.W_o.forward((weights @ V).transpose(0, 2, 1, 3).reshape(b, n, self.d_model))
+"""
+
+
+def test_dropout_that_is_always_on_is_named_alone():
+    """It was called T1 and H2: with another mask of dropout, shuffled tokens give other outputs."""
+    assert ids(checked(ALWAYS_DROPS, "MultiHeadAttention")) == ["T3"]

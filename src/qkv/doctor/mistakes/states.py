@@ -73,7 +73,7 @@ class DecayAxis(StateMistake):
             wrong = faded(m, np.triu(g ** (j - i).astype(float)))
             yield wrong, told(wrong, right, axis=Message(LATER))
             if m.q.shape[-1] == n:  # else it would not run
-                wrong = np.tril((m.q * g[..., 0] ** np.arange(n)) @ m.k.swapaxes(-1, -2)) * m.beta[..., None, :]
+                wrong = np.tril((m.q * g ** np.arange(n)) @ m.k.swapaxes(-1, -2)) * m.beta[..., None, :]
                 yield wrong, told(wrong, right, axis=Message(CHANNELS))
         else:
             log = np.log(m.gamma)

@@ -25,6 +25,7 @@ from ..numbers.guesses import Guess, guesses
 from ..numbers.oracle import Form, Piece
 from ..numbers.variants import Variant, singles
 from ..numbers.watching import contexts_of, shares_of, watch
+from ..source.conventions import ranks
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
 from ..subject.made import Made
@@ -57,7 +58,7 @@ TINY = 1e-3  # a score that moves by less keeps its weight
 
 def examine_masks(case: Case) -> None:
     """Every mask argument by itself, then two of them together."""
-    for parameter in case.subject.masks:
+    for parameter in sorted(case.subject.masks, key=_is_over_queries):
         try:
             examine_mask(case, parameter)
         except UserError as error:
@@ -148,6 +149,8 @@ def examine_mask(case: Case, parameter: str) -> None:
                 _("the mask {parameter}: it changes another of the outputs than the one that was looked at"),
                 parameter=parameter,
             )
+        elif _is_over_queries(parameter) and len(subject.masks) > 1:
+            case.remark("M3", _("`{parameter}` changes nothing: a mask over queries hides no key"), parameter=parameter)
         elif not only_together(case, parameter, looked):
             bare = case.says.bare_fill
             if bare or not _replaced(case, parameter):
@@ -166,10 +169,20 @@ def examine_mask(case: Case, parameter: str) -> None:
         return
     case.mask_format = case.mask_format or str(best)
     case.formats[parameter] = best
-    if refused is not None:
+    if refused is not None and not _says_otherwise(case, declared):
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
     _more(case, parameter, best, looked, everything, numbers, memory)
+
+
+def _says_otherwise(case: Case, declared: int | None) -> bool:
+    """True if words elsewhere in the file give masks another number of axes: then words prove nothing."""
+    return any(one != declared for word in case.subject.masks for one in ranks(case.says.text, word))
+
+
+def _is_over_queries(parameter: str) -> bool:
+    """True if a mask is named as one of queries, such as q_padding_mask."""
+    return re.match(r"(q|query|queries)_", parameter.lower()) is not None
 
 
 def _is_no_tensor(case: Case, parameter: str) -> bool:

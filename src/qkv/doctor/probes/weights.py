@@ -37,6 +37,8 @@ def repeatable(case: Case) -> None:
         difference = float(np.nanmax(np.abs(one.output - two.output)) / size_of(one.output))
         if quiet.seen is not None and quiet.seen.dropped:
             case.add("T3", p=max(quiet.seen.dropped), change=difference)
+        elif _dropout_explains(case):
+            case.add("T3", "random", change=difference)
         elif _fresh_weights(case, quiet.seen) and subject.owner is None:
             case.miss(
                 "repeat", _("the same call twice: its weights are drawn anew in every call, as in a demonstration")
@@ -45,6 +47,22 @@ def repeatable(case: Case) -> None:
             case.add("T1", "random", kind="tensor")
         elif subject.framework == "numpy" or quiet.seen is not None:
             case.add("T3", "random", change=difference)
+
+
+def _dropout_explains(case: Case) -> bool:
+    """True if the numbers repeat once the object's own dropout rates, such as self.dropout = 0.1, are 0."""
+    owner = case.subject.owner
+    rates = {k: v for k, v in getattr(owner, "__dict__", {}).items() if "drop" in k.lower() and type(v) is float}
+    try:
+        for name in rates:
+            setattr(owner, name, 0.0)
+        one, two = (case.subject(case.inputs, seed=None, quiet=False).output for _ in range(2))
+    except UserError:
+        return False
+    finally:
+        for name, rate in rates.items():
+            setattr(owner, name, rate)
+    return bool(rates) and np.array_equal(one, two, equal_nan=True)
 
 
 def _fresh_weights(case: Case, seen: Capture | None) -> bool:

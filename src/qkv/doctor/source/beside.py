@@ -148,7 +148,8 @@ class Module(types.ModuleType):
         for root in dict.fromkeys((folder, package)):
             if (found := self._at(root, parts)) is not None and not self._is_self(found, parts):
                 return found
-        if importlib.util.find_spec(parts[0]) is None:
+        spec = importlib.util.find_spec(parts[0])
+        if spec is None or (spec.origin and Path(spec.origin).resolve().parent == folder):  # model/model.py is no package
             for root in list(folder.parents)[:MOST_PARENTS]:
                 if (found := self._at(root, parts)) is not None:
                     return found

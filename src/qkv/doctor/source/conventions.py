@@ -14,6 +14,7 @@ import functools
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from typing import Any
 
 KEPT = r"(keep|kept|attend(?!ed to are)|valid|real|allow|visible|seen|words?\b|tokens?\b|used|look|see\b|participate|active|present|content|non-?pad|not (?:a |the )?(?:pad|mask))"
@@ -85,13 +86,22 @@ def spoken(text: str, aside: bool = True) -> list[str]:
 
 
 def rank(text: str, parameter: str) -> int | None:
-    """How many axes docstrings say the mask has, or None.
+    """How many axes words say the mask has, or None."""
+    return next(ranks(text, parameter), None)
 
-    >>> rank("# mask: (batch_size, q_len, k_len), 0 where forbidden", "mask")
-    3
-    >>> rank("# x and a mask, True = may attend → (B, N, C)", "mask")  # the output's
+
+def ranks(text: str, parameter: str) -> Iterator[int]:
+    """Every number of axes that docstrings and comments say the mask has.
+
+    >>> [*ranks("# mask: (batch_size, q_len, k_len), 0 where forbidden", "mask")]
+    [3]
+    >>> [*ranks("mask (torch.Tensor, optional): of shape [batch_size, q_len, k_len]", "mask")]
+    [3]
+    >>> [*ranks("# x and a mask, True = may attend → (B, N, C)", "mask")]  # the output's
+    []
     """
     for words in spoken(text, aside=False):
+        words = re.sub(r"\([^()]*(?:Tensor|array|optional)[^()]*\)", "", words)
         for match in re.finditer(
             rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n→>=]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
         ):
@@ -99,8 +109,7 @@ def rank(text: str, parameter: str) -> int | None:
             if "..." in match[1] or "…" in match[1] or "*" in match[1]:
                 continue
             if 2 <= len(parts) <= 4 and all(re.fullmatch(r"\s*[\w\s*/.+\-]+\s*", p) for p in parts):
-                return len(parts)
-    return None
+                yield len(parts)
 
 
 def fill(node: ast.AST | None, tree: ast.AST | None = None) -> Any:
