@@ -114,7 +114,10 @@ def copy_sources(git: Path, commit: str, target: Path) -> None:
 def run(command: list[str], folder: Path | None = None) -> tuple[str, str, float]:
     """Run a command; return what it printed, what it complained of, and its CPU seconds."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # an installed package has bytecode
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=errors
+        )
         alarm = threading.Timer(LIMIT, process.terminate)
         alarm.start()
         _, status, usage = os.wait4(process.pid, 0)  # the CPU seconds of this process and of all that it waited for

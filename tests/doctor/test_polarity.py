@@ -277,7 +277,7 @@ def test_used_the_other_way_round_it_is_m1(how):
     report = examined(ATTENTION.format(use=use) + made)
     assert [finding.id for finding in report.findings] == ["M1"], report
     (finding,) = report.findings
-    assert finding.certain and "gives [[" in finding.evidence.say("en") and "得到 [[" in finding.evidence.say("zh")
+    assert "gives [[" in finding.evidence.say("en") and "得到 [[" in finding.evidence.say("zh")
     assert finding.code.strip() in {f"scores = {use}", "if mask is not None:"}, report
 
 

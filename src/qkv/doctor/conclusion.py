@@ -9,6 +9,7 @@ from typing import Any
 from ..words import Message, _
 from . import replay
 from .case import Case, Found, looked_at
+from .mistakes import CATALOGUE
 from .numbers.evidence import Evidence
 from .places import locate
 from .process.audit import RULES
@@ -40,10 +41,22 @@ ADVICE = {
 
 
 def concluded(case: Case, source: Any, name: str, label: str) -> Report:
-    """What a person reads about a case; what is certain first."""
-    founds = sorted(case.founds, key=lambda found: not found.certain)
-    findings = [finding(found, source, name, case) for found in founds] + case.inner
+    """What a person reads about a case. What is only suspected is listed under "not checked"."""
+    findings = [finding(found, source, name, case) for found in case.founds if found.certain] + case.inner
     unseen = [Remark(what, missed) for what, missed in case.unseen.items()]
+    unseen += [
+        Remark(
+            found.id,
+            Message(
+                _("{id} ({name}) is suspected, and not proved: {evidence}"),
+                id=found.id,
+                name=CATALOGUE[found.id].name,
+                evidence=Message(found.sentence, **found.values),
+            ),
+        )
+        for found in case.founds
+        if not found.certain
+    ]
     verdict = "wrong" if findings else "partly" if unseen else "right"
     evidence = None if findings else _evidence(case)
     return Report(label, verdict, findings, case.remarks, adapted(case), unseen=unseen, evidence=evidence)
@@ -101,7 +114,7 @@ def finding(found: Found, source: Any, name: str, case: Case | None = None) -> F
         cell, shown = source.place(line)
         code = source.line(line).strip()
     evidence = Message(found.sentence, **found.values)
-    return Finding(found.id, evidence, shown, cell, diff, found.certain, code, getattr(diff, "edits", ()))
+    return Finding(found.id, evidence, shown, cell, diff, code, getattr(diff, "edits", ()))
 
 
 def adapted(case: Case) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def proved(findings: list[Finding], source: Any, again: Callable[[Source], Repor
         shown = [_behind(one, finding, source, patched) for one in new]
         cured = report is not None and report.verdict != "unknown" and finding.id not in {one.id for one in left}
         if cured and None not in shown:
-            behind += [one for one in shown if one is not None and one.certain]
+            behind += [one for one in shown if one is not None]
         proved.append(finding if cured and None not in shown else replace(finding, diff="", edits=()))
     return proved + list({one.id: one for one in behind}.values())
 

@@ -14,13 +14,14 @@ import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import grid
 from ..screen import InNotebook, plain
 from ..words import Message, _, language, say, translated, unpacked
-from .mistakes import CATALOGUE
-from .numbers.evidence import Evidence
+
+if TYPE_CHECKING:
+    from .numbers.evidence import Evidence
 
 # What a shell hears of each verdict. `partly`: no mistake was found, but not everything could be looked at.
 EXIT = {"right": 0, "partly": 0, "wrong": 1, "unknown": 2}
@@ -34,8 +35,6 @@ VERDICTS = {
     "partly": _("{target} is right as far as checked: no mistake found (checks: {probes}), but not all could be done"),
     "right": _("{target} is right: no mistake found (checks: {probes})"),
     "right.plain": _("{target} is right"),
-    "suspect": _("{target} probably has a mistake"),
-    "suspect.many": _("{target} probably has {n} mistakes"),
     "silenced": _("{target}: mistakes were found, and comments silence them (checks: {probes})"),
     "unknown": _("{target} could not be checked"),
     "wrong": _("{target} has a mistake"),
@@ -62,7 +61,6 @@ class Finding:
     line: int | None = None  # from 1; in a notebook, within the cell
     cell: int | None = None  # from 1, of a notebook
     diff: str = ""  # "- old\n+ new"; there is one only where it was tried and cures
-    certain: bool = True  # matched or proved; else only suspected
     code: str = ""  # the text of that line
     edits: tuple[tuple[int, int, str], ...] = ()  # the same as the diff, in the file's text: (from, to, new)
 
@@ -82,6 +80,8 @@ class Finding:
         return self._of("fix")
 
     def _of(self, what: str) -> Message:
+        from .mistakes import CATALOGUE  # which loads NumPy: a report without findings does without
+
         known = CATALOGUE.get(self.id)
         return Message(getattr(known, what) if known else self.id if what == "name" else "")
 
@@ -107,7 +107,9 @@ class Report(InNotebook):
     adapted: dict[str, Any] = field(default_factory=dict)  # how it was built and called
     problem: Message | None = None  # why it could not be run, and what to pass
     unseen: list[Remark] = field(default_factory=list)  # what should have been checked and was not, and why
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)  # the numbers that the verdict rests on
+    evidence: "Evidence | None" = field(
+        default=None, repr=False, compare=False
+    )  # the numbers that the verdict rests on
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT:
@@ -153,15 +155,14 @@ class Report(InNotebook):
 
     def headline(self, lang: str | None = None) -> str:
         """The verdict in a sentence."""
-        certain = sum(finding.certain for finding in self.findings)
-        n = certain or len(self.findings)
+        n = len(self.findings)
         probes = len(self.adapted.get("checked") or ())
         if self.verdict == "right":
             key = "right" if probes else "right.plain"
         elif self.verdict in ("partly", "unknown"):
             key = "silenced" if any(one.id.startswith(IGNORED) for one in self.unseen) else self.verdict
         else:
-            key = ("wrong" if certain else "suspect") + ("" if n == 1 else ".many")
+            key = "wrong" if n == 1 else "wrong.many"
         return say(VERDICTS[key], lang, target=self.target, n=n, probes=probes)
 
     def how(self, lang: str | None = None) -> str:
@@ -193,7 +194,6 @@ class Report(InNotebook):
                     "name": _in(finding.name, lang),
                     "evidence": _in(finding.evidence, lang),
                     "consequence": _in(finding.consequence, lang),
-                    "certain": finding.certain,
                     "line": finding.line,
                     "cell": finding.cell,
                     "code": finding.code,
@@ -292,9 +292,7 @@ class Report(InNotebook):
         return lines
 
     def _title(self, finding: Finding, lang: str) -> str:
-        return f"{finding.id}  {_in(finding.name, lang)}" + (
-            "" if finding.certain else say(" (suspected, not proved)", lang)
-        )
+        return f"{finding.id}  {_in(finding.name, lang)}"
 
     def _place(self, item: Finding | Remark, lang: str) -> str:
         """Where it sits, as editors and terminals make it clickable."""

@@ -438,7 +438,6 @@ def _doctor(lesson: Lesson, answer: Any) -> list[Message]:
         return [
             said
             for finding in report.findings[:2]
-            if finding.certain
             for said in (
                 Message("qkv check finds: {name}. {evidence}", name=finding.name, evidence=finding.evidence),
                 *catalogue(finding.id),

@@ -149,11 +149,12 @@ def examine_mask(case: Case, parameter: str) -> None:
                 _("the mask {parameter}: it changes another of the outputs than the one that was looked at"),
                 parameter=parameter,
             )
-        elif _is_over_queries(parameter) and len(subject.masks) > 1:
-            case.remark("M3", _("`{parameter}` changes nothing: a mask over queries hides no key"), parameter=parameter)
         elif not only_together(case, parameter, looked):
             bare = case.says.bare_fill
-            if bare or not _replaced(case, parameter):
+            if _is_over_queries(parameter) and len(subject.masks) > 1:
+                text = _("`{parameter}` changes nothing: a mask over queries hides no key")
+                case.remark("M3", text, parameter=parameter)
+            elif bare or not _replaced(case, parameter):
                 case.add("M2" if bare else "M3", parameter=parameter, tried=len(ran), line=bare)
             else:
                 _not_understood(case, parameter)
@@ -487,6 +488,8 @@ def _name_it(case: Case, parameter: str, ran: list[Trial], looked: View, numbers
             parameter=parameter,
             certain=False,
         )
+    elif (moved := _moved(case, parameter, looked, ran)) is not None and 0 < moved[0] <= TINY:
+        case.add("M9", "tiny", parameter=parameter, change=moved[0])
     elif suspect := case.says.mask_suspect:
         case.add(
             suspect,

@@ -104,6 +104,6 @@ def parts(case: Case, source: Any, diagnose: Callable[[Any, str, str], Report]) 
         if not isinstance(source.definitions.get(name), ast.ClassDef) or part.forward is nn.Module.forward:
             continue
         report = diagnose(part, name, name)
-        case.inner += [one for one in report.findings if one.certain and one.id not in OF_THE_WHOLE]
+        case.inner += [one for one in report.findings if one.id not in OF_THE_WHOLE]
         if case.inner:
             return

@@ -149,7 +149,9 @@ class Module(types.ModuleType):
             if (found := self._at(root, parts)) is not None and not self._is_self(found, parts):
                 return found
         spec = importlib.util.find_spec(parts[0])
-        if spec is None or (spec.origin and Path(spec.origin).resolve().parent == folder):  # model/model.py is no package
+        if spec is None or (
+            spec.origin and Path(spec.origin).resolve().parent == folder
+        ):  # model/model.py is no package
             for root in list(folder.parents)[:MOST_PARENTS]:
                 if (found := self._at(root, parts)) is not None:
                     return found

@@ -186,7 +186,7 @@ def speaks_of_masks(name: str) -> bool:
 
 
 def makes_masks(node: "Definition") -> bool:
-    """True if a function is called like a maker of masks, makes triangles or compares, and takes no mask itself."""
+    """True if a function is named like a maker of masks, makes triangles or compares, and neither takes masks nor attends."""
     if isinstance(node, ast.ClassDef) or not speaks_of_masks(node.name) or _never(node):
         return False
     takes = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
@@ -194,7 +194,8 @@ def makes_masks(node: "Definition") -> bool:
     calls = {_called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
     compares = any(isinstance(one, ast.Compare) for one in ast.walk(node))
     makes = bool(calls & {"tril", "triu", "tri", "tril_", "triu_"}) or compares
-    return returns and makes and not any(map(speaks_of_masks, takes)) and not calls & SOFTMAXES
+    mixes = any(map(_is_product, ast.walk(node))) or bool(ATTENTION.search(node.name))
+    return returns and makes and not mixes and not any(map(speaks_of_masks, takes)) and not calls & SOFTMAXES
 
 
 def _is_product(node: ast.AST) -> bool:
