@@ -629,3 +629,59 @@ class MultiHeadAttention:
 def test_dropout_that_is_always_on_is_named_alone():
     """It was called T1 and H2: with another mask of dropout, shuffled tokens give other outputs."""
     assert ids(checked(ALWAYS_DROPS, "MultiHeadAttention")) == ["T3"]
+
+
+BLOCK = """
+class SelfAttention(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.n_head = n_head
+        self.key, self.query, self.value, self.proj = (nn.Linear(n_embd, n_embd) for _ in range(4))
+
+    def forward(self, key, value, query):
+        B, L, D = query.size()
+        k, q, v = (f(t).view(B, L, self.n_head, D // self.n_head).transpose(1, 2) for f, t in ((self.key, key), (self.query, query), (self.value, value)))
+        att = (q @ k.transpose(-2, -1) / math.sqrt(k.size(-1))).softmax(-1)
+        return self.proj((att @ v).transpose(1, 2).reshape(B, L, D))
+
+
+class EncodeBlock(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
+        self.attn = SelfAttention(n_embd, n_head)
+        self.mlp = nn.Sequential(nn.Linear(n_embd, n_embd), nn.GELU(), nn.Linear(n_embd, n_embd))
+
+    def forward(self, x):
+        x = self.ln1(x + self.attn(x, x, x))
+        return self.ln2(x + self.mlp(x))
+"""
+
+
+def test_a_block_that_reads_one_text_is_not_blamed_for_other_lengths():
+    """Its attention could not read keys of another length, which the block never hands over: C3."""
+    assert checked(BLOCK, "EncodeBlock").verdict == "right"
+
+
+GROUPED = """
+class GQARope(nn.Module):
+    def __init__(self, k, head_dim, heads=16, groups=2):
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, head_dim
+        self.q, self.kv = nn.Linear(k, heads * head_dim), nn.Linear(k, 2 * heads // groups * head_dim)
+        self.unify = nn.Linear(heads * head_dim, k)
+
+    def forward(self, x, rope=None):
+        b, n, _ = x.shape
+        q = self.q(x).view(b, n, self.heads, self.size).transpose(1, 2)
+        k, v = (t.reshape(b, n, -1, self.size).transpose(1, 2).repeat_interleave(self.groups, 1) for t in self.kv(x).chunk(2, -1))
+        if rope is not None:
+            q, k = rope(q), rope(k)
+        return self.unify(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, n, -1))
+"""
+
+
+def test_attention_named_after_its_positions_is_no_position_code():
+    """A name that ends with Rope was called R5: every token turned alike."""
+    report = checked(GROUPED, "GQARope")
+    assert not report.findings and report.adapted["kind"] != "positions", report

@@ -32,19 +32,15 @@ def examine(target: Any, name: str, space: dict[str, Any], says: Says) -> Case |
         r"pos|rope|rotary|alibi|sinus", low
     ):
         return None
-    if re.search(r"atten|attn", low):
+    if re.search(r"atten|attn", low) or re.search(r"softmax|scaled_dot_product_attention", text):
         return None
     if re.search(r"alibi|slopes", low):
         return _alibi(target, name, space, says)
     if re.search(r"rope|rotary|rotate|rot_emb|apply_rot", low):
         return _rotary(target, name, space, says)
-    if (
-        re.search(r"pos|sinus|timing|\bpe\b|_pe|pe_", low)
-        and re.search(r"sin|cos", text)
-        and not re.search(r"softmax", text)
-    ):
+    if re.search(r"pos|sinus|timing|\bpe\b|_pe|pe_", low) and re.search(r"sin|cos", text):
         return table(target, name, space, says)
-    if re.search(r"pos", low) and re.search(r"embedding|parameter", text) and not re.search(r"softmax", text):
+    if re.search(r"pos", low) and re.search(r"embedding|parameter", text):
         return table(target, name, space, says)
     return None
 

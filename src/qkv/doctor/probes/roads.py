@@ -91,7 +91,7 @@ def other_way(case: Case, target: Any, examined: Look) -> None:
 
 
 # What a part alone can't be blamed for: the whole around it projects, hands over masks, says which axis is which.
-OF_THE_WHOLE = {"P3", "P4", "M14", "C1", "H9", "M20", "R3", "W1", "C5", "T6"}
+OF_THE_WHOLE = {"P3", "P4", "M14", "C1", "C3", "H9", "M20", "R3", "W1", "C5", "T6"}
 
 
 def parts(case: Case, source: Any, diagnose: Callable[[Any, str, str], Report]) -> None:
