@@ -41,7 +41,7 @@ LONG = [
 # The files whose browser tests `make test` runs; those of the others are slow, and .ci/run runs them all.
 BROWSER_DAILY = [
     Path(__file__).parent / name
-    for name in ("draw/test_page.py", "draw/test_figure.py", "studio/test_rooms.py", "docs/test_site.py")
+    for name in ("draw/test_page.py", "draw/test_figure.py", "studio/test_access.py", "docs/test_site.py")
 ]
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(300))

@@ -173,6 +173,13 @@ def examine_mask(case: Case, parameter: str) -> None:
     if refused is not None and not _says_otherwise(case, declared):
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
+    if refused is not None:
+        case.miss(
+            f"shape {parameter}",
+            _("which shape {parameter} is meant to have: a comment gives it {n} axes, and such a mask stops it"),
+            parameter=parameter,
+            n=declared,
+        )
     _more(case, parameter, best, looked, everything, numbers, memory)
 
 

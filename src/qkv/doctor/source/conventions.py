@@ -95,7 +95,7 @@ def ranks(text: str, parameter: str) -> Iterator[int]:
 
     >>> [*ranks("# mask: (batch_size, q_len, k_len), 0 where forbidden", "mask")]
     [3]
-    >>> [*ranks("mask (torch.Tensor, optional): of shape [batch_size, q_len, k_len]", "mask")]
+    >>> [*ranks("# mask (torch.Tensor, optional): of shape [batch_size, q_len, k_len]", "mask")]
     [3]
     >>> [*ranks("# x and a mask, True = may attend → (B, N, C)", "mask")]  # the output's
     []
