@@ -55,7 +55,7 @@ class Row:
         str  # "right", ids of mistakes joined by "+" (any of them is a right answer), or "other" for another framework
     )
     kind: str  # its domain, such as "course" or "vision"
-    half: str  # "work": may be looked at while the doctor is changed; "held": only at the end
+    half: str  # "held": of a list that nobody had looked at when it was first run; "work": of the lists before it
     reason: str = ""  # how its truth was shown
 
     @property
