@@ -686,3 +686,26 @@ def test_attention_named_after_its_positions_is_no_position_code():
     """A name that ends with Rope was called R5: every token turned alike."""
     report = checked(GROUPED, "GQARope")
     assert not report.findings and report.adapted["kind"] != "positions", report
+
+
+NEXT_ITEM = """
+class SASRecBlock(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(d_model, num_heads, batch_first=True)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x, padding_mask=None):
+        y = self.norm(x)
+        return x + self.attn(y, y, y, key_padding_mask=padding_mask)[0]
+"""
+
+
+def test_a_causal_layer_that_takes_padding_alone_has_no_triangle():
+    """It was called right, since a mask can be given; but no triangle can."""
+    assert ids(checked(NEXT_ITEM, "SASRecBlock")) == ["M14"]
+    assert checked(NEXT_ITEM.replace("SASRec", "Encoder"), "EncoderBlock").verdict == "right"
+    given = NEXT_ITEM.replace("padding_mask=None", "attn_mask=None").replace(
+        "key_padding_mask=padding", "attn_mask=attn"
+    )
+    assert not checked(given, "SASRecBlock").findings

@@ -132,8 +132,14 @@ def _no_triangle(case: Case) -> None:
             "triangle",
             _("the causal mask: scores are hidden before a softmax, and yet every token sees those after itself"),
         )
-    elif not case.subject.masks or case.asked.causal:
+    elif not case.subject.masks or case.asked.causal or _takes_padding_alone(case):
         case.add("M14")
+
+
+def _takes_padding_alone(case: Case) -> bool:
+    """True if every mask that it takes hides keys of whole texts, (B, m) or lengths: no triangle can be handed over."""
+    formats = [case.formats.get(parameter) for parameter in case.subject.masks]
+    return all(one is not None and one.shape in ("bm", "lengths") for one in formats)
 
 
 def _hides_before_a_softmax(case: Case) -> bool:
