@@ -240,3 +240,35 @@ def test_a_package_with_a_module_of_its_own_name_is_found(tmp_path):
     (tmp_path / "model" / "attention.py").write_text(code)
     [report] = sandbox.examine(tmp_path / "model" / "attention.py", "attend", {})
     assert report.verdict == "right", report
+
+
+def test_a_maker_beside_attention_that_cannot_be_loaded_and_one_of_one_axis():
+    code = """
+import torch
+
+
+def attend(q, k, v, mask=None):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, float("-inf"))
+    return scores.softmax(-1) @ v
+
+
+class BrokenAttention(Missing):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+
+def make_causal_mask(n):
+    return torch.tril(torch.ones(n, n), diagonal=1)
+
+
+def word_mask(ids):
+    return (ids != 0)[0]
+"""
+    source = parse(code)
+    verdicts = {
+        name: doctor.check(source.load(name), source=source, name=name) for name in ("make_causal_mask", "word_mask")
+    }
+    assert [one.id for one in verdicts["make_causal_mask"].findings] == ["M12"]
+    assert verdicts["word_mask"].verdict == "unknown", verdicts["word_mask"]

@@ -6,12 +6,13 @@ sense; one that stands the other way round may be inverted or transposed on its 
 """
 
 import ast
+import contextlib
 import re
 from collections.abc import Callable
 
 import numpy as np
 
-from ...words import Message, _
+from ...words import Message, Problem, _
 from ..case import Found
 from ..conclusion import finding
 from ..mistakes.mistake import triangle
@@ -68,8 +69,9 @@ def _meanings(source: Source, diagnose: Callable[[str], Report]) -> set[str]:
         node = source.definitions[name]
         if makes_masks(node):
             continue
-        text = str(diagnose(name).adapted.get("mask", ""))
-        found |= {meaning for words, meaning in MEANINGS.items() if words in text}
+        with contextlib.suppress(Problem):  # it can't be loaded
+            text = str(diagnose(name).adapted.get("mask", ""))
+            found |= {meaning for words, meaning in MEANINGS.items() if words in text}
     return found
 
 
@@ -79,7 +81,7 @@ def _kind(made: Made, meaning: str) -> str:
         return ""
     keep = {"keep": made.values != 0, "block": made.values == 0, "additive": made.values > -100}[meaning]
     n = keep.shape[-1]
-    if keep.shape[-2] == n:
+    if keep.ndim >= 2 and keep.shape[-2] == n:
         first = keep.reshape(-1, n, n)[0]  # of several texts, the one without padding
         for kind in ("causal", "strict", "ahead", "transposed"):
             if np.array_equal(first, triangle(n, n, kind)):
