@@ -58,7 +58,7 @@ TINY = 1e-3  # a score that moves by less keeps its weight
 
 def examine_masks(case: Case) -> None:
     """Every mask argument by itself, then two of them together."""
-    for parameter in sorted(case.subject.masks, key=_is_over_queries):
+    for parameter in case.subject.masks:
         try:
             examine_mask(case, parameter)
         except UserError as error:
