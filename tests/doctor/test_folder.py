@@ -272,3 +272,9 @@ def word_mask(ids):
     }
     assert [one.id for one in verdicts["make_causal_mask"].findings] == ["M12"]
     assert verdicts["word_mask"].verdict == "unknown", verdicts["word_mask"]
+
+
+def test_a_triangle_that_is_off_by_one_at_one_length_alone_is_not_claimed():
+    """A maker is run at two lengths, like everything that is accused."""
+    code = "def make_causal_mask(n):\n    return torch.tril(torch.ones(n, n), diagonal=1 if n == 5 else 0)\n"
+    assert not report_on("make_causal_mask", code).findings
