@@ -15,7 +15,7 @@ class Catalogues(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         package = Path(self.root) / "src" / "qkv"
         sys.path.insert(0, str(package.parent))
-        from qkv.words import compile_catalogue
+        from qkv.i18n import compile_catalogue
 
         for po in sorted((package / "locale").glob("*.po")):
             compile_catalogue(str(po), str(po.with_suffix(".mo")))

@@ -24,11 +24,11 @@ from torch import Tensor
 
 import qkv
 from qkv import masks, text
-from qkv.catalogue import Package
+from qkv.library.catalogue import Package
+from qkv.library.packages import download
 from qkv.model.batches import in_batches
 from qkv.model.classification import score_labels
 from qkv.model.reading import pad, quiet
-from qkv.packages import download
 
 from ._measure import Row, publish
 

@@ -21,11 +21,13 @@ from typing import Any
 import torch
 
 import qkv
-from qkv import memory, store, text
+from qkv import text
+from qkv.library import store
 from qkv.model.adapters import adapt
 from qkv.model.batches import ROWS, in_batches
 from qkv.model.export import export
 from qkv.model.generation import source_ids, translate_ids
+from qkv.process import memory
 from qkv.train.loop import one_step
 from qkv.train.optim import make_optimizers
 from qkv.train.parallelize import World

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import qkv
-from qkv import store
+from qkv.library import store
 from qkv.model.generation import generate
 from qkv.model.quantise import Int8Linear, quantise
 

@@ -26,9 +26,10 @@ import torch
 import torch.nn.functional as F
 
 import qkv
-from qkv import masks, store
+from qkv import masks
 from qkv.attention.dispatch import Call
 from qkv.draw.page import page
+from qkv.library import store
 from qkv.tracing.maps import head_of
 from qkv.tracing.patterns import patterns
 
@@ -63,7 +64,7 @@ print(peak() - before)
 THEIRS = """
 import torch
 from transformers import AutoModelForCausalLM
-from qkv import store
+from qkv.library import store
 file = Path(store.path("smollm2"))
 model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
 """

@@ -20,7 +20,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from qkv import store
+from qkv.library import store
 from qkv.studio.frames import unpack
 from tests.studio.conftest import Client
 

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from qkv import Config, Transformer, store
+from qkv import Config, Transformer
+from qkv.library import store
 from qkv.model.presets import PRESETS
 from qkv.text import Characters, Dataset
 from qkv.train.loop import evaluate, one_step

@@ -12,7 +12,7 @@ import numpy as np
 
 import qkv
 from qkv.attention import Steps
-from qkv.words import say
+from qkv.i18n import say
 
 WORDS = ["我", "爱", "你"]
 X = [[1, 0], [0, 1], [1, 1]]

@@ -9,7 +9,7 @@ before softmax, so its weight is 0 and not merely small, in every head, and the 
 import torch
 
 from qkv import MultiHeadAttention, masks
-from qkv.words import say
+from qkv.i18n import say
 
 IDS = torch.tensor([[5, 2, 1, 0, 0], [1, 3, 1, 4, 0]])
 PADDING = 0

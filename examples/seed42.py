@@ -10,7 +10,7 @@ import numpy as np
 
 import qkv
 from qkv.attention import Steps
-from qkv.words import say
+from qkv.i18n import say
 
 
 def attention() -> Steps:

@@ -9,7 +9,7 @@ A difference of 3 is a factor of e³ ≈ 20, so the first character takes .950 a
 import numpy as np
 
 from qkv.attention import Steps, from_qkv
-from qkv.words import say
+from qkv.i18n import say
 
 CHARACTERS = list("人工智能")
 SIMILARITY = [9, 6, 3, 1]

@@ -15,7 +15,7 @@ import torch
 import qkv
 from qkv import MultiHeadAttention
 from qkv.attention import Steps, from_qkv
-from qkv.words import say
+from qkv.i18n import say
 
 CHARACTERS = list("人工智能")
 WIDTH, HEADS = 512, 8

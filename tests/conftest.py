@@ -18,9 +18,9 @@ import pytest
 import torch
 from hypothesis import settings
 
-from qkv.streams import open_missing_streams
+from qkv.i18n import language
+from qkv.process.streams import open_missing_streams
 from qkv.train.run import compiler
-from qkv.words import language
 from tests.supervise import descendants, kill
 
 # However the tests were started, what they start has standard streams and stops by Ctrl-C.

@@ -14,9 +14,9 @@ import sys
 import numpy as np
 import pytest
 
-from qkv import words
+from qkv import i18n
 from qkv.cli import main
-from qkv.words import Message, Problem, Spoken, all_of, nearest, say, translated, unknown, unpacked
+from qkv.i18n import Message, Problem, Spoken, all_of, nearest, say, translated, unknown, unpacked
 from tools import words as tool
 
 HAN = re.compile("[\u4e00-\u9fff]")
@@ -87,15 +87,15 @@ def test_what_to_install_is_said_for_the_python_that_runs(said):
 
 
 def test_in_an_environment_without_pip_uv_is_named(monkeypatch):
-    assert words.pip_install("einops") == f"{shlex.quote(sys.executable)} -m pip install einops"
-    monkeypatch.setattr(words.importlib.util, "find_spec", lambda name: None)
-    assert words.pip_install("einops") == f"uv pip install --python {shlex.quote(sys.executable)} einops"
+    assert i18n.pip_install("einops") == f"{shlex.quote(sys.executable)} -m pip install einops"
+    monkeypatch.setattr(i18n.importlib.util, "find_spec", lambda name: None)
+    assert i18n.pip_install("einops") == f"uv pip install --python {shlex.quote(sys.executable)} einops"
 
 
 def test_an_edited_translation_shows_at_once(tmp_path, monkeypatch):
     """In a checkout the .mo follows the .po."""
     shutil.copy(tool.LOCALE / "zh_CN.po", tmp_path)
-    monkeypatch.setattr(words, "LOCALE", str(tmp_path))
+    monkeypatch.setattr(i18n, "LOCALE", str(tmp_path))
     for chinese in ("{name} 已删除", "{name} 不见了"):
         text = (tmp_path / "zh_CN.po").read_text(encoding="utf-8")
         text = re.sub('msgid "removed {name}"\nmsgstr ".*"', f'msgid "removed {{name}}"\nmsgstr "{chinese}"', text)
@@ -103,9 +103,9 @@ def test_an_edited_translation_shows_at_once(tmp_path, monkeypatch):
         os.utime(tmp_path / "zh_CN.po", (2**31, 2**31 - 9))
         if (tmp_path / "zh_CN.mo").exists():
             os.utime(tmp_path / "zh_CN.mo", (0, 0))
-        words._catalogue.cache_clear()
+        i18n._catalogue.cache_clear()
         assert say("removed {name}", "zh", name="x") == chinese.format(name="x")
-    words._catalogue.cache_clear()
+    i18n._catalogue.cache_clear()
 
 
 def test_a_third_language_needs_no_code(tmp_path):

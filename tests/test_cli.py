@@ -19,8 +19,8 @@ import pytest
 from qkv import __version__, cli, steps
 from qkv.cli import FIRST, GROUPS, VERBS, main
 from qkv.commands.steps import tokens
-from qkv.grid import width
 from qkv.lab import EXPERIMENTS
+from qkv.terminal.text_grid import width
 
 ROOT = Path(__file__).resolve().parent.parent
 OFFLINE = ["steps", "masks"]  # verbs whose example needs no model and no download

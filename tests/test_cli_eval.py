@@ -8,8 +8,8 @@ import pytest
 
 import qkv
 from qkv.cli import main
-from qkv.commands import progress
 from qkv.model.evaluation import score_pairs, score_text
+from qkv.terminal import progress
 from qkv.text.pairs import read_pairs
 
 

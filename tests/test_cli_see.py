@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv import store
 from qkv.cli import main
+from qkv.i18n import Message, Problem
+from qkv.library import store
 from qkv.tracing.traces import Trace
-from qkv.words import Message, Problem
 
 DATES = str(Path(__file__).parent.parent / "src" / "qkv" / "demo" / "dates")
 TRACES = Path(DATES).parent / "traces"

@@ -207,7 +207,7 @@ def test_answers_come_in_the_order_of_the_texts_however_they_are_cut():
 @pytest.mark.slow
 def test_a_real_translator_says_the_same_line_by_line(capfd, tmp_path):
     """On 64 sentences of learners' Chinese, lengths mixed: the same words as one by one."""
-    from qkv import store
+    from qkv.library import store
     from qkv.model.generation import translate
 
     texts = [line.split("\t")[1] for line in store.get("hsk").read_text(encoding="utf-8").splitlines()[::67][:64]]

@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from qkv.screen import plain
+from qkv.terminal.screen import plain
 
 from . import hub
 from .selection import slow_except

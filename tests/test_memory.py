@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import Config, Transformer, memory
+from qkv import Config, Transformer
 from qkv.cli import main
-from qkv.words import Problem
+from qkv.i18n import Problem
+from qkv.process import memory
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +93,7 @@ def test_another_error_stays_what_it_is():
 
 def test_a_limit_of_the_process_counts():
     code = (
-        "import resource; from qkv import memory; from pathlib import Path;"
+        "import resource; from qkv.process import memory; from pathlib import Path;"
         "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize();"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), used + (100 << 20))); print(memory.free())"
     )
@@ -110,7 +111,7 @@ def test_need_says_both_sizes(monkeypatch):
 FAULTS = """
 import resource, sys
 import numpy as np
-from qkv import memory
+from qkv.process import memory
 
 if sys.argv[1] == "reuse":
     memory.reuse()

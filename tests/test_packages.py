@@ -11,9 +11,9 @@ from email.utils import formatdate
 
 import pytest
 
-from qkv import packages, transfer
-from qkv.catalogue import Package
-from qkv.words import Problem
+from qkv.i18n import Problem
+from qkv.library import packages, transfer
+from qkv.library.catalogue import Package
 from tests.registry import cut, failing, serving
 
 ARCHIVE = bytes(range(256)) * 5000  # several chunks

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from qkv import grid, screen
-from qkv.commands import progress, train
+from qkv.commands import train
+from qkv.terminal import progress, screen, text_grid
 
 
 class Terminal(io.StringIO):
@@ -63,7 +63,7 @@ def test_a_line_is_never_wider_than_the_terminal(terminal, monkeypatch):
         tell(1, 2)
         assert terminal.drawn.wait(60)
     lines = [line for line in terminal.getvalue().split("\r\x1b[K") if line]
-    assert lines and max(map(grid.width, lines)) < 30
+    assert lines and max(map(text_grid.width, lines)) < 30
 
 
 def test_what_is_printed_meanwhile_stands_on_a_line_of_its_own(terminal, monkeypatch):

@@ -7,9 +7,9 @@ import sysconfig
 
 import pytest
 
-from qkv import registries
-from qkv.registries import default_npm_registry, default_python_index, npm_registry, python_registry
-from qkv.words import Problem
+from qkv.i18n import Problem
+from qkv.library import registries
+from qkv.library.registries import default_npm_registry, default_python_index, npm_registry, python_registry
 
 PIP_DEFAULT, NPM_DEFAULT = "https://pip.default/simple", "https://npm.default"
 

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from qkv import hashes, hub, packages, store
-from qkv.catalogue import ITEMS, File, Inner, Item, Package
+from qkv.i18n import Problem, translated
+from qkv.library import file_hashes, hub, packages, store
+from qkv.library.catalogue import ITEMS, File, Inner, Item, Package
 from qkv.text import read_pairs
-from qkv.words import Problem, translated
 from tests.full_disk import contents, full_disk
 
 REAL = ITEMS
@@ -115,7 +115,7 @@ def never(package, folder, progress):
 
 def left_behind(home):
     """All that is in the cache, but for the notes on what it should hold."""
-    files = (file for file in home.rglob("*") if file.is_file() and file.name != hashes.NAME)
+    files = (file for file in home.rglob("*") if file.is_file() and file.name != file_hashes.NAME)
     return sorted(str(file.relative_to(home)) for file in files)
 
 
@@ -130,10 +130,10 @@ def test_a_full_disk_leaves_no_scraps(home):
         with pytest.raises(OSError, match="File too large"):
             store.get("book", fetch=fetch)
     assert contents(home) == {}
-    hashes.write(home, {"old": {}})
+    file_hashes.write(home, {"old": {}})
     before = contents(home)
     with full_disk(10):  # notes only save time: nobody is told
-        hashes.write(home, {"new": {}})
+        file_hashes.write(home, {"new": {}})
     assert contents(home) == before
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_was_changed_is_not_used_and_can_be_fetched_again(name, home
     file.write_bytes(TEXT)
     os.utime(file, ns=(0, 0))  # touched, but the same
     assert store.path(name) == place and store.changed(name, again=True) == []
-    (home / hashes.NAME).write_text("{", encoding="utf-8")
+    (home / file_hashes.NAME).write_text("{", encoding="utf-8")
     assert store.path(name) == place
 
 

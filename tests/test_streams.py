@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.streams import open_missing_streams
+from qkv.process.streams import open_missing_streams
 
 ROOT = Path(__file__).parents[1]
 
@@ -67,7 +67,7 @@ def test_mistakes_exit_with_2_when_nobody_can_read_the_sentence():
 def test_descriptors_are_opened_for_children_and_open_ones_are_left_alone():
     script = (
         "import os, subprocess, sys\n"
-        "from qkv.streams import open_missing_streams\n"
+        "from qkv.process.streams import open_missing_streams\n"
         "before = os.fstat(1)\n"
         "open_missing_streams()\n"
         "assert os.fstat(1) == before and os.open(os.devnull, os.O_RDONLY) > 2\n"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from qkv import writing
-from qkv.writing import atomic_write, save_tensors, write_file
+from qkv.disk import atomic_files
+from qkv.disk.atomic_files import atomic_write, save_tensors, write_file
 from tests.full_disk import contents, full_disk
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, modes and pipes of Unix")
@@ -101,7 +101,7 @@ def test_owner_and_group_are_kept(tmp_path, monkeypatch):
     status = os.stat(tmp_path / "a")
     theirs = real((*status[:4], 1234, 4321, *status[6:]))
     monkeypatch.setattr(os, "chown", lambda file, owner, group: given.append((owner, group)))
-    monkeypatch.setattr(writing, "_status", lambda path: theirs)
+    monkeypatch.setattr(atomic_files, "_status", lambda path: theirs)
     write_file(tmp_path / "a", "new")
     assert given == [(-1, 4321), (1234, -1)] and contents(tmp_path) == {"a": b"new"}
 
@@ -117,7 +117,7 @@ def test_a_group_that_cannot_be_kept_gives_another_group_no_more_than_everybody(
     for theirs, ours in ((0o660, 0o600), (0o664, 0o644), (0o666, 0o666)):
         status = os.stat(tmp_path / "a")
         model = os.stat_result((status.st_mode & ~0o777 | theirs, *status[1:5], status.st_gid + 1, *status[6:]))
-        monkeypatch.setattr(writing, "_status", lambda path, model=model: model)
+        monkeypatch.setattr(atomic_files, "_status", lambda path, model=model: model)
         write_file(tmp_path / "a", "new")
         assert mode(tmp_path / "a") == ours
 

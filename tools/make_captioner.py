@@ -31,9 +31,9 @@ from tokenizers import Tokenizer as Library
 from torch import Tensor
 
 from qkv.attention import record
+from qkv.disk.run_folder import fingerprint
 from qkv.model.generation import translate
 from qkv.model.weights import load
-from qkv.runfiles import fingerprint
 from qkv.text import Tokenizer, pictures
 from qkv.text.tokenizer import add_special
 from qkv.tracing.captions import caption

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from qkv.doctor.mistakes import grouped
-from qkv.words import say
+from qkv.i18n import say
 
 try:
     from tools.wild import read_scores

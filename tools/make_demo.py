@@ -12,9 +12,9 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
+from qkv.disk.run_folder import fingerprint
 from qkv.model.generation import translate
 from qkv.model.weights import load
-from qkv.runfiles import fingerprint
 from qkv.text import date_pair
 from qkv.train.run import start
 

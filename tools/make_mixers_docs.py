@@ -14,9 +14,9 @@ import numpy as np
 
 import qkv
 from qkv.draw.paper import COLOURS, SIGNED, blank, label, paint, save
+from qkv.i18n import say
 from qkv.tracing.ranking import first_shown
 from qkv.train import run as runs
-from qkv.words import say
 
 MIXERS = ("attention", "retention", "mamba2", "delta")
 NAMES = {"attention": "attention", "retention": "retention", "mamba2": "Mamba-2", "delta": "gated delta"}

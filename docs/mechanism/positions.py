@@ -70,7 +70,7 @@ for i, j in ((5, 2), (13, 10), (103, 100)):
 import torch
 
 from qkv.attention.positions import Learned
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 positions = Learned(longest=8, width=4)
 print(positions(torch.zeros(1, 8, 4)).shape)

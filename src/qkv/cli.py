@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from . import __version__, grid, memory, screen, streams, words
-from .words import Problem, _, say
+from . import __version__, i18n
+from .i18n import Problem, _, say
+from .process import memory, streams
+from .terminal import screen, text_grid
 
 # verb: (example, what it does)
 VERBS: dict[str, tuple[str, str]] = {
@@ -122,14 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print_unicode()
     _teach_argparse()
     with screen.guarded(), warnings.catch_warnings():
-        warnings.simplefilter("always", words.Notice)
+        warnings.simplefilter("always", i18n.Notice)
         warnings.showwarning = partial(_notice, warnings.showwarning, set())
         return _main(arguments)
 
 
 def _notice(otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: Any, **more: Any) -> None:
     """What a user should know is said in a sentence of their language, once; other warnings come as Python shows them."""
-    if not isinstance(message, words.Notice):
+    if not isinstance(message, i18n.Notice):
         otherwise(message, *where, **more)
     elif str(message) not in said:
         said.add(str(message))
@@ -147,7 +149,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print(say("\nstopped"), file=sys.stderr)
         return 130
-    except words.Problem as problem:
+    except i18n.Problem as problem:
         sentence = problem.say()
     except OSError as error:
         forget_output()
@@ -158,9 +160,9 @@ def _main(arguments: Sequence[str] | None) -> int:
         if (full := _full(error)) is None:
             told = f"{type(error).__name__}: {error}".split("\n")[0]
             print(
-                words.say(
+                i18n.say(
                     "qkv: {sentence}",
-                    sentence=words.say(
+                    sentence=i18n.say(
                         "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the "
                         "traceback",
                         error=told,
@@ -170,13 +172,13 @@ def _main(arguments: Sequence[str] | None) -> int:
             )
             return 1
         sentence = full
-    complain(words.say("qkv: {sentence}", sentence=sentence))
+    complain(i18n.say("qkv: {sentence}", sentence=sentence))
     return 2
 
 
 def _full(error: Exception) -> str | None:
     """The sentence for memory that is full; None for any other error."""
-    from . import memory
+    from .process import memory
 
     problem = memory.told(error)
     return None if problem is None else problem.say()
@@ -199,14 +201,14 @@ def _with_language(arguments: Sequence[str]) -> list[str]:
         elif word == "--lang":
             asked = next(coming, None)
             if asked is None:
-                raise words.Problem(
-                    "--lang needs a language after it: {languages}", languages=words.one_of(words.LANGUAGES)
+                raise i18n.Problem(
+                    "--lang needs a language after it: {languages}", languages=i18n.one_of(i18n.LANGUAGES)
                 )
         elif word.startswith("--lang="):
             asked = word.removeprefix("--lang=")
         else:
             rest.append(word)
-    os.environ["QKV_LANG"] = words.language(asked)
+    os.environ["QKV_LANG"] = i18n.language(asked)
     return rest
 
 
@@ -221,20 +223,20 @@ def _run(arguments: list[str]) -> int:
         print(_overview())
         return 0
     if first.startswith("-"):
-        raise words.Problem("{option} needs a verb before it; see  qkv --help", option=first)
+        raise i18n.Problem("{option} needs a verb before it; see  qkv --help", option=first)
     if first not in VERBS:
-        near = words.nearest(first, VERBS)
+        near = i18n.nearest(first, VERBS)
         key = (
             _("there is no verb {verb}: did you mean {near}? See  qkv {near} --help")
             if near
             else _("there is no verb {verb}; there are {verbs}. See  qkv --help")
         )
-        raise words.Problem(key, verb=first or '""', verbs=words.all_of(VERBS), near=near)
+        raise i18n.Problem(key, verb=first or '""', verbs=i18n.all_of(VERBS), near=near)
     command = importlib.import_module(f"qkv.commands.{first}")
     parser = _parser(first, command.EXAMPLES)
     command.arguments(parser)
     # For --help alone: it was taken out before.
-    parser.add_argument("--lang", choices=words.LANGUAGES, help=say("language of the output"))
+    parser.add_argument("--lang", choices=i18n.LANGUAGES, help=say("language of the output"))
     return command.run(parser.parse_args(rest)) or 0
 
 
@@ -259,7 +261,7 @@ class _Parser(argparse.ArgumentParser):
         for word in given[: given.index("--")] if "--" in given else given:
             if word.startswith("--") and (name := word.partition("=")[0]) not in known:
                 bare = [option[2:] for option in known]  # the dashes are alike in all
-                near = next((option for option in bare if option.startswith(name[2:])), "") or words.nearest(
+                near = next((option for option in bare if option.startswith(name[2:])), "") or i18n.nearest(
                     name[2:], bare
                 )
                 key = (
@@ -267,12 +269,12 @@ class _Parser(argparse.ArgumentParser):
                     if near
                     else _("{verb} has no option {option}; see  {verb} --help")
                 )
-                raise words.Problem(key, option=name, verb=self.prog, near=f"--{near}")
+                raise i18n.Problem(key, option=name, verb=self.prog, near=f"--{near}")
         found, rest = self.parse_known_args(given, namespace)
         if rest and rest[0].startswith("-") and len(rest[0]) > 1:
-            raise words.Problem("{verb} has no option {option}; see  {verb} --help", option=rest[0], verb=self.prog)
+            raise i18n.Problem("{verb} has no option {option}; see  {verb} --help", option=rest[0], verb=self.prog)
         if rest:
-            raise words.Problem(
+            raise i18n.Problem(
                 "{verb} doesn't know what to do with {rest}: a text of several words stands in quotes; see  {verb} "
                 "--help",
                 rest=" ".join(rest),
@@ -291,7 +293,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse found wrong as a Problem, like every other mistake: without the usage."""
-        raise words.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
+        raise i18n.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Numbers are read here, for every option of every verb."""
@@ -301,27 +303,27 @@ class _Parser(argparse.ArgumentParser):
         option = "/".join(action.option_strings) or action.dest
         try:
             value = number(arg_string)
-            if isinstance(value, int) and abs(value) > words.LARGEST:
-                raise words.too_large(option, value)
+            if isinstance(value, int) and abs(value) > i18n.LARGEST:
+                raise i18n.too_large(option, value)
             return value
         except ValueError:
-            raise words.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
+            raise i18n.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise words.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
+            raise i18n.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
             # Of `--layer=--` argparse would make [].
             if "--" in arg_strings or ("" in arg_strings and option not in MAY_BE_EMPTY):
-                raise words.Problem("{option} is empty: give it a value, or leave it out", option=option)
+                raise i18n.Problem("{option} is empty: give it a value, or leave it out", option=option)
         return super()._get_values(action, arg_strings)
 
     def format_help(self) -> str:
         """argparse writes an ASCII colon behind its headings; Chinese has its own."""
-        headings = "|".join(re.escape(words.translated(name)) for name in ("positional arguments", "options"))
+        headings = "|".join(re.escape(i18n.translated(name)) for name in ("positional arguments", "options"))
         return re.sub(
             rf"^({headings}):$",
             say("{heading}:", heading=r"\1"),
@@ -334,7 +336,7 @@ def _overview() -> str:
     """The first five commands, then every verb in its group, with its example where the terminal is wide enough."""
     columns = shutil.get_terminal_size((200, 24)).columns  # a pipe or a file has no width: it gets all
     rows = _in_columns([VERBS[verb] for verbs in GROUPS.values() for verb in verbs])
-    if max(map(grid.width, rows)) > columns:
+    if max(map(text_grid.width, rows)) > columns:
         rows = _in_columns([(verb, VERBS[verb][1]) for verbs in GROUPS.values() for verb in verbs])
     coming = iter(rows)
     lines = [say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."), ""]
@@ -349,8 +351,8 @@ def _overview() -> str:
 
 def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
     """A line for each command and what it does."""
-    column = max(grid.width(command) for command, _line in rows) + 2
-    return [f"  {grid.left(command, column)}{say(line)}" for command, line in rows]
+    column = max(text_grid.width(command) for command, _line in rows) + 2
+    return [f"  {text_grid.left(command, column)}{say(line)}" for command, line in rows]
 
 
 def _wait_asleep() -> None:
@@ -384,15 +386,15 @@ def forget_output() -> None:
 
 def _refused(error: OSError) -> str:
     """What the system refused, in a sentence: a full disk, a missing permission, …"""
-    why = words.refused(error)
+    why = i18n.refused(error)
     # A Problem, since that cuts a name that is too long.
     return say(why) if error.filename is None else Problem("{why}: {file}", why=why, file=error.filename).say()
 
 
 def _teach_argparse() -> None:
     """argparse looks its few words up with gettext: give it ours. (Only in this process, which is ours.)"""
-    argparse._ = words.translated  # type: ignore[attr-defined]
-    argparse.ngettext = lambda one, many, n: words.translated(one if n == 1 or words.language() != "en" else many)  # type: ignore[attr-defined]
+    argparse._ = i18n.translated  # type: ignore[attr-defined]
+    argparse.ngettext = lambda one, many, n: i18n.translated(one if n == 1 or i18n.language() != "en" else many)  # type: ignore[attr-defined]
 
 
 NUMBERS: dict[Any, str] = {  # a type, and what is said of a value that isn't one

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qkv import masks, steps
 from qkv.attention import from_qkv
 from qkv.attention.oracle import sinusoid, softmax
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 rng = np.random.default_rng(0)
 

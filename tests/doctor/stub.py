@@ -5,7 +5,7 @@ import inspect
 import torch
 
 from qkv.doctor.report import Finding, Report
-from qkv.words import unpacked
+from qkv.i18n import unpacked
 
 
 def check(

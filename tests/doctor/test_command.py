@@ -21,7 +21,7 @@ from qkv.commands.check import _pairs, _wanted
 from qkv.doctor import assert_correct
 from qkv.doctor.plugin import undisturbed
 from qkv.doctor.report import Finding, Remark, Report
-from qkv.words import Problem, unpacked
+from qkv.i18n import Problem, unpacked
 
 pytestmark = pytest.mark.usefixtures("warm")
 

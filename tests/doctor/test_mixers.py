@@ -12,7 +12,7 @@ from qkv.doctor.mistakes import CATALOGUE
 from qkv.doctor.mistakes.states import StateMistake
 from qkv.doctor.numbers.states import Mixing, close, recovered, table
 from qkv.doctor.source.file import parse, read
-from qkv.words import LANGUAGES
+from qkv.i18n import LANGUAGES
 
 FOLDER = Path(__file__).parent / "mixers"
 RIGHT, WRONG = (sorted((FOLDER / kind).glob("*.py")) for kind in ("right", "wrong"))

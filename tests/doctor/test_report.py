@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from qkv import grid
 from qkv.doctor import report as reporting
 from qkv.doctor.report import Finding, Remark, Report, worst, wrap
-from qkv.words import Message, unpacked
+from qkv.i18n import Message, unpacked
+from qkv.terminal import text_grid
 
 EVIDENCE = unpacked(
     {
@@ -186,7 +186,7 @@ def test_lines_fit_the_terminal():
     for lang in ("en", "zh"):
         for columns in (40, 60, 100):
             lines = wrong(adapted={}).terminal(lang, columns=columns).split("\n")
-            assert max(grid.width(line) for line in lines) <= columns
+            assert max(text_grid.width(line) for line in lines) <= columns
     assert wrap("a" * 30, 10) == ["a" * 30] and wrap("", 10) == [""]
     assert wrap("  one two\nthree", 6) == ["  one", "  two", "three"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from qkv.doctor.process.child import End
 from qkv.doctor.process.sandbox import examine
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 pytestmark = pytest.mark.usefixtures("warm")
 STUB = "tests.doctor.stub:check"

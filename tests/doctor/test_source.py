@@ -9,7 +9,7 @@ import torch
 
 from qkv.doctor.source.file import parse, read
 from qkv.doctor.source.standins import OnCpu
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 HEAD = """
 class Head(nn.Module):

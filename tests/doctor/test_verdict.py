@@ -16,7 +16,7 @@ from qkv.doctor.case import PROBES as SAID
 from qkv.doctor.probes.run import PROBES
 from qkv.doctor.process import child, sandbox
 from qkv.doctor.subject.errors import CALL
-from qkv.words import Notice
+from qkv.i18n import Notice
 
 pytestmark = pytest.mark.usefixtures("warm")
 CLOCKS = {"time", "datetime", "timeit", "sched"}

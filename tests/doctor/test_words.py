@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.doctor.mistakes import CATALOGUE, grouped
-from qkv.words import say
+from qkv.i18n import say
 
 ROOT = Path(__file__).resolve().parents[2]
 IDS = """S1 S2 S3 S4 S6 S7 S8 X1 X2 X3 X5 X6 X7 X8 M1 M2 M3 M5 M6 M7 M8 M9 M11 M12 M14 M15 M16 M17 M18 M19 M20 M21

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.draw.distribution import WIDTHS, Draw, html, normals, table_html, uniforms
-from qkv.words import Problem
+from qkv.i18n import Problem
 from tests.draw.pages import assert_shown, contrast
 from tests.selection import slow_except
 

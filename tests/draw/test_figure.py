@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from qkv.draw.page import PIECES, html, notebook_html
+from qkv.i18n import Problem
 from qkv.tracing import Trace
-from qkv.words import Problem
 from tests.draw.pages import CLOSE, CONFIGS, made, small, traced, until, weights
 from tests.selection import slow_except
 

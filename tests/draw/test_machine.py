@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qkv.draw.machine import STAGES, TABLES, Machine, html, table_html
-from qkv.words import Problem
+from qkv.i18n import Problem
 from tests.draw.pages import contrast, until
 from tests.selection import slow_except
 

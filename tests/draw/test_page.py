@@ -17,9 +17,9 @@ from qkv.draw.carry import carry, pack
 from qkv.draw.page import LIMIT, PIECES, html, notebook_html
 from qkv.draw.shell import in_order, script
 from qkv.draw.telling import token_lists
+from qkv.i18n import Notice, Problem, translated
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
-from qkv.words import Notice, Problem, translated
 from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, contrast, made, small, traced, until, weights
 from tests.selection import slow_except
 from tools import words

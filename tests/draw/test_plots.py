@@ -17,10 +17,10 @@ from matplotlib import font_manager
 import qkv
 from qkv import Config, Transformer, masks, steps
 from qkv.draw import paper, plots
+from qkv.i18n import Notice, Problem
 from qkv.text import Bytes
 from qkv.tracing.recorder import trace
 from qkv.tracing.view import view
-from qkv.words import Notice, Problem
 from tests.draw.pages import made
 from tests.mixers.test_models import TEXT, model_of
 from tests.selection import slow_except

@@ -11,10 +11,10 @@ from qkv.draw import carry as carrying
 from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT, html
 from qkv.draw.precision import ERRORS, errors_of
+from qkv.i18n import Problem
 from qkv.tracing.survey import plain
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
-from qkv.words import Problem
 from tests.draw.pages import CLOSE, assert_shown, made, until
 from tests.selection import slow_except
 

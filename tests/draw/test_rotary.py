@@ -10,7 +10,7 @@ import torch
 
 from qkv.attention.positions import turn_halves
 from qkv.draw.rotary import Pair, html, table_html
-from qkv.words import Problem
+from qkv.i18n import Problem
 from tests.draw.pages import assert_shown, contrast
 from tests.selection import slow_except
 

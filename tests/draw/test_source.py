@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from qkv.screen import plain
+from qkv.terminal.screen import plain
 from tests.draw.pages import until
 
 ALL = "document.querySelector('main').append(...['overview', 'map', 'lines', 'steps'].map((name) => h(`qkv-${name}`, { class: 'card' })))"

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from qkv import grid
 from qkv.draw.terminal import HIDDEN, SHADES, colours, heatmap, together
+from qkv.terminal import text_grid
 
 WEIGHTS = np.array([[1, 0, 0], [0.3, 0.7, 0], [0.123, 0.456, 0.421]])
 WORDS = ["我", "cat", "🙂"]
@@ -33,13 +33,17 @@ def test_columns_stand_under_their_words():
     header, *rows = shown.splitlines()
     for i, row in enumerate(rows):
         before = row[: row.index("1.0")]
-        assert grid.width(before) <= grid.width(header[: header.index("一二三四"[i])]) <= grid.width(before) + 2
+        assert (
+            text_grid.width(before)
+            <= text_grid.width(header[: header.index("一二三四"[i])])
+            <= text_grid.width(before) + 2
+        )
 
 
 def test_narrow_terminals_join_neighbours():
     table = np.random.default_rng(0).dirichlet(np.ones(200), size=3)
     shown = heatmap(table, ["a", "b", "c"], [""] * 200, colour="none", columns=60)
-    assert max(map(grid.width, shown.splitlines())) <= 60
+    assert max(map(text_grid.width, shown.splitlines())) <= 60
     assert len(shown.splitlines()) == 3
 
 
@@ -50,7 +54,7 @@ def test_joined_columns_are_sums_as_many_as_said(columns, keys):
     table = np.random.default_rng(keys).dirichlet(np.full(keys, 0.1), size=2)
     rows = heatmap(table, ["a", "b"], [""] * keys, colour="none", columns=columns).splitlines()
     size = together(keys, ["a", "b"], columns)
-    assert size == 1 or max(map(grid.width, rows)) <= max(columns, 6)
+    assert size == 1 or max(map(text_grid.width, rows)) <= max(columns, 6)
     if size == 1:
         return
     sums = np.stack([table[:, i : i + size].sum(1) for i in range(0, keys, size)], 1)

@@ -31,7 +31,7 @@ class Reader:
 
 def use_tokenizer(tokenizer: Any) -> None:
     """What every verb does with a tokenizer."""
-    from qkv.words import Problem
+    from qkv.i18n import Problem
 
     for text, special in ((TEXT, False), (TEXT, True), ("the cat", True)):
         try:
@@ -99,8 +99,8 @@ def open_trace(folder: Path, file: Path) -> None:
 
 def open_run(folder: Path, file: Path) -> None:
     """What `qkv generate`, `qkv train --resume` and `qkv see --watch` do, each with a sentence of its own."""
+    from qkv.i18n import Problem
     from qkv.train.run import resume
-    from qkv.words import Problem
 
     run = folder / file.relative_to(folder).parts[0]
     told = []
@@ -115,7 +115,7 @@ def open_run(folder: Path, file: Path) -> None:
 
 def open_shards(folder: Path, file: Path) -> None:
     """Go on with a run of many processes, once state.json agrees with a damaged shard: the hash alone finds all the others."""
-    from qkv.runfiles import fingerprint
+    from qkv.disk.run_folder import fingerprint
     from qkv.train.run import resume
 
     state = file.parents[1] / "state.json"
@@ -149,9 +149,9 @@ def open_metrics(folder: Path, file: Path) -> None:
     """Go on with metrics: every good line is kept, and what is left out is named."""
     import warnings
 
-    from qkv.runfiles import read_metrics
+    from qkv.disk.run_folder import read_metrics
+    from qkv.i18n import Notice, Problem
     from qkv.train.loop import trim_metrics
-    from qkv.words import Notice, Problem
 
     good = set((folder / "good.jsonl").read_bytes().splitlines())
     there = [line for line in file.read_bytes().split(b"\n")[:-1] if line in good]

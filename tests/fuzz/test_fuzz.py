@@ -27,7 +27,7 @@ def test_damaged_files_get_a_sentence_or_load(readers, tmp_path):
 
 HARMFUL = """
 import sys, tests.fuzz.worker as worker
-from qkv.words import Problem
+from qkv.i18n import Problem
 from tests.fuzz.readers import Reader
 def harm(folder, file):
     if file.read_bytes():  # the good one is empty

@@ -16,7 +16,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 from .readers import READERS
 

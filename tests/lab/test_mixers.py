@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from qkv import record
+from qkv.i18n import Problem
 from qkv.lab import contest, findings, mixers, report, run
 from qkv.lab.contest import KINDS, Learning, NextCharacter, Recall, Shape, recall
 from qkv.model.transformer import Transformer
-from qkv.words import Problem
 
 SMALL = dict(steps=2, recall_steps=2, pairs=(1, 2), lengths=(4, 40), width=8, state=2, window=3, seeds=2)
 

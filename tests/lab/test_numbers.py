@@ -11,11 +11,11 @@ import torch
 from qkv import masks
 from qkv.attention.dispatch import attend
 from qkv.attention.latent import LatentAttention
+from qkv.i18n import Problem
 from qkv.lab import EXPERIMENTS, complexity, distance, heads, memory, report, run, scaling, seq2seq
 from qkv.lab import masks as lab_masks
 from qkv.model.config import Config
 from qkv.model.transformer import Transformer
-from qkv.words import Problem
 
 # scaling
 

@@ -9,6 +9,7 @@ import transformers
 
 from qkv import Config, Transformer
 from qkv.draw.page import html
+from qkv.i18n import Notice
 from qkv.model.evaluation import score_text
 from qkv.model.generation import generate, masked_ids, translate_ids
 from qkv.text.tokenizer import Characters
@@ -16,7 +17,6 @@ from qkv.tracing.ablation import importance
 from qkv.tracing.effects import without
 from qkv.tracing.recorder import trace
 from qkv.tracing.traces import Trace
-from qkv.words import Notice
 
 CONTEXT = 12
 LETTERS = Characters.make(["abcdefghij"], special=("pad", "bos", "eos", "mask", "unk"))

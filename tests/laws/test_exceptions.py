@@ -11,14 +11,14 @@ import pkgutil
 import pytest
 
 import qkv
-from qkv.words import Message, Spoken, all_of
+from qkv.i18n import Message, Spoken, all_of
 
 # What an __init__ is given here, by the type it asks for.
 GIVEN = {"str": "why", "int": 3, "int | None": 3, "bool": True, "list[str]": ["one", "two"]}
 GIVEN |= {
     "BaseException": KeyError("x"),
     "BaseException | None": KeyError("x"),
-    "qkv.words.Message": Message("cut off"),
+    "qkv.i18n.Message": Message("cut off"),
 }
 
 
@@ -52,8 +52,8 @@ KINDS = kinds()
 
 def test_all_are_found():
     assert {
-        "qkv.words.Problem",
-        "qkv.words.Notice",
+        "qkv.i18n.Problem",
+        "qkv.i18n.Notice",
         "qkv.lessons.grade.Told",
         "qkv.doctor.subject.errors.UserError",
     } <= {*KINDS}

@@ -132,7 +132,7 @@ def test_what_lies_where_in_a_run_is_known_to_one_file():
 
 
 def test_opening_a_run_loads_no_training():
-    code = "import sys, qkv.runfiles; assert 'torch' not in sys.modules; import qkv.model.weights, qkv.model.generation"
+    code = "import sys, qkv.disk.run_folder; assert 'torch' not in sys.modules; import qkv.model.weights, qkv.model.generation"
     code += "; print([name for name in sys.modules if name.startswith('qkv.train')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

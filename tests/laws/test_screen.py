@@ -10,7 +10,7 @@ import re
 import pytest
 
 from qkv.cli import VERBS, main
-from qkv.screen import UNSAFE, Screen, plain
+from qkv.terminal.screen import UNSAFE, Screen, plain
 
 EVIL = "\x1b[95mX\x1b]0;owned\x07\x9b2J\x7f\b\u202e\u2066\r"
 SMALL = "--set n_layer=1 --set width=16 --set n_head=2 --set eval_batches=1 --context 16 --batch 4 --steps 2".split()

@@ -1,4 +1,4 @@
-"""Files are written by qkv.writing alone: its temporary file is renamed when it is complete, or removed.
+"""Files are written by qkv.disk.atomic_files alone: its temporary file is renamed when it is complete, or removed.
 
 The law reads the source of the whole package and finds every other call that could write a file.
 """

@@ -12,10 +12,10 @@ import pytest
 
 from qkv.doctor import check
 from qkv.doctor.mistakes import CATALOGUE
+from qkv.i18n import LANGUAGES, translated
 from qkv.lessons import lesson
 from qkv.lessons.grade import _questions, ask, close, grade, numbers
 from qkv.lessons.lesson import COURSE, NAMES, load, solution, write
-from qkv.words import LANGUAGES, translated
 
 HAN = re.compile("[\u4e00-\u9fff]")
 WRONGS = [(name, wrong.id) for name in NAMES for wrong in load(name).wrongs]

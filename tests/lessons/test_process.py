@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
+from qkv.i18n import unpacked
 from qkv.lessons import run
 from qkv.lessons.grade import Grade, difference, grade
 from qkv.lessons.lesson import write
-from qkv.words import unpacked
 
 pytestmark = pytest.mark.usefixtures("warm")
 HOLE = "    ...  # your code\n    raise NotImplementedError\n"

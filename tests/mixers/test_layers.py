@@ -15,8 +15,8 @@ from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from qkv import masks, record
 from qkv.attention import KVCache, LatentAttention, MultiHeadAttention, SelfAttention
+from qkv.i18n import Problem
 from qkv.mixers import CausalConvolution, GatedDelta, Mamba2, Retention, mix, reference
-from qkv.words import Problem
 
 from .cases import close
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv import record
+from qkv.i18n import Problem
 from qkv.mixers import head_of, maps
-from qkv.words import Problem
 
 from .cases import by_reference, cases, close
 

@@ -6,8 +6,8 @@ from hypothesis import given
 
 from qkv import record
 from qkv.attention import replace_weights
+from qkv.i18n import Problem
 from qkv.mixers import explain, mix
-from qkv.words import Problem
 
 from .cases import cases, close
 

@@ -15,6 +15,7 @@ from qkv import Config, Transformer, masks
 from qkv.cli import main
 from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT
+from qkv.i18n import Problem
 from qkv.mixers import mix
 from qkv.model import reading
 from qkv.model.describe import parts, state_bytes
@@ -22,7 +23,6 @@ from qkv.model.pattern import MIXERS, layer_pattern, layer_words
 from qkv.model.reading import Reading
 from qkv.tracing.edits import edit, find
 from qkv.tracing.traces import Trace
-from qkv.words import Problem
 
 PATTERNS = ["retention", "mamba2", "delta", "mamba2×2 attention", "attention (delta retention)×1"]
 # What the published hybrids have: heads of other sizes than attention's, gates, parts of heads turned, no feed-forward.

@@ -9,11 +9,11 @@ import transformers as hf
 import qkv
 from qkv import Config, Transformer
 from qkv.cli import main
+from qkv.i18n import Problem
 from qkv.model.describe import state_bytes
 from qkv.model.export import export
 from qkv.model.presets import PRESETS
 from qkv.text import train_tokenizer
-from qkv.words import Problem
 
 TEXT = "the cat sat on the mat. the dog sat on the log."
 FAMILIES = ["tiny-mamba2", "tiny-bamba", "tiny-qwen3-next"]

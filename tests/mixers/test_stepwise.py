@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.cli import main
+from qkv.i18n import Problem
 from qkv.mixers import reference
 from qkv.mixers.stepwise import KINDS, drawn, mixing
-from qkv.words import Problem
 
 
 def made(kind, n, d, p, seed, chunk):

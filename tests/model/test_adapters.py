@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from qkv import Config, Transformer
+from qkv.i18n import Problem
 from qkv.model.adapters import CONFIG, WEIGHTS, LowRank, adapt, attach, merge, saved
 from qkv.model.export import export
 from qkv.model.weights import load
-from qkv.words import Problem
 
 from .cases import make, words
 

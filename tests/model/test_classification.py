@@ -9,11 +9,11 @@ import transformers as hf
 from torch.testing import assert_close
 
 from qkv import Config, Transformer, masks
+from qkv.i18n import Problem
 from qkv.model.classification import classify, probabilities, score_labels
 from qkv.model.export import export
 from qkv.model.weights import load
 from qkv.text import Bytes
-from qkv.words import Problem
 
 PAD = 1
 BERT = dict(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import store
+from qkv.i18n import Problem
+from qkv.library import store
 from qkv.model import ctranslate2, weights
-from qkv.words import Problem
 
 from .files import made, write_ctranslate2
 

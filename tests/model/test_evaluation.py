@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv import Config, Transformer, load
+from qkv.i18n import Notice, Problem
 from qkv.model import batches, evaluation, word_loss
 from qkv.model.evaluation import metrics, score_pairs, score_text, windows, without_metrics
 from qkv.model.theirs import open_any
 from qkv.text import Bytes, Characters
-from qkv.words import Notice, Problem
 
 from .files import made
 from .test_families import exactly

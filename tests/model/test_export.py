@@ -18,13 +18,13 @@ from transformers import (
 from transformers.utils import logging
 
 from qkv import Config, Transformer
+from qkv.i18n import Problem
 from qkv.model.export import FILES, export
 from qkv.model.families import FAMILIES, family_of, to_ours, to_theirs
 from qkv.model.generation import generate
 from qkv.model.mixture import Experts
 from qkv.model.presets import PRESETS
 from qkv.text import Bytes, load, train_tokenizer
-from qkv.words import Problem
 from tests.full_disk import full_disk
 
 logging.set_verbosity_error()

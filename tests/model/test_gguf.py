@@ -9,10 +9,10 @@ import pytest
 import torch
 from gguf.quants import dequantize
 
-from qkv import store
+from qkv.i18n import Problem
+from qkv.library import store
 from qkv.model import gguf, weights
 from qkv.model.layouts import SILENT
-from qkv.words import Problem
 
 from .files import ARCHITECTURES, KINDS, LLAMA, llama3_divisors, made, rounded, write_gguf
 

@@ -6,12 +6,12 @@ import warnings
 import pytest
 from transformers import GenerationConfig
 
+from qkv.i18n import Notice
 from qkv.model import weights
 from qkv.model.beam import beam
 from qkv.model.export import export
 from qkv.model.generation import generate
 from qkv.text import Bytes, habits, load
-from qkv.words import Notice
 
 from .test_families import PAD, TRANSLATORS, WILD, read, texts, theirs  # noqa: F401
 from .test_weights import folder_of
@@ -146,7 +146,7 @@ def test_every_setting_of_transformers_is_obeyed_named_or_silent():
     assert known <= {*habits.READERS, *habits.NEUTRAL, *habits.SILENT}, known - {*habits.READERS, *habits.NEUTRAL}
 
 
-@pytest.mark.filterwarnings("error::qkv.words.Notice")
+@pytest.mark.filterwarnings("error::qkv.i18n.Notice")
 def test_defaults_and_what_changes_nothing_are_no_news(tmp_path):
     defaults = GenerationConfig()._get_default_generation_params()
     made = load(folder(tmp_path, **defaults | dict(max_new_tokens=9, typical_p=0.5)))  # nothing is drawn

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import store
+from qkv.i18n import Problem
+from qkv.library import store
 from qkv.model import onnx, weights
 from qkv.model.why import why
-from qkv.words import Problem
 
 from .files import _field, made, onnx_tensor, write_onnx
 

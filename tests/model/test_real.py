@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import qkv
-from qkv import store
+from qkv.library import store
 from qkv.model import ctranslate2
 from qkv.model.generation import complete, generate, source_ids, translate_ids
 from qkv.model.quantise import quantise

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
+from qkv.i18n import Notice, Problem
 from qkv.model import weights
-from qkv.words import Notice, Problem
 
 from .test_families import CASES, TRANSLATORS, said, texts, theirs
 
@@ -82,7 +82,7 @@ def test_a_copy_that_differs_is_used_and_named(name, copy, tmp_path):
 
 
 @pytest.mark.parametrize("name", REPEATS)
-@pytest.mark.filterwarnings("error::qkv.words.Notice")
+@pytest.mark.filterwarnings("error::qkv.i18n.Notice")
 def test_a_copy_that_is_the_same_is_no_news(name, tmp_path):
     def change(tensors):
         tensors |= {copy: tensors[source].clone() for copy, source in REPEATS[name].items()}
@@ -94,7 +94,7 @@ def test_a_copy_that_is_the_same_is_no_news(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", REPEATS)
-@pytest.mark.filterwarnings("error::qkv.words.Notice")
+@pytest.mark.filterwarnings("error::qkv.i18n.Notice")
 def test_a_copy_stands_in_for_what_it_copies(name, tmp_path):
     def change(tensors):
         for copy, source in REPEATS[name].items():

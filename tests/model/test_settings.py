@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from transformers.initialization import no_init_weights
 
+from qkv.i18n import Problem
 from qkv.model import weights
-from qkv.words import Problem
 
 from .test_families import CASES, TRANSLATORS, Exact, published, said, theirs
 

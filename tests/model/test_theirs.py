@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from qkv import Transformer
+from qkv.i18n import Problem
 from qkv.model.theirs import open_any
 from qkv.text import Bytes
-from qkv.words import Problem
 
 from .files import made
 

@@ -11,12 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from qkv import load, runfiles, store
+from qkv import load
 from qkv.cli import main
+from qkv.disk import run_folder
+from qkv.i18n import Problem
+from qkv.library import store
 from qkv.model import tensors, weights
 from qkv.text import Bytes
 from qkv.text.spelling import LETTERS
-from qkv.words import Problem
 
 from .cases import SHAPES, make, words
 from .files import made, rounded, write_ctranslate2, write_gguf
@@ -392,7 +394,7 @@ def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
 
     shutil.copytree(run, tmp_path / "run")
     load(tmp_path / "run")
-    place = runfiles.best(tmp_path / "run")
+    place = run_folder.best(tmp_path / "run")
     file = place / "model.safetensors"
     whole = file.read_bytes()
     for at in (len(whole) - 3, len(whole) // 2, 9, 0):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import qkv
+from qkv.i18n import Problem
 from qkv.studio import asking, places
 from qkv.studio.answers import ANSWERS
 from qkv.studio.bench import Bench, Unmade, giving_way, key_of
@@ -17,7 +18,6 @@ from qkv.studio.frames import ENVELOPE, unpack
 from qkv.studio.views import View
 from qkv.studio.worker import Worker
 from qkv.tracing.live import Stopped
-from qkv.words import Problem
 
 TEXT = "the cat sat on the mat"
 CLOSE = dict(rtol=0, atol=1e-5)

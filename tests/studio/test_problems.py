@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from qkv.i18n import LANGUAGES, Problem, quoted
 from qkv.studio.frames import unpack
 from qkv.studio.worker import told_of
 from qkv.tracing.traces import Trace
-from qkv.words import LANGUAGES, Problem, quoted
 
 
 def said(error):

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from qkv import text
-from qkv.words import Problem
+from qkv.i18n import Problem
 
 WORDS = ["a", "b", "c", "the", "cat", "▁the", "▁"]
 NAMES = ["<x>", "<pad>", "newword", "cat", "▁the", "[SEP]", "zz"]

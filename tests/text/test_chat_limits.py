@@ -11,8 +11,8 @@ import time
 
 import pytest
 
+from qkv.i18n import Problem
 from qkv.text import chat, template
-from qkv.words import Problem
 from tests.supervise import is_running
 
 TWINS = (  # two lists of lists that are equal and not the same: comparing them takes 2⁶⁰ steps

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from qkv.i18n import Problem
 from qkv.text import Bytes
 from qkv.text.conversations import IGNORED, Chats, as_jsonl, laid_out, read_chats
 from qkv.text.labelled import read_labelled
 from qkv.text.pairs import read_pairs
-from qkv.words import Problem
 
 CHATML = (
     "{% for m in messages %}<{{ m.role }}>\n{{ m.content }}{{ eos_token }}\n{% endfor %}"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qkv.i18n import Problem
 from qkv.text import Corpus
 from qkv.text import corpus as corpus_module
 from qkv.text.corpus import pieces
-from qkv.words import Problem
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
-from qkv import store
+from qkv.i18n import Problem
+from qkv.library import store
 from qkv.text import Pairs, Tokenizer, foreign, load, train_tokenizer
 from qkv.text.sentencepiece import Charsmap, check_charsmap, read
-from qkv.words import Problem
 
 from .texts import SCRIPTS, thousand_texts
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from qkv.i18n import Problem
 from qkv.text import foreign, load, train_tokenizer
 from qkv.text.sentencepiece import Pieces
 from qkv.text.tokenizer import LONGEST
-from qkv.words import Problem
 
 LONG = "x" * 1_000_000
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qkv.i18n import Problem
 from qkv.text import Bytes, Characters, Pairs, PairStream, read_pairs, split_pairs
-from qkv.words import Problem
 
 SPECIAL = ("pad", "bos", "eos", "unk")
 TOKENIZER = Bytes.make(special=SPECIAL)

@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 import pytest
 
+from qkv.i18n import Problem
 from qkv.text import pictures
-from qkv.words import Problem
 
 
 def drawn(side=40):

@@ -7,11 +7,11 @@ import struct
 import numpy as np
 import pytest
 
+from qkv.i18n import Problem, quoted, unpacked
 from qkv.model import ctranslate2
 from qkv.model.weights import load
 from qkv.text import folder, sentencepiece
 from qkv.tracing.traces import Trace
-from qkv.words import Problem, quoted, unpacked
 
 NAMES = "SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from qkv.i18n import Problem
 from qkv.text import Bytes, Dataset, prepare, train_tokenizer
 from qkv.text import corpus as corpus_module
 from qkv.text import dataset as dataset_module
 from qkv.text import shards as shards_module
 from qkv.text.corpus import pieces
-from qkv.words import Problem
 
 BOOK = (
     "ROMEO:\nBut, soft!  what light\nthrough yonder window breaks?\n\n春眠不觉晓，处处闻啼鸟。\u3000\n it's 🙂\n" * 20

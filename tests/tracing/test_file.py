@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from qkv import Config, Transformer
+from qkv.i18n import Problem
 from qkv.tracing.file import read
 from qkv.tracing.recorder import trace
 from qkv.tracing.traces import Trace
-from qkv.words import Problem
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from tokenizers import models, pre_tokenizers, processors
 
 from qkv import masks
 from qkv.attention.rules import Band, Dense
+from qkv.i18n import Notice
 from qkv.text.tokenizer import Characters
 from qkv.tracing import chunking, registry
 from qkv.tracing import eager as keeping
 from qkv.tracing.edits import edit
 from qkv.tracing.recorder import trace
 from qkv.tracing.traces import Trace
-from qkv.words import Notice
 from tests.tracing.families import FAMILIES, LLAMA, TRANSLATORS, made
 
 ROWS = [[5, 9, 33, 7, 7, 12, 50, 41, 3, 2, 11], [19, 22, 8, 35, 6, 14]]

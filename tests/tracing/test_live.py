@@ -5,10 +5,10 @@ import torch
 
 from qkv import Config, Transformer
 from qkv.attention import dispatch
+from qkv.i18n import Problem
 from qkv.tracing import chunking, registry
 from qkv.tracing.live import Stopped, follow, normed, says
 from qkv.tracing.recorder import trace
-from qkv.words import Problem
 from tests.tracing.families import TRANSLATORS, made
 
 CONFIGS = {

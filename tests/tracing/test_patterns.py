@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from qkv import Config, Transformer, grid, masks
+from qkv import Config, Transformer, masks
 from qkv.attention.dispatch import Call
 from qkv.attention.oracle import from_qkv
+from qkv.i18n import say
+from qkv.terminal import text_grid
 from qkv.tracing import maps
 from qkv.tracing.maps import weights
 from qkv.tracing.patterns import BAND, CALLED, CLEAR, COLUMNS, EVEN, FEW, KINDS, LOCAL, OF_CROSS, OF_SELF, patterns
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace
-from qkv.words import say
 from tests.tracing.elsewhere import Elsewhere
 
 WORDS = "the cat sat , and the dog ran . then a bird saw the cat and sang , so the dog sat".split()
@@ -474,5 +475,5 @@ def test_lines_fit_unless_one_head_alone_is_wider(lang, columns):
     lines = found.show(lang, columns=columns).splitlines()[1:-1]
     alone = found.show(lang, most=1, columns=columns).splitlines()[1:-1]
     for line, one in zip(lines, alone, strict=True):
-        assert grid.width(line) <= columns or line == one
+        assert text_grid.width(line) <= columns or line == one
     assert sum(map(len, found.show(lang, columns=400).splitlines())) > sum(map(len, alone))

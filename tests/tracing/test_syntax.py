@@ -9,6 +9,7 @@ import torch
 
 from qkv import Config, Transformer, masks
 from qkv.attention.dispatch import Call
+from qkv.i18n import Problem
 from qkv.text import Bytes, Characters
 from qkv.tracing import conllu
 from qkv.tracing.conllu import Sentence, parse, shipped
@@ -17,7 +18,6 @@ from qkv.tracing.syntax import _looks, align, syntax
 from qkv.tracing.tokenizers import reader_of
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace
-from qkv.words import Problem
 from tests.tracing.elsewhere import Elsewhere
 
 

@@ -6,12 +6,12 @@ import torch
 
 from qkv import masks
 from qkv.attention.dispatch import Call
+from qkv.i18n import Problem
 from qkv.mixers import maps as mixing
 from qkv.mixers.calls import Mixing
 from qkv.tracing import maps
 from qkv.tracing.seen import Told, by_tiles
 from qkv.tracing.tokens import Tokens
-from qkv.words import Problem
 from tests.tracing.test_survey import SHAPES, random
 
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from qkv.i18n import Notice
 from qkv.text import Bytes
 from qkv.tracing.tokenizers import reader_of
 from qkv.tracing.tokens import NoSuchToken, Tokens, show
-from qkv.words import Notice
 
 
 def test_bytes_join_to_whole_characters_and_words():

@@ -9,11 +9,11 @@ import torch
 from qkv import Config, Transformer, masks, record
 from qkv.attention.dispatch import Call
 from qkv.attention.oracle import from_qkv
+from qkv.i18n import Problem
 from qkv.tracing import maps
 from qkv.tracing.recorder import trace
 from qkv.tracing.tokens import Tokens
 from qkv.tracing.traces import Trace, join
-from qkv.words import Problem
 
 CONFIGS = {
     "rotary, shared keys": dict(n_kv_head=2),

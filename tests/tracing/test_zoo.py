@@ -12,9 +12,9 @@ import pytest
 import torch
 import transformers
 
+from qkv.i18n import Problem
 from qkv.tracing import recorder, registry
 from qkv.tracing.registry import Untraceable
-from qkv.words import Problem
 from tests.tracing import zoo
 from tools.make_huggingface_docs import FILES, listed, page
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv import Config, Transformer
-from qkv.runfiles import best, check, checkpoints, newest, numbered
+from qkv.disk.run_folder import best, check, checkpoints, newest, numbered
 from qkv.train.checkpoint import load_checkpoint, save_checkpoint
 from qkv.train.optim import make_optimizers
 from qkv.train.run import _newest

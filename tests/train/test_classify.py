@@ -9,11 +9,11 @@ import torch
 
 from qkv import Config, Transformer
 from qkv.cli import main
+from qkv.i18n import Notice, Problem
 from qkv.model.classification import classify
 from qkv.model.weights import load
 from qkv.text import Bytes, Characters, LabelledTexts
 from qkv.train import run as runs
-from qkv.words import Notice, Problem
 
 GOOD, BAD = "good fine great lovely 好看".split(), "bad awful dull poor 难看".split()
 LINES = [f"{word} film number {i}\t{label}" for i in range(12) for label, words in (("pos", GOOD), ("neg", BAD)) for word in words]  # fmt: skip

@@ -11,9 +11,9 @@ import torch
 
 from qkv.cli import main
 from qkv.commands import train as command
+from qkv.disk.run_folder import newest
 from qkv.model.config import CHOICES, Config
 from qkv.model.weights import load
-from qkv.runfiles import newest
 from qkv.train import run as runs
 from qkv.train import settings as settings_
 from qkv.train.extension import CHANGEABLE, Asked, values

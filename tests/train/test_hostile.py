@@ -6,10 +6,10 @@ import shutil
 import pytest
 
 from qkv.cli import main
+from qkv.disk.run_folder import check, newest
+from qkv.i18n import Problem
 from qkv.model import weights
-from qkv.runfiles import check, newest
 from qkv.train.run import resume, start
-from qkv.words import Problem
 
 SMALL = dict(steps=4, n_layer=1, width=16, n_head=2, context=8, batch=2, eval_every=2, eval_batches=1)
 

@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from qkv.cli import main
-from qkv.runfiles import LOCK
+from qkv.disk.run_folder import LOCK
+from qkv.i18n import Notice, Problem
 from qkv.train import lock as locking
 from qkv.train.lock import lock_run
 from qkv.train.run import resume, start
-from qkv.words import Notice, Problem
 
 SMALL = dict(steps=2, n_layer=1, width=16, n_head=2, context=8, batch=2, eval_every=2, eval_batches=1)
 HOLD = """

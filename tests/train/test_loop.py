@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from qkv.disk.run_folder import check, newest
+from qkv.i18n import Problem
 from qkv.model.weights import load
-from qkv.runfiles import check, newest
 from qkv.train import run as runs
 from qkv.train.extension import Asked
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World
-from qkv.words import Problem
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
 SMALL = dict(n_layer=2, width=32, n_head=2, context=16, batch=4, eval_batches=2, eval_every=5, steps=12, dropout=0.1)

@@ -5,9 +5,9 @@ import warnings
 
 import pytest
 
-from qkv.runfiles import read_metrics
+from qkv.disk.run_folder import read_metrics
+from qkv.i18n import Notice
 from qkv.train.loop import trim_metrics
-from qkv.words import Notice
 
 GOOD = [json.dumps({"step": step, "loss": 1 / step}) for step in range(1, 8)]
 DAMAGED = [

@@ -10,10 +10,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from qkv.runfiles import check
+from qkv.disk.run_folder import check
+from qkv.i18n import Problem
 from qkv.train.checkpoint import load_shards
 from qkv.train.run import resume
-from qkv.words import Problem
 
 OLD = Path(__file__).parents[1] / "fixtures" / "2026-11" / "fsdp"
 PLACE = "checkpoints/000004"

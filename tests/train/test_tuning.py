@@ -10,12 +10,12 @@ import torch
 
 from qkv import text
 from qkv.cli import main
+from qkv.i18n import Problem
 from qkv.model.export import export
 from qkv.model.weights import load
 from qkv.train import run as runs
 from qkv.train.extension import Asked
 from qkv.train.tasks import HiddenWord
-from qkv.words import Problem
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
 PAIRS = "".join(f"{day} Nov {year}\t{year}-11-{day:02}\n" for day in range(1, 29) for year in (1999, 2026))

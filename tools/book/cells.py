@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from qkv import store as library
+from qkv.library import store as library
 
 BEGIN = re.compile(r"^# %% *(\w+)( slow)?$", re.MULTILINE)
 PLAIN = (bool, int, float, str, type(None))

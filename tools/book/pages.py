@@ -30,8 +30,8 @@ from latex2mathml import converter
 
 from qkv.cli import main
 from qkv.doctor.mistakes import CATALOGUE
+from qkv.i18n import say
 from qkv.lessons.lesson import COURSE, in_one_language
-from qkv.words import say
 
 from .cells import Chapter
 from .figures import Shelf, embed

@@ -14,7 +14,7 @@ from typing import Any
 
 import qkv
 from qkv.cli import VERBS
-from qkv.words import say
+from qkv.i18n import say
 
 from . import results
 from .pages import command

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..words import Problem
+from ..i18n import Problem
 from . import masks
 from .positions import Positions
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..words import Message, Problem, say, unknown
+from ..i18n import Message, Problem, say, unknown
 from . import formula, masks, pieces
 from .formula import Call
 from .oracle import check_shapes

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Problem
+from ..i18n import Problem
 from .rules import Band, Full, Mask, Span
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..words import Problem, all_of, unknown
+from ..i18n import Problem, all_of, unknown
 from . import masks
 from .cache import Cache, KVCache
 from .dispatch import attend
@@ -374,7 +374,7 @@ def check_sizes(**sizes: Any) -> None:
 
     >>> check_sizes(width=8, n_head=-2)
     Traceback (most recent call last):
-    qkv.words.Problem: n_head is -2: give a whole number, 1 or more
+    qkv.i18n.Problem: n_head is -2: give a whole number, 1 or more
     """
     for name, value in sizes.items():
         whole = hasattr(value, "__index__") and not isinstance(value, bool)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem
+from ..i18n import Problem
 from . import masks
 from .cache import KVCache
 from .dispatch import attend

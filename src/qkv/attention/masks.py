@@ -21,7 +21,7 @@ B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays an
 
 from typing import Any
 
-from ..words import Problem, _, all_of, nearest
+from ..i18n import Problem, _, all_of, nearest
 from .rules import (
     And,
     Band,

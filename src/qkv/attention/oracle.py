@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..screen import InNotebook
-from ..words import Problem, _, one_of
+from ..i18n import Problem, _, one_of
+from ..terminal.screen import InNotebook
 from . import masks
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .oracle import sinusoid
 
 Positions = int | Tensor  # where the first of some tokens stands, or where each one does
@@ -65,7 +65,7 @@ class Learned(nn.Module):
     torch.Size([1, 3, 4])
     >>> Learned(longest=8, width=4)(torch.zeros(1, 9, 4))
     Traceback (most recent call last):
-    qkv.words.Problem: positions go to 8 but only 8 were learned: shorten the text
+    qkv.i18n.Problem: positions go to 8 but only 8 were learned: shorten the text
     """
 
     def __init__(self, longest: int, width: int) -> None:
@@ -263,7 +263,7 @@ def check_scaling(scaling: dict[str, Any]) -> None:
 
     >>> check_scaling({"kind": "yarn", "factor": 0.5, "original": 64})
     Traceback (most recent call last):
-    qkv.words.Problem: rotary scaling 'yarn' has factor = 0.5: give 1 or more
+    qkv.i18n.Problem: rotary scaling 'yarn' has factor = 0.5: give 1 or more
     """
     needed: dict[str, tuple[str, ...]] = {
         "linear": ("factor",),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..screen import InNotebook
-from ..words import Problem
+from ..i18n import Problem
+from ..terminal.screen import InNotebook
 
 if TYPE_CHECKING:
     import torch

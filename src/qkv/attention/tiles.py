@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import grid
-from ..screen import InNotebook
-from ..words import Problem, _, say
+from ..i18n import Problem, _, say
+from ..terminal import text_grid
+from ..terminal.screen import InNotebook
 from . import masks
 from .oracle import Array, Steps, finite, from_qkv
 
@@ -105,10 +105,12 @@ class Tiles(InNotebook):
                     "{shrink}"
                 )
             )
-            span = dict(low=tile.keys.start, high=tile.keys.stop - 1, old=grid.number(before), new=grid.number(new))
+            span = dict(
+                low=tile.keys.start, high=tile.keys.stop - 1, old=text_grid.number(before), new=text_grid.number(new)
+            )
             lines += ["", "  " + say(key, lang, **span, shrink=float(tile.shrink[row]))]
-            lines.append("    " + say("running sum", lang) + " " + grid.number(tile.total[row], digits))
-            values = grid.numbers(tile.output[None, row], [say("running output", lang)], digits=digits)
+            lines.append("    " + say("running sum", lang) + " " + text_grid.number(tile.total[row], digits))
+            values = text_grid.numbers(tile.output[None, row], [say("running output", lang)], digits=digits)
             lines.append("    " + values)
             before = new
         return "\n".join(

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ..words import Problem, language, say
+from ..i18n import Problem, language, say
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from ..words import Problem, say
+from ..i18n import Problem, say
 from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import whole
 

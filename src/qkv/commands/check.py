@@ -19,9 +19,9 @@ from ..cli import complain, forget_output
 from ..doctor.baseline import Baseline
 from ..doctor.ignores import is_silenced
 from ..doctor.report import SIGNS, Report, width_of_terminal, worst
-from ..grid import clip, left, width
-from ..screen import draw, live, plain
-from ..words import Message, Problem, all_of, quoted, say
+from ..i18n import Message, Problem, all_of, quoted, say
+from ..terminal.screen import draw, live, plain
+from ..terminal.text_grid import clip, left, width
 
 ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
 EXAMPLES = [
@@ -253,8 +253,8 @@ def _beside(file: Path) -> Path:
 
 def _mend(file: Path, check: Callable[[], list[Report]], mended: list[str]) -> list[Report]:
     """Check, put in the first patch, check again, until there is none; each was tried before it was shown."""
+    from ..disk.atomic_files import atomic_write, write_file
     from ..doctor.source.file import read
-    from ..writing import atomic_write, write_file
 
     for _unused in range(10):
         reports = check()

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from .. import grid
-from ..words import Problem, say
+from ..i18n import Problem, say
+from ..terminal import text_grid
 from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -45,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
         each = [{"text": text, "labels": shares} for text, shares in zip(options.text, found, strict=True)]
         print(json.dumps(each, ensure_ascii=False, indent=2))
         return 0
-    wide = max(grid.width(label) for label in labels)
+    wide = max(text_grid.width(label) for label in labels)
     for text, shares in zip(options.text, found, strict=True):
         if len(options.text) > 1:
             print(text)
         for label, share in shares.items():
-            print(f"  {grid.left(label, wide)}  {share:6.1%}  {'█' * round(BAR * share)}")
+            print(f"  {text_grid.left(label, wide)}  {share:6.1%}  {'█' * round(BAR * share)}")
     return 0

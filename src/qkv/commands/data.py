@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from ..words import Problem, _, language, say
-from ..writing import write_file
-from .progress import bar
+from ..disk.atomic_files import write_file
+from ..i18n import Problem, _, language, say
+from ..terminal.progress import bar
 
 SAMPLES = Path(__file__).parent.parent / "demo" / "samples"
 EXAMPLES = [
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     elif options.what == "prepare":
         _prepare(options)
     else:
-        from .. import store
+        from ..library import store
 
         for name in options.names:
             store.find(name, "data")
@@ -82,16 +82,17 @@ def _sample(folders: list[str]) -> None:
 
 
 def _list() -> None:
-    from .. import grid, store
+    from ..library import store
+    from ..terminal import text_grid
 
     rows = []
     for item in store.listing("data"):
         place = store.path(item.name)
         note = say(item.note)
         rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(place or say("not here yet"))))
-    widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
+    widths = [max(text_grid.width(row[i]) for row in rows) for i in range(4)]
     for row in rows:
-        print("  ".join([*(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)), row[4]]))
+        print("  ".join([*(text_grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)), row[4]]))
     print("\n" + say("Get one with  qkv data get NAME"))
     print(say("Small files to try everything with:  qkv data sample FOLDER"))
 

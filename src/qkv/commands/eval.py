@@ -6,10 +6,11 @@ import sys
 import warnings
 from typing import Any
 
-from .. import grid, store
-from ..words import Problem, say
+from ..i18n import Problem, say
+from ..library import store
+from ..terminal import text_grid
+from ..terminal.progress import bar
 from .opening import model_arguments, open_any, which_model, wrong_kind
-from .progress import bar
 from .texts import PIPE, check, hint_at_file, read
 
 EXAMPLES = [
@@ -137,7 +138,7 @@ def _given(options: argparse.Namespace) -> tuple[str, str]:
     else:
         check(options.text)
         hint_at_file(options.text)
-        text, name = options.text, grid.clip(options.text, 40)
+        text, name = options.text, text_grid.clip(options.text, 40)
     if not text.strip():
         raise Problem("{name} is empty: there is nothing to measure on", name=name or '""')
     return text, name
@@ -287,10 +288,10 @@ def _labels(
 
 def _table(rows: list[list[str]]) -> None:
     """The first column to the left, the others to the right."""
-    wide = [max(grid.width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    wide = [max(text_grid.width(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        first, rest = grid.left(row[0], wide[0]), zip(row[1:], wide[1:], strict=True)
-        print("  " + "  ".join([first, *(grid.right(cell, width) for cell, width in rest)]))
+        first, rest = text_grid.left(row[0], wide[0]), zip(row[1:], wide[1:], strict=True)
+        print("  " + "  ".join([first, *(text_grid.right(cell, width) for cell, width in rest)]))
 
 
 def _numbers(score: Any) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..words import say
+from ..i18n import say
 from .opening import open_model
 
 EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]

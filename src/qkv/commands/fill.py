@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from .. import grid
-from ..words import Problem, _, say
+from ..i18n import Problem, _, say
+from ..terminal import text_grid
 from .opening import model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
 
     for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
         print(f"[MASK] {number + 1}")
-        wide = max(grid.width(word) for word, _ in guesses)
+        wide = max(text_grid.width(word) for word, _ in guesses)
         for word, probability in guesses:
-            print(f"  {grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
+            print(f"  {text_grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
     if tokenizer.kind in PIECES:
         print(say(PIECES[tokenizer.kind], n=tokenizer.vocab), file=sys.stderr)
     return 0

@@ -5,7 +5,7 @@ import sys
 import warnings
 from typing import Any
 
-from ..words import Notice, Problem, say
+from ..i18n import Notice, Problem, say
 from .opening import Pace, check_choices, drawing, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 

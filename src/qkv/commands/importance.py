@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import grid
+from ..i18n import Problem, say
+from ..terminal import text_grid
+from ..terminal.progress import bar
 from ..tracing.tokens import PARTS
-from ..words import Problem, say
 from .opening import model_arguments, open_any, which_model
-from .progress import bar
 from .texts import PIPE, text_arguments, whole
 
 EXAMPLES = [
@@ -62,10 +62,10 @@ def run(options: argparse.Namespace) -> None:
         )
     )
     shown = found[: options.top]
-    wide = max(grid.width(_name(row)) for row in shown)
+    wide = max(text_grid.width(_name(row)) for row in shown)
     largest = max((abs(row.change) for row in shown), default=0.0) or 1.0
     for row in shown:
-        name = grid.left(_name(row), wide)
+        name = text_grid.left(_name(row), wide)
         print(f"  {name}  {row.change:+.4f}  {'█' * round(30 * max(row.change, 0) / largest)}")
     helped = sum(row.change > 0 for row in found)
     print(

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import grid
+from ..i18n import say
 from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
-from ..words import say
+from ..terminal import text_grid
+from ..terminal.progress import bar
 from .places import FIGURES, check_place
-from .progress import bar
 
 EXAMPLES = [
     "qkv lab",
@@ -123,5 +123,5 @@ def listing() -> str:
         "",
     ]
     for name, (line, _, example) in EXPERIMENTS.items():
-        lines += [f"  {grid.left(name, wide)}{say(line)}", f"  {'':{wide}}{example}", ""]
+        lines += [f"  {text_grid.left(name, wide)}{say(line)}", f"  {'':{wide}}{example}", ""]
     return "\n".join([*lines, say("The sizes of one: qkv lab EXPERIMENT --help")])

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..disk.atomic_files import write_file
+from ..i18n import Problem, _, nearest, say, unknown
 from ..lessons import lesson
 from ..lessons.progress import FILE, Folder
-from ..words import Problem, _, nearest, say, unknown
-from ..writing import write_file
 
 if TYPE_CHECKING:
     from ..lessons.grade import Grade

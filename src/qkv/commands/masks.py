@@ -4,7 +4,7 @@ import argparse
 import json
 
 from ..attention import masks
-from ..words import Problem, say
+from ..i18n import Problem, say
 
 EXAMPLES = [
     "qkv masks causal",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Problem, _, all_of
+from ..i18n import Problem, _, all_of
 
 # What a file may hold beside q, k, v and beside x.
 BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")

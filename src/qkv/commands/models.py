@@ -2,8 +2,8 @@
 
 import argparse
 
-from ..words import Listed, Problem, _, all_of, language, say
-from .progress import bar
+from ..i18n import Listed, Problem, _, all_of, language, say
+from ..terminal.progress import bar
 
 EXAMPLES = [
     "qkv models",
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(name: str) -> None:
-    from .. import store
+    from ..library import store
 
     store.find(name, "model")
     with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
@@ -108,7 +108,7 @@ def _why(name: str) -> bool:
 
 def _verify(names: list[str]) -> None:
     """Compute the hash of every file, of all models that are here or of those that are named."""
-    from .. import store
+    from ..library import store
 
     here = names or [item.name for item in store.listing("model") if store.files(item.name)]
     if not here:
@@ -143,14 +143,15 @@ def _verify(names: list[str]) -> None:
 
 
 def _remove(name: str) -> None:
-    from .. import store
+    from ..library import store
 
     store.find(name, "model")
     print(say(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name))
 
 
 def _list() -> None:
-    from .. import grid, store
+    from ..library import store
+    from ..terminal import text_grid
 
     rows = []
     for item in store.listing("model"):
@@ -158,9 +159,9 @@ def _list() -> None:
         note = say(item.note) + (f" ({item.credit})" if item.credit else "")
         here = str(place) if place else f"qkv models get {item.name}"
         rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence, note, here))
-    widths = [max(grid.width(row[i]) for row in rows) for i in range(4)]
+    widths = [max(text_grid.width(row[i]) for row in rows) for i in range(4)]
     for row in rows:
-        print("  ".join(grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)))
+        print("  ".join(text_grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)))
         print(f"    {row[4]}\n    {row[5]}")
     print(
         "\n"

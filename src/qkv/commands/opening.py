@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..words import Message, Problem, all_of, one_of, say
-from .progress import bar
+from ..i18n import Message, Problem, all_of, one_of, say
+from ..terminal.progress import bar
 
 KINDS = {
     "generate": "decoder",
@@ -138,8 +138,8 @@ def fetch(name: str) -> None:
     """Get a named model if it isn't here, with a progress bar; anything that isn't a name is left alone."""
     from pathlib import Path
 
-    from .. import store
-    from ..catalogue import Item
+    from ..library import store
+    from ..library.catalogue import Item
 
     if Path(name).exists() or store.path(name) is not None:
         return

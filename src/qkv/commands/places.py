@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..words import Problem, one_of
+from ..i18n import Problem, one_of
 
 FIGURES = (".png", ".svg", ".pdf")
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import grid
-from ..screen import draw
+from ..i18n import Message, Problem, _, all_of, language, quoted, say
+from ..terminal import text_grid
+from ..terminal.progress import bar, passing
+from ..terminal.screen import draw
 from ..tracing.tokens import PARTS
-from ..words import Message, Problem, _, all_of, language, quoted, say
 from .opening import model_arguments, open_any, which_model
 from .places import FIGURES, check_place
-from .progress import bar, passing
 from .texts import text_arguments, whole
 
 if TYPE_CHECKING:
@@ -486,10 +486,11 @@ def _experts(trace: Trace, part: str, layer: int) -> None:
     )
     print("\n" + title)
     shown = tokens.numbered[:MOST_SHOWN]
-    wide = max(map(grid.width, shown))
+    wide = max(map(text_grid.width, shown))
     for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
         print(
-            f"  {grid.left(word, wide)}  " + "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
+            f"  {text_grid.left(word, wide)}  "
+            + "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
         )
     if len(tokens) > MOST_SHOWN:
         print(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
@@ -517,11 +518,11 @@ def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: A
             moved=f"{effect.moved:.0%}",
         )
     )
-    wide = max((grid.width(word) for word, _, _ in effect.words), default=0)
+    wide = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
     titles = say("with it"), say("without")
     print(f"  {' ' * wide}  {titles[0]:>7}  {titles[1]:>7}")
     for word, before, after in effect.words:
-        print(f"  {grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+        print(f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
     tokens = trace.tokens(keys=True)
     for word, _before, _after in effect.words:
         if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
@@ -543,7 +544,7 @@ def _syntax(options: argparse.Namespace) -> None:
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
-    from ..runfiles import WATCH, numbered
+    from ..disk.run_folder import WATCH, numbered
 
     files = list(numbered(Path(options.model) / WATCH, ".safetensors").values())
     if not files:
@@ -601,7 +602,7 @@ def _watch(options: argparse.Namespace) -> None:
 
 def _unwatched(run: Path) -> Problem:
     """Why a run has no attention to show: it never kept any, or the first is still to come."""
-    from ..runfiles import first_look
+    from ..disk.run_folder import first_look
 
     if (step := first_look(run)) is not None:
         return Problem(

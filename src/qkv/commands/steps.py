@@ -14,8 +14,8 @@ import numpy as np
 from ..attention import masks
 from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
+from ..i18n import Problem, _, all_of, say, unknown
 from ..tracing.tokens import PARTS, Tokens
-from ..words import Problem, _, all_of, say, unknown
 from .matrices import mask_of, names_of, read_matrices, shape_of
 from .opening import model_arguments, open_model
 from .places import FIGURES, check_place

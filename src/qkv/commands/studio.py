@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..words import Problem, say
+from ..i18n import Problem, say
 
 EXAMPLES = [
     "qkv studio",

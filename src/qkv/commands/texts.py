@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from .. import store, streams
-from ..words import Message, Notice, Problem, say
-from .progress import bar
+from ..i18n import Message, Notice, Problem, say
+from ..library import store
+from ..process import streams
+from ..terminal.progress import bar
 
 Ready = TypeVar("Ready")
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..screen import live
-from ..words import Problem, _, say
+from ..i18n import Problem, _, say
+from ..terminal.progress import bar, clock
+from ..terminal.screen import live
 from .opening import fetch
-from .progress import bar, clock
 
 EXAMPLES = [
     "qkv train lm --text mybook.txt",
@@ -217,13 +217,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse wrong names, files and settings before torch is loaded."""
-    from .. import runfiles, store, text
+    from .. import text
+    from ..disk import run_folder
+    from ..library import store
     from ..model.locate import find
     from ..train.settings import chosen
 
     changes = _changes(options)
     if options.resume is not None:
-        runfiles.read_record(options.resume)
+        run_folder.read_record(options.resume)
         return
     if options.base is not None:
         find(options.base)
@@ -263,7 +265,7 @@ def _option(name: str) -> str:
 
 
 def _fetch(name: str | None) -> None:
-    from .. import store
+    from ..library import store
 
     if name is not None and any(item.name == name for item in store.listing("data")) and store.path(name) is None:
         with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
@@ -296,7 +298,7 @@ def _excerpt(task: Any) -> str:
 
 def _first_time(key: str) -> bool:
     """True the first time on this machine, which an empty file in the cache folder marks."""
-    from .. import store
+    from ..library import store
 
     mark = store.home() / "shown" / key
     if mark.exists():

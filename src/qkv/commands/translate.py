@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..words import Problem, _, say
+from ..i18n import Problem, _, say
 from .opening import check_choices, model_arguments, open_model
 from .texts import answer_lines, lines, text_arguments
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..words import Problem, quoted
-from ..writing import write_file
+from ..disk.atomic_files import write_file
+from ..i18n import Problem, quoted
 from .report import Report
 
 VERSION = 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Message, _, quoted
+from ..i18n import Message, _, quoted
 from .mistakes import CATALOGUE
 from .numbers.guesses import Guess
 from .numbers.match import Match

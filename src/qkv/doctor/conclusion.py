@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..words import Message, _
+from ..i18n import Message, _
 from . import replay
 from .case import Case, Found, looked_at
 from .mistakes import CATALOGUE

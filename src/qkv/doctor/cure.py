@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..words import Message, _
+from ..i18n import Message, _
 from .report import Finding, Report
 from .source.file import Source
 from .subject.errors import Calls

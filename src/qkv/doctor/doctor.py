@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from ..words import Message, Problem, _
+from ..i18n import Message, Problem, _
 from .case import Asked, Case, Found
 from .conclusion import adapted, cannot, concluded, confirmed, finding
 from .cure import proved, stops_a_call

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..words import Message, _
+from ..i18n import Message, _
 from .report import IGNORED, Finding, Remark, Report
 from .source.file import Definition, Source
 

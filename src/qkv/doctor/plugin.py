@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..words import Listed, Notice, _, say
+from ..i18n import Listed, Notice, _, say
 
 
 def assert_correct(target: Any, **options: Any) -> None:

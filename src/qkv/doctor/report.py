@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import grid
-from ..screen import InNotebook, plain
-from ..words import Message, _, language, say, translated, unpacked
+from ..i18n import Message, _, language, say, translated, unpacked
+from ..terminal import text_grid
+from ..terminal.screen import InNotebook, plain
 
 if TYPE_CHECKING:
     from .numbers.evidence import Evidence
@@ -326,7 +326,7 @@ def wrap(text: str, columns: int) -> list[str]:
         now = ""
         # Closing signs stay with what they close.
         for piece in re.findall(r"\s+|[\u3400-\u9fff][，。；：、？！）」”》]*|[^\s\u3400-\u9fff]+", line.strip()):
-            if now and grid.width(indent + now + piece.rstrip()) > columns:
+            if now and text_grid.width(indent + now + piece.rstrip()) > columns:
                 lines.append((indent + now).rstrip())
                 now = ""
             now += piece if now or not piece.isspace() else ""

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from ..attention.dispatch import Call
+from ..i18n import Problem, unknown
 from ..mixers.calls import Mixing
 from ..tracing.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.tokens import BY, NoSuchToken
 from ..tracing.traces import Trace, no_layer
-from ..words import Problem, unknown
 from .precision import HALF, difference, errors_of
 from .telling import DTYPES, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import grid
-from ..words import _, all_of, say
+from ..i18n import _, all_of, say
+from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
@@ -46,7 +46,7 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
 
     def table(title: str, values: Array, labels: Sequence[str] | None, most: int = 10) -> None:
         labels = [""] * len(values) if labels is None else labels
-        lines.extend(_indent(f"{title}\n" + grid.numbers(values, labels, digits=digits, most=most)))
+        lines.extend(_indent(f"{title}\n" + text_grid.numbers(values, labels, digits=digits, most=most)))
 
     lines += ["", "0  Q, K, V", *("   " + sentence for sentence in _origin(steps, lang))]
     for name, source, labels in (("x", steps.x, rows), ("memory", steps.memory, columns)):
@@ -73,7 +73,7 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
 
     def step(title: str, whole: Array, sentences: list[str], part: Array, named: bool = True) -> None:
         lines.extend(["", f"{title}  {whole.shape}", *("   " + sentence for sentence in sentences)])
-        lines.extend(_indent(grid.numbers(part, rows, columns if named else None, digits=digits)))
+        lines.extend(_indent(text_grid.numbers(part, rows, columns if named else None, digits=digits)))
 
     if scores.size:
         best = np.unravel_index(scores.argmax(), scores.shape)
@@ -149,7 +149,7 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
                 shape=merged.shape,
             )
         )
-        lines += _indent(grid.numbers(merged[item] if steps.batched else merged, rows, digits=digits))
+        lines += _indent(text_grid.numbers(merged[item] if steps.batched else merged, rows, digits=digits))
     if steps.w_o is not None:
         lines.append("   " + say("Times W_o, which lets what the heads found mix.", lang))
         table(f"W_o  {steps.w_o.shape}", steps.w_o, None)
@@ -165,7 +165,7 @@ def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item
     shares = np.append(weights, weights.sum())[:, None]
     columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names(0, steps.scores.shape[-2])[row])
-    return "\n".join([title, *_indent(grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
+    return "\n".join([title, *_indent(text_grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
 
 
 def row(
@@ -213,10 +213,10 @@ def row(
             d=steps.q.shape[-1],
         )
     )
-    lines += ["  " + line for line in grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
+    lines += ["  " + line for line in text_grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
     lines += _others(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
     lines.append(say("Σ weight × V:"))
-    lines += ["  " + line for line in grid.numbers(steps.output, [word], most=10).split("\n")]
+    lines += ["  " + line for line in text_grid.numbers(steps.output, [word], most=10).split("\n")]
     lines.append(
         say(
             "The same to {difference} as the model's own kernel gives from these q, k and v.",
@@ -305,7 +305,7 @@ def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: s
             head=head,
         )
     ]
-    table = grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
+    table = text_grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
     lines += ["  " + line for line in table.split("\n")]
     lines += _others(shares, np.ones(len(shares), bool), order)
     return "\n".join(lines)
@@ -336,7 +336,7 @@ def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: st
     half = len(pairs)
     labels = [f"q{i}, q{i + half}" for i in shown]
     titles = [say("angle"), say("before"), "", say("after"), ""]
-    table = grid.numbers(pairs[shown], labels, titles).split("\n")
+    table = text_grid.numbers(pairs[shown], labels, titles).split("\n")
     return [
         say(
             "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "

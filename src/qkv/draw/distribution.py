@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.oracle import softmax
-from ..words import Problem, language, say
+from ..i18n import Problem, language, say
 from .machine import written
 from .shell import shell, tag
 

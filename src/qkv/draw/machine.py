@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..attention import oracle
-from ..words import Message, Problem, _, all_of, language, say, unknown
+from ..i18n import Message, Problem, _, all_of, language, say, unknown
 from .shell import shell, tag
 
 STAGES = ("x", "w", "qkv", "scores", "scaled", "masked", "weights", "output")

@@ -7,8 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import grid
-from ..words import _, say
+from ..i18n import _, say
+from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
     ]
 
     def table(values: Array, labels: list[str] | None = None, columns: list[str] | None = None) -> None:
-        lines.extend("     " + line for line in grid.numbers(values, labels, columns, digits=digits).split("\n"))
+        lines.extend("     " + line for line in text_grid.numbers(values, labels, columns, digits=digits).split("\n"))
 
     def step(title: str, *sentences: str) -> None:
         lines.extend(["", title, *("   " + sentence for sentence in sentences)])
@@ -127,7 +127,7 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
         numbers |= {} if steps.write is None else dict(write=float(steps.write[t]))
         lines.append("   " + say(WRITES[steps.kind], lang, **numbers))
         table(steps.states[t], [f"S{i}" for i in range(d)])
-        lines.append("     y  " + "  ".join(grid.number(value, digits) for value in steps.stepped[t]))
+        lines.append("     y  " + "  ".join(text_grid.number(value, digits) for value in steps.stepped[t]))
     if n > STATES:
         lines.append("   " + say("and so on for {n} more tokens.", lang, n=n - STATES))
 
@@ -159,7 +159,7 @@ def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) 
     total = np.concatenate([[steps.weights[row].sum()], steps.output[row]])
     columns = [say("weight", lang), *(f"×V{i}" for i in range(terms.shape[1]))]
     labels = [*steps.names[: row + 1], say("sum", lang)]
-    shown = grid.numbers(np.vstack([table, total]), labels, columns, digits=digits, most=16)
+    shown = text_grid.numbers(np.vstack([table, total]), labels, columns, digits=digits, most=16)
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names[row])
     return "\n".join([title, *("     " + line for line in shown.split("\n"))])
 
@@ -198,7 +198,7 @@ def row(
     if call.write is not None:
         lines.append(say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)"))
     lines += [
-        "  " + line for line in grid.numbers(table, [names[i] for i in order], list(columns), most=16).split("\n")
+        "  " + line for line in text_grid.numbers(table, [names[i] for i in order], list(columns), most=16).split("\n")
     ]
     if (rest := place + 1 - len(order)) > 0:
         lines.append(
@@ -206,7 +206,7 @@ def row(
         )
     lines.append(say("Σ weight × V:"))
     output = weights @ call.v[0, 0, : place + 1].double().numpy()
-    lines += ["  " + line for line in grid.numbers(output[None], [names[place]], most=10).split("\n")]
+    lines += ["  " + line for line in text_grid.numbers(output[None], [names[place]], most=10).split("\n")]
     lines.append(
         say(
             "The same to {difference} as the model's own kernel gives from these q, k and v.",

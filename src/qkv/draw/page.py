@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..screen import plain
+from ..disk.atomic_files import write_file
+from ..i18n import Problem, _, all_of, language, say, unknown
+from ..terminal.screen import plain
 from ..tracing.survey import Progress
 from ..tracing.traces import Trace, no_layer
-from ..words import Problem, _, all_of, language, say, unknown
-from ..writing import write_file
 from .carry import Opening, carry, text_of
 from .shell import in_every_language, shell
 

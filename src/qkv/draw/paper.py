@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..words import Notice, language, pip_install
-from ..writing import atomic_write
+from ..disk.atomic_files import atomic_write
+from ..i18n import Notice, language, pip_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

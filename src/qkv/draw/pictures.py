@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import grid
-from ..words import language, say
-from ..writing import write_file
+from ..disk.atomic_files import write_file
+from ..i18n import language, say
+from ..terminal import text_grid
 from .paper import blank, save
 from .shell import tag
 from .terminal import SHADES, colours, paper_of, room
@@ -46,7 +46,9 @@ def terminal(pixels: np.ndarray, told: Caption, *, colour: str | None = None, co
     for first in range(0, len(panels), each):
         for line in zip(*panels[first : first + each], strict=True):
             # Escapes take no room: rows of colour are as wide as they should be already.
-            lines.append("".join(cell + "  " if "\x1b" in cell else grid.left(cell, wide) for cell in line).rstrip())
+            lines.append(
+                "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, wide) for cell in line).rstrip()
+            )
         lines.append("")
     return "\n".join(lines[:-1])
 

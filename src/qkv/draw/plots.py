@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..i18n import Message, Problem, _, say
 from ..tracing.tokens import PARTS, Tokens
-from ..words import Message, Problem, _, say
 from .paper import COLOURS, SIGNED, blank, label, paint, save, write
 
 if TYPE_CHECKING:

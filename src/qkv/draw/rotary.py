@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import Problem, language, say
+from ..i18n import Problem, language, say
 from .machine import written
 from .shell import shell, tag
 

@@ -16,8 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..screen import plain
-from ..words import LANGUAGES, _, say, translated
+from ..i18n import LANGUAGES, _, say, translated
+from ..terminal.screen import plain
 
 IMPORT = re.compile(r'^import (?:[^;]*? from )?"\./(\w+)\.js";\n', re.MULTILINE)
 

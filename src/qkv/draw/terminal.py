@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import grid
-from ..words import say
+from ..i18n import say
+from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from ..tracing.view import View
@@ -71,7 +71,7 @@ def heatmap(
     shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
     colour = colours() if colour is None else colour
     names = _names(queries)
-    wide = max(map(grid.width, names), default=0)
+    wide = max(map(text_grid.width, names), default=0)
     free = room(columns) - wide - 3
     signed = bool((table < 0).any())
     if top is None:
@@ -88,7 +88,7 @@ def heatmap(
     for i, name in enumerate(names):
         cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark, top) for j in range(table.shape[1])]
         pointer = "▸" if mark is not None and mark[0] == i else " "
-        label = grid.right(name, wide)
+        label = text_grid.right(name, wide)
         lines.append(f"{pointer} {_dim(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
     return "\n".join(lines)
 
@@ -99,12 +99,12 @@ def together(keys: int, queries: Sequence[str], columns: int | None = None) -> i
     >>> together(40, ["a"], columns=100), together(40, ["a"], columns=80), together(40, ["a"], columns=24)
     (1, 2, 4)
     """
-    wide = max(map(grid.width, _names(queries)), default=0)
+    wide = max(map(text_grid.width, _names(queries)), default=0)
     return -(-keys // max((room(columns) - wide - 3) // 2, 1))
 
 
 def _names(queries: Sequence[str]) -> list[str]:
-    return [grid.clip(label, 16) for label in queries]
+    return [text_grid.clip(label, 16) for label in queries]
 
 
 def room(columns: int | None) -> int:
@@ -131,7 +131,7 @@ def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[st
     words = [" " * (height - len(word)) + word for word in words]
     lines = []
     for line in range(height):
-        cells = [grid.left(" " * (cell > 2) + word[line], cell) for word in words]
+        cells = [text_grid.left(" " * (cell > 2) + word[line], cell) for word in words]
         bare = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
         for j, inside in enumerate(cells):
             kept = inside[: max(bare, 0)]
@@ -150,7 +150,7 @@ def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: 
     size = abs(value) / top
     if colour == "none":
         if cell > 2:
-            return grid.left(number, cell)
+            return text_grid.left(number, cell)
         return ("−" if value < 0 else "") + SHADES[min(int(size**0.5 * 5), 4)] * (1 if value < 0 else 2)
     r, g, b = _ink(size, RAMP if value >= 0 else BELOW)
     front = "255;255;255" if size > 0.35 else "40;40;40"
@@ -186,7 +186,7 @@ def _signed(value: float) -> str:
         return "  · "
     text = f"{size:.2f}"[1:] if size < 0.995 else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
     return (
-        grid.right(sign + text, 4)
+        text_grid.right(sign + text, 4)
         if len(sign + text) <= 4
         else f"{sign}{size:.0e}".replace("e+0", "e").replace("e+", "e")
     )

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..words import Message, Problem, _, unknown
+from ..i18n import Message, Problem, _, unknown
 
 Progress = Callable[[float, float], None]  # seconds gone, as they were expected, and seconds expected in all
 

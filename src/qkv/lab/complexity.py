@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ..words import Notice, Problem, _, paragraph, say
+from ..i18n import Notice, Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:

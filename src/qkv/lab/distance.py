@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.heads import MultiHeadAttention
+from ..i18n import Problem, _, paragraph, say
 from ..text.dice import dice
-from ..words import Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import _, all_of, paragraph, say
+from ..i18n import _, all_of, paragraph, say
 from . import report
 from .contest import KINDS
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..draw import paper
+from ..i18n import Problem, _, all_of, paragraph, say
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..text.dice import dice
@@ -27,7 +28,6 @@ from ..tracing.patterns import CALLED
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
-from ..words import Problem, _, all_of, paragraph, say
 from . import Course, Progress, report
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import torch
 from ..attention import masks
 from ..attention.dispatch import Call, attend
 from ..draw import paper
+from ..i18n import Problem, _, paragraph, say
 from ..text.dice import dice
-from ..words import Problem, _, paragraph, say
 from . import Progress, report
 
 if TYPE_CHECKING:

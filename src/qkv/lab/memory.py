@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..i18n import Problem, _, paragraph, say, unknown
 from ..model.config import Config
 from ..model.pattern import STATES
 from ..model.presets import PRESETS
-from ..words import Problem, _, paragraph, say, unknown
 from . import Progress, report
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def shape_of(name: str) -> Shape:
         return SHAPES[name]
     if name in _decoders():
         return _read(PRESETS[name])
-    from .. import store
+    from ..library import store
 
     if Path(name).exists() or any(item.name == name for item in store.listing("model")):
         from ..model.weights import load

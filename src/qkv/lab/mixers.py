@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from .. import store
 from ..attention import masks
 from ..attention.cache import KVCache
 from ..draw import paper
+from ..i18n import Notice, Problem, _, say
+from ..library import store
 from ..model.transformer import ModelCache, Transformer
 from ..train.threads import threads, threads_for
-from ..words import Notice, Problem, _, say
 from . import Course, Progress, report, small_step
 from .contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
 from .findings import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import grid
 from ..draw import paper
-from ..words import Message, say
+from ..i18n import Message, say
+from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,12 +35,12 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         lines = [list(self.header), *map(list, self.rows)]
-        wide = [max(grid.width(line[c]) for line in lines) for c in range(len(self.header))]
+        wide = [max(text_grid.width(line[c]) for line in lines) for c in range(len(self.header))]
         shown = [
-            "  ".join((grid.left if c in self.words else grid.right)(line[c], w) for c, w in enumerate(wide))
+            "  ".join((text_grid.left if c in self.words else text_grid.right)(line[c], w) for c, w in enumerate(wide))
             for line in lines
         ]
-        shown.insert(1, "─" * grid.width(shown[0]))
+        shown.insert(1, "─" * text_grid.width(shown[0]))
         return "\n".join([self.title, *("  " + line.rstrip() for line in shown)])
 
 
@@ -65,7 +65,7 @@ def wrapped(text: str, cells: int | None = None) -> str:
             pieces.append(letter)
     lines = [""]
     for piece in pieces:
-        if lines[-1] and grid.width((lines[-1] + piece).rstrip()) > room:
+        if lines[-1] and text_grid.width((lines[-1] + piece).rstrip()) > room:
             lines.append("")
         lines[-1] += piece
     return "\n".join(line.rstrip() for line in lines).replace("\u00a0", " ")

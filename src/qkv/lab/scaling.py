@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import _, paragraph, say
+from ..i18n import _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:

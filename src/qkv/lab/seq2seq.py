@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.additive import AdditiveAttention
 from ..draw import paper
+from ..i18n import Problem, _, paragraph, say
 from ..model.config import Config
 from ..model.generation import translate
 from ..model.transformer import Transformer
@@ -30,7 +31,6 @@ from ..text.pairs import PairStream
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import Translation, summed_loss
-from ..words import Problem, _, paragraph, say
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..words import Message, Spoken, _, unpacked
+from ..i18n import Message, Spoken, _, unpacked
 from .lesson import Lesson, Question, Wrong, load, solution
 
 

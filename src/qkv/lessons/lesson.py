@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..words import Message, Problem, _, all_of, language, nearest, say
+from ..i18n import Message, Problem, _, all_of, language, nearest, say
 
 RULE = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
 HOLE = re.compile(r"^([ \t]*)# hole(?:: (.*))?\n((?:.*\n)*?)[ \t]*# end\n", re.MULTILINE)

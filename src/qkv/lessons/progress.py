@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..words import LANGUAGES
-from ..writing import write_file
+from ..disk.atomic_files import write_file
+from ..i18n import LANGUAGES
 from . import lesson
 
 FILE = "qkv-learn.json"

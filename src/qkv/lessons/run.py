@@ -10,7 +10,7 @@ from ..doctor.process.audit import AuditHook
 from ..doctor.process.child import Child, End
 from ..doctor.process.guard import limit
 from ..doctor.process.inside import Send, limit_resources
-from ..words import Message
+from ..i18n import Message
 from .grade import Grade, grade, line_of
 from .lesson import filename, load
 

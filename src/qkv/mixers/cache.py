@@ -13,7 +13,7 @@ from torch import Tensor
 from ..attention import masks
 from ..attention.positions import Positions
 from ..attention.rules import Band, Documents, Full, Padding
-from ..words import Problem
+from ..i18n import Problem
 
 
 class StateCache:
@@ -79,7 +79,7 @@ class StateCache:
         >>> cache.expect([4])
         >>> cache.check_counts(3)
         Traceback (most recent call last):
-        qkv.words.Problem: the cache was told to expect [4] tokens, but 3 came: give 0 … 3 per item
+        qkv.i18n.Problem: the cache was told to expect [4] tokens, but 3 came: give 0 … 3 per item
         """
         counts = self._expected
         if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import NotFinite, edited, tell
-from ..words import Message, Problem, say, unknown
+from ..i18n import Message, Problem, say, unknown
 from . import forms
 from .calls import Mixing
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
-from ..words import Problem
+from ..i18n import Problem
 from .cache import StateCache, tokens
 from .convolution import CausalConvolution, convolve
 from .dispatch import mix

@@ -27,7 +27,7 @@ from torch import Tensor
 from ..attention.formula import places
 from ..attention.pooling import POOLS, cells, sizes
 from ..attention.rules import Span
-from ..words import Problem, unknown
+from ..i18n import Problem, unknown
 from . import forms
 from .calls import Mixing
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
-from ..words import Problem
+from ..i18n import Problem
 from .cache import StateCache, tokens
 from .dispatch import mix
 

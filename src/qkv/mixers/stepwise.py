@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..screen import InNotebook
-from ..words import Problem
+from ..i18n import Problem
+from ..terminal.screen import InNotebook
 from . import reference
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 
 Layer = TypeVar("Layer", bound=nn.Module)
 

@@ -27,8 +27,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..attention.heads import MultiHeadAttention
-from ..files import read_table
-from ..words import Problem, _, all_of
+from ..disk.bounded_reading import read_table
+from ..i18n import Problem, _, all_of
 from .config import Config
 from .families import FAMILIES, family_of
 from .families.family import Family, Foreign, Row

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..i18n import Problem
 from ..text.habits import Habits
-from ..words import Problem
 from .reading import Prompts, Reading, as_rows, source_rows
 from .rules import obey, penalised
 from .transformer import Transformer

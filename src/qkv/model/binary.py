@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..words import Message, Problem, quoted
+from ..i18n import Message, Problem, quoted
 
 
 def broken(file: Path, why: Message) -> Problem:

@@ -14,8 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from ..attention import masks
+from ..i18n import Notice, Problem, all_of
 from ..text.tokenizer import Tokenizer
-from ..words import Notice, Problem, all_of
 from .batches import in_batches
 from .reading import pad, quiet
 from .transformer import Transformer

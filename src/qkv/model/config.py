@@ -2,14 +2,14 @@
 
 >>> Config(width=64, n_head=4, position="rotery")
 Traceback (most recent call last):
-qkv.words.Problem: position 'rotery' is not one of none, sinusoidal, learned, rotary, alibi, relative; did you mean 'rotary'?
+qkv.i18n.Problem: position 'rotery' is not one of none, sinusoidal, learned, rotary, alibi, relative; did you mean 'rotary'?
 """
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from ..words import Problem, _, all_of, nearest
+from ..i18n import Problem, _, all_of, nearest
 from .config_checks import MOST_LAYERS, check_kinds, check_together
 from .mixture import LAYERS, Experts
 from .pattern import MIXERS, choose, layer_words
@@ -46,7 +46,7 @@ class Config:
     2
     >>> Config(width=64, n_head=5)
     Traceback (most recent call last):
-    qkv.words.Problem: width 64 doesn't divide into 5 heads: choose a divisor, or give head_width
+    qkv.i18n.Problem: width 64 doesn't divide into 5 heads: choose a divisor, or give head_width
     """
 
     kind: str = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
@@ -152,7 +152,7 @@ class Config:
         ('attention', 'attention')
         >>> Config(n_layer=6, mixer="mamba2×3 attention")
         Traceback (most recent call last):
-        qkv.words.Problem: mixer 'mamba2×3 attention' names 4 layers, but n_layer is 6: give one word for all, or 6
+        qkv.i18n.Problem: mixer 'mamba2×3 attention' names 4 layers, but n_layer is 6: give one word for all, or 6
         """
         return self._in_layers("mixer", self.mixer, MIXERS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .pattern import STATES
 
 if TYPE_CHECKING:

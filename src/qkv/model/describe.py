@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import grid
 from ..attention.heads import MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.positions import Learned, Relative
+from ..i18n import _, say
 from ..mixers.delta import GatedDelta
-from ..words import _, say
+from ..terminal import text_grid
 from .config import Config
 from .experts import MixtureOfExperts
 from .layers import StateMixer
@@ -312,11 +312,11 @@ def _short(value: int) -> str:
 
 
 def _columns(table: list[list[str]]) -> list[str]:
-    wide = [max(grid.width(row[c]) for row in table) for c in range(len(table[0]))]
+    wide = [max(text_grid.width(row[c]) for row in table) for c in range(len(table[0]))]
     return [
         (
-            grid.left(row[0], wide[0])
-            + "".join("  " + grid.right(cell, w) for cell, w in zip(row[1:], wide[1:], strict=True))
+            text_grid.left(row[0], wide[0])
+            + "".join("  " + text_grid.right(cell, w) for cell, w in zip(row[1:], wide[1:], strict=True))
         )
         for row in table
     ]

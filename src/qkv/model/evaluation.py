@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..i18n import Notice, Problem, pip_install
 from ..text.tokenizer import Tokenizer
-from ..words import Notice, Problem, pip_install
 from .batches import TOKENS, in_batches
 from .generation import source_ids
 from .losses import Scorer, scorer_of

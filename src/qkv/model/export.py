@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..disk.atomic_files import flush_folder, save_tensors, write_file
+from ..i18n import Problem, all_of
 from ..text import Tokenizer
-from ..words import Problem, all_of
-from ..writing import flush_folder, save_tensors, write_file
 from .families import to_theirs
 from .pattern import choose
 from .quantise import Int8Linear

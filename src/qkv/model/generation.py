@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..i18n import Notice, Problem
 from ..text.habits import Habits
-from ..words import Notice, Problem
 from .reading import Prompts, Reading, as_rows, note_context, quiet, source_rows
 from .rules import obey
 from .sampling import Sampling, draws

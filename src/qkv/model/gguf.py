@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words import Message, Problem, all_of
+from ..i18n import Message, Problem, all_of
 from .binary import Cursor, broken, mapped
 from .gguf_settings import LONG_ROPE, Piece, Settings, config_of, refuse_rest
 from .layouts import LAYOUTS, Layout

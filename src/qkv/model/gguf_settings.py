@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Message, Problem
+from ..i18n import Message, Problem
 from .binary import broken
 from .layouts import SILENT, Layout
 

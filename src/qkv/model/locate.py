@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from .. import store
-from ..words import Problem, _, all_of, nearest
+from ..i18n import Problem, _, all_of, nearest
+from ..library import store
 
 
 def find(name: str | Path) -> Path:

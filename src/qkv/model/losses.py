@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import masks
+from ..i18n import Problem
 from ..text.tokenizer import Tokenizer
-from ..words import Problem
 from .generation import translate_ids
 from .reading import pad, quiet, wordless
 from .transformer import Transformer

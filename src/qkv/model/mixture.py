@@ -2,13 +2,13 @@
 
 >>> Experts(count=8, per_token=9)
 Traceback (most recent call last):
-qkv.words.Problem: experts.per_token is 9, but there are 8 experts: give 8 at most
+qkv.i18n.Problem: experts.per_token is 9, but there are 8 experts: give 8 at most
 """
 
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .pattern import choose
 
 LAYERS = ("experts", "dense")  # what a layer may have for a feed-forward

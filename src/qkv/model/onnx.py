@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words import Message, Problem
+from ..i18n import Message, Problem
 from .binary import Tensors, broken, mapped
 
 NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")

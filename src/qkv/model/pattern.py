@@ -4,7 +4,7 @@ import re
 from itertools import groupby
 from typing import Any
 
-from ..words import Problem, unknown
+from ..i18n import Problem, unknown
 
 MIXERS = ("attention", "latent", "retention", "mamba2", "delta")  # what lets tokens see each other
 STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
@@ -23,7 +23,7 @@ def layer_words(pattern: Any, among: tuple[str, ...], most: int, what: str = "mi
     ('delta', 'delta', 'attention', 'delta', 'delta', 'attention')
     >>> layer_words("mamba", ("attention", "mamba2"), most=9)
     Traceback (most recent call last):
-    qkv.words.Problem: mixer 'mamba' is not one of attention, mamba2; did you mean 'mamba2'?
+    qkv.i18n.Problem: mixer 'mamba' is not one of attention, mamba2; did you mean 'mamba2'?
     """
     if not isinstance(pattern, str) or not pattern.strip():
         raise unknown(what, pattern, among)

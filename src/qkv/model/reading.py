@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
+from ..i18n import Message, Notice, Problem, _
 from ..mixers.cache import StateCache
-from ..words import Message, Notice, Problem, _
 from .product import logits_of
 from .step import Step, fits
 from .transformer import Transformer

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..words import Problem
+from ..i18n import Problem
 
 if TYPE_CHECKING:  # torch is imported where it computes: settings are checked before it is loaded
     from torch import Tensor

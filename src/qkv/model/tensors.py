@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ..words import Message, Problem, quoted
+from ..i18n import Message, Problem, quoted
 
 
 class Safetensors(Mapping[str, Tensor]):

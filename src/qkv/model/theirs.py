@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import text
-from ..words import Problem
+from ..i18n import Problem
 from .families.family import Foreign
 from .tensors import refuse_infinite
 from .weights import find, load

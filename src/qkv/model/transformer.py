@@ -15,8 +15,8 @@ from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
-from ..memory import need
-from ..words import Problem, _
+from ..i18n import Problem, _
+from ..process.memory import need
 from .config import Config
 from .layers import HEADS, NORMS, Block, StateMixer
 from .word_loss import word_loss

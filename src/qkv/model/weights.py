@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .. import files, runfiles, text
+from .. import text
+from ..disk import bounded_reading, run_folder
+from ..i18n import Message, Problem, _, all_of, quoted
 from ..text.folder import NoTokenizer
-from ..words import Message, Problem, _, all_of, quoted
 from . import ctranslate2, gguf, onnx
 from .config import Config
 from .families import to_ours
@@ -90,11 +91,11 @@ def _load(
     if place.is_file():
         return _gguf(place, dtype)
     config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
-    if runfiles.is_run(config):
+    if run_folder.is_run(config):
         return _run(place, dtype, dependents=(*dependents, here))
-    if (place / runfiles.STATE).is_file() and (place.parent.parent / runfiles.CONFIG).is_file():
+    if (place / run_folder.STATE).is_file() and (place.parent.parent / run_folder.CONFIG).is_file():
         return _run(place.parent.parent, dtype, place, (*dependents, here, here.parent.parent))
-    if not config and (place / runfiles.ADAPTER[0]).is_file():
+    if not config and (place / run_folder.ADAPTER[0]).is_file():
         return _adapter(place, dtype, (*dependents, here))
     if "model_type" in config:
         model = _published(place, config, dtype)
@@ -190,7 +191,7 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
         raise Problem("{file} can't be read: {error}", file=index, error=Message("it has no weight_map"))
     shards: dict[Path, list[str]] = {}
     for name, shard in where.items():
-        if not shard.endswith(".safetensors") or not files.is_plain(shard):
+        if not shard.endswith(".safetensors") or not bounded_reading.is_plain(shard):
             raise Problem(
                 "{file} names the weight file {shard}: only .safetensors files beside it are read",
                 file=index,
@@ -211,10 +212,10 @@ def _run(
     folder: Path, dtype: torch.dtype, place: Path | None = None, dependents: tuple[Path, ...] = ()
 ) -> tuple[Transformer, text.Tokenizer]:
     """A run at its best checkpoint, or at the one named."""
-    record = runfiles.read_record(folder)
-    place = runfiles.best(folder) if place is None else place
-    file = runfiles.weights_file(folder, place)
-    if runfiles.is_adapter(place):
+    record = run_folder.read_record(folder)
+    place = run_folder.best(folder) if place is None else place
+    file = run_folder.weights_file(folder, place)
+    if run_folder.is_adapter(place):
         return _beside(folder, record, place, dependents).to(dtype).eval(), text.load(folder)
     model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
@@ -236,7 +237,7 @@ def in_onnx(folder: Path) -> Path | None:
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
-def _beside(folder: Path, record: runfiles.Record, place: Path, dependents: tuple[Path, ...]) -> Transformer:
+def _beside(folder: Path, record: run_folder.Record, place: Path, dependents: tuple[Path, ...]) -> Transformer:
     """The base of a run with what it learned beside it, merged."""
     from .adapters import attach, merge
 
@@ -246,7 +247,7 @@ def _beside(folder: Path, record: runfiles.Record, place: Path, dependents: tupl
 def base_of(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
     """The model that a run goes on from, with the head that its task needs; weights that changed since are refused."""
     if not isinstance(base, dict) or not all(isinstance(base.get(key), str) for key in ("place", "sha256")):
-        raise Problem("{file} can't be read: {error}", file=folder / runfiles.CONFIG, error=Message("it has no base"))
+        raise Problem("{file} can't be read: {error}", file=folder / run_folder.CONFIG, error=Message("it has no base"))
     try:
         model, _ = _load(base["place"], torch.float32, dependents or (folder.resolve(),))
     except Problem as problem:
@@ -300,7 +301,7 @@ def _adapter(
             "{file}",
             folder=folder,
             problem=problem,
-            file=folder / runfiles.ADAPTER[0],
+            file=folder / run_folder.ADAPTER[0],
         ) from None
     model = merge(attach(fitted(model, model.config), folder)).to(dtype).eval()
     return model, text.load(folder) if (folder / "tokenizer.json").is_file() else tokenizer
@@ -339,7 +340,7 @@ def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text
 
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON file that holds names and values."""
-    return files.read_table(file, _("{file} can't be read: {error}"))
+    return bounded_reading.read_table(file, _("{file} can't be read: {error}"))
 
 
 def refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
@@ -402,18 +403,18 @@ def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
             "it is of something else",
             file=folder / "config.json",
         )
-    return runfiles.no_run(folder)
+    return run_folder.no_run(folder)
 
 
-def config_of(folder: Path, record: runfiles.Record, place: Path | None) -> Config:
+def config_of(folder: Path, record: run_folder.Record, place: Path | None) -> Config:
     """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
-    file = folder / runfiles.CONFIG
+    file = folder / run_folder.CONFIG
     try:
         config = Config.from_dict(record.get("model"))
     except Problem as problem:
         raise Problem("{file}: {problem}", file=file, problem=problem) from None
     if place is not None:
-        shapes = Safetensors({place / runfiles.WEIGHTS: None}, torch.float32).shapes
+        shapes = Safetensors({place / run_folder.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
         unused = () if config.position == "relative" else ("relative_buckets",)
         unused = unused if "latent" in config.mixers else (*unused, "rank", "rope_width", "value_width", "q_rank")

@@ -19,9 +19,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import runfiles, text
+from .. import text
+from ..disk import run_folder
+from ..i18n import Message, Notice, Problem, all_of, quoted
 from ..text.folder import NoTokenizer
-from ..words import Message, Notice, Problem, all_of, quoted
 from . import ctranslate2, gguf, onnx, weights
 from .config import Config
 from .families import FAMILIES, read_config, to_ours
@@ -60,7 +61,7 @@ def why(name: str | Path) -> Finding:
     if place.is_file():
         return _simply(place, _architecture(place), place)
     config = weights.read_json(place / "config.json") if (place / "config.json").is_file() else {}
-    if runfiles.is_run(config):
+    if run_folder.is_run(config):
         return _simply(place, Message("a run of qkv"), place)
     if "model_type" in config:
         return _published(place, config)

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from ..attention.formula import weights
+from ..i18n import Problem
 from ..model.losses import losses
 from ..model.sampling import Sampling, draws
 from ..tracing.live import Stopped, follow, normed, says
 from ..tracing.survey import plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.traces import Trace
-from ..words import Problem
 from .bench import Bench, key_of
 from .views import Send, Unmade, View, Wanted, stored_words
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..words import Problem, all_of, unknown
+from ..i18n import Problem, all_of, unknown
 
 TEXT = 400_000  # characters
 EDITS, MORE = 4096, 100_000

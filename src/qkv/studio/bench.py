@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ..words import Problem
+from ..i18n import Problem
 from .views import Send, Unmade, View, Wanted
 
 MODELS, UNUSED = 2, 900.0  # models held at once, and seconds after which one that nobody uses is let go

@@ -21,9 +21,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..screen import plain
-from ..streams import open_missing_streams
-from ..words import LANGUAGES, Message, Problem, Spoken, say
+from ..i18n import LANGUAGES, Message, Problem, Spoken, say
+from ..process.streams import open_missing_streams
+from ..terminal.screen import plain
 from .asking import specs
 from .frames import ENVELOPE, LAST, LENGTH, frame, write_ask
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import runfiles, store
-from ..words import LANGUAGES, Problem, say, unknown
+from ..disk import run_folder
+from ..i18n import LANGUAGES, Problem, say, unknown
+from ..library import store
 
 DEMO = Path(__file__).parent.parent / "demo"
 FIRST = "trace:cat-smollm2"  # what the studio opens with, and the model that goes on from there
@@ -38,9 +39,9 @@ class Place:
         """What the worker opens: a path, and when it last changed, so that no old answer is given for a new file."""
         path = self.path
         if step.startswith("~"):
-            path = path / runfiles.WATCH / f"{int(step[1:]):06d}.safetensors"
+            path = path / run_folder.WATCH / f"{int(step[1:]):06d}.safetensors"
         elif step:
-            path = path / runfiles.CHECKPOINTS / f"{int(step[1:]):06d}"
+            path = path / run_folder.CHECKPOINTS / f"{int(step[1:]):06d}"
         traced = self.kind == "trace" or step.startswith("~")
         shipped = path.is_relative_to(DEMO)  # changes with qkv alone
         changed = 0 if shipped else max((file.stat().st_mtime_ns for file in (path, *_inside(path))), default=0)
@@ -108,11 +109,11 @@ def _below(root: Path, folder: Path, depth: int) -> Iterator[Place]:
             elif folder.suffix == ".safetensors" and _is_trace(folder):
                 yield Place(name, "trace", folder)
             return
-        config = folder / runfiles.CONFIG
+        config = folder / run_folder.CONFIG
         told = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-        if isinstance(told, dict) and runfiles.is_run(told):
-            steps = tuple(int(place.name) for place in runfiles.checkpoints(folder / runfiles.CHECKPOINTS))
-            watched = tuple(runfiles.numbered(folder / runfiles.WATCH, ".safetensors"))
+        if isinstance(told, dict) and run_folder.is_run(told):
+            steps = tuple(int(place.name) for place in run_folder.checkpoints(folder / run_folder.CHECKPOINTS))
+            watched = tuple(run_folder.numbered(folder / run_folder.WATCH, ".safetensors"))
             if steps:
                 yield Place(name, "run", folder, steps, watched)
             return

@@ -25,9 +25,10 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
-from .. import __version__, store
+from .. import __version__
 from ..draw.shell import in_every_language, script, style, tag
-from ..words import Message, Problem, _, language, quoted
+from ..i18n import Message, Problem, _, language, quoted
+from ..library import store
 from . import asking, places
 from .desk import Desk, problem
 from .frames import frame

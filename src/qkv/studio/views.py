@@ -22,6 +22,7 @@ from torch import Tensor
 from ..attention.dispatch import Call
 from ..draw.precision import ERRORS, errors_of
 from ..draw.telling import Arrays, layer_of, opened_at, token_lists, whole_layer
+from ..i18n import Problem
 from ..tracing.edits import edit
 from ..tracing.live import Stopped, follow
 from ..tracing.models import model_of
@@ -29,7 +30,6 @@ from ..tracing.survey import Look, Surveyor, plain
 from ..tracing.tokenizers import reader_of
 from ..tracing.tokens import show
 from ..tracing.traces import Trace
-from ..words import Problem
 
 SHORT = 256  # tokens of a text whose layers are looked at all together, once the words are known
 

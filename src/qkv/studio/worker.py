@@ -123,8 +123,8 @@ class Worker:
 
 def told_of(error: Exception) -> bytes:
     """What went wrong, in a sentence; the traceback of a bug is for the terminal."""
-    from .. import memory
-    from ..words import Message, Problem
+    from ..i18n import Message, Problem
+    from ..process import memory
     from .desk import problem
 
     if isinstance(error, Problem):

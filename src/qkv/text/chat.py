@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..words import Problem, quoted
+from ..i18n import Problem, quoted
 
 SECONDS = 5.0  # a template takes a millisecond
 START = 120.0  # for a busy machine to start a process

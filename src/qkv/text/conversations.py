@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..files import parse_json
-from ..words import Message, Problem
+from ..disk.bounded_reading import parse_json
+from ..i18n import Message, Problem
 from .pairs import lines, pad
 from .pools import Pools
 from .tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from ..words import Message, Problem, all_of, one_of
+from ..i18n import Message, Problem, all_of, one_of
 
 BLOCK = 1 << 20  # bytes read at a time: what keeps memory flat
 SUFFIXES = (".txt", ".text", ".md")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..files import is_plain, read_json, read_text
-from ..words import Message, Problem, _
+from ..disk.bounded_reading import is_plain, read_json, read_text
+from ..i18n import Message, Problem, _
 from .dice import dice
 
 FORMAT = "qkv tokens 1"

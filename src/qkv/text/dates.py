@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..words import Problem, all_of, one_of
+from ..i18n import Problem, all_of, one_of
 from .dice import mix
 from .tokenizer import Characters
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..files import read_json, read_table, read_text, reading
-from ..words import Message, Notice, Problem, _, all_of
+from ..disk.bounded_reading import read_json, read_table, read_text, reading
+from ..i18n import Message, Notice, Problem, _, all_of
 from . import foreign, habits
 from .sentencepiece import check_charsmap
 from .spelling import LETTERS

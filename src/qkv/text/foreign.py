@@ -14,8 +14,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
-from ..files import reading
-from ..words import Problem, _, all_of
+from ..disk.bounded_reading import reading
+from ..i18n import Problem, _, all_of
 from . import sentencepiece
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
 from .tokenizer import BPE, Tokenizer, byte_level, refuse_long

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..words import Message, Problem, all_of
+from ..i18n import Message, Problem, all_of
 from .pairs import Text, lines, pad
 from .pools import Pools
 from .tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..words import Listed, Message, Problem, _, quoted
+from ..i18n import Listed, Message, Problem, _, quoted
 from .pools import Pools
 from .tokenizer import Tokenizer
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Problem, quoted
+from ..i18n import Problem, quoted
 
 ROWS, COLUMNS = 8, 16  # patches: two things beside each other have a square each
 SIGNS = "·▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"  # by bits: 1 top left, 2 top right, 4 bottom left, 8 bottom right

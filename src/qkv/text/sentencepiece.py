@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..words import Problem, quoted
+from ..i18n import Problem, quoted
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2

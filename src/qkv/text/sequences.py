@@ -9,7 +9,7 @@ Legend: B batch, L length of the random sequence.
 
 import numpy as np
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .dice import dice
 from .masking import IGNORED
 from .pairs import PairBatch

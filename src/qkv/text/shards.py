@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Problem
-from ..writing import atomic_write
+from ..disk.atomic_files import atomic_write
+from ..i18n import Problem
 from .corpus import Block, Corpus, Position, pieces
 from .dataset import BLOCK, FORMAT, HASHES, Dataset, read_index
 from .tokenizer import Tokenizer

@@ -23,7 +23,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from qkv.lifeline import end_with_caller
+from qkv.process.lifeline import end_with_caller
 
 ROOM = 1 << 29  # bytes that templates may take: a chat is a few thousand
 LARGEST = 10_000_000  # characters that a chat may have

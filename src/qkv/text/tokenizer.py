@@ -21,9 +21,9 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 from tokenizers.decoders import DecodeStream
 
-from ..files import reading
-from ..words import Problem, _, all_of
-from ..writing import write_file
+from ..disk.atomic_files import write_file
+from ..disk.bounded_reading import reading
+from ..i18n import Problem, _, all_of
 from . import chat
 from .habits import Habits
 from .sentencepiece import Charsmap

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tokenizers import models, pre_tokenizers, trainers
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .tokenizer import BPE, Bytes, Characters, Tokenizer, add_special, byte_level
 
 KINDS = ("characters", "bytes", "bpe")

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..words import Problem
-from ..writing import write_file
+from ..disk.atomic_files import write_file
+from ..i18n import Problem
 from .edits import edit
 from .effects import mask_of
 from .models import model_of, uneven

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..i18n import Problem
 from ..text import pictures
-from ..words import Problem
 from .recorder import trace
 from .traces import Trace
 

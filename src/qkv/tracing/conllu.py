@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from ..words import Problem
+from ..i18n import Problem
 
 LANGUAGES = ("en", "zh")
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from ..attention import masks
 from ..attention.dispatch import Call
 from ..attention.rules import Dense
-from ..words import Notice, Problem
+from ..i18n import Notice, Problem
 from .huggingface import Heard
 from .inputs import entry, items, run, several
 from .registry import Inputs, Untraceable, attentions, configs_of, part_of, rule_of

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..attention import masks
 from ..attention.dispatch import Call, replace_weights
 from ..attention.rules import Band, Placed
-from ..words import Problem, all_of, unknown
+from ..i18n import Problem, all_of, unknown
 from .models import Layer, model_of
 from .traces import no_layer
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..words import Problem
+from ..i18n import Problem
 from .edits import edit
 from .models import Model, model_of
 from .tokenizers import Reader, ids_of, reader_of

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..words import Message, Problem, all_of, quoted
-from ..writing import save_tensors
+from ..disk.atomic_files import save_tensors
+from ..i18n import Message, Problem, all_of, quoted
 
 if TYPE_CHECKING:
     import torch

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.dispatch import Call
 from ..attention.rules import Band, Mask
+from ..i18n import Problem, _, all_of
 from ..mixers.calls import Mixing
-from ..words import Problem, _, all_of
 from . import states
 from .chunking import chunks, is_long, join_call
 from .inputs import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..words import Problem, say
+from ..i18n import Problem, say
 from .models import model_of
 from .patterns import patterns
 from .recorder import trace

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..words import Notice, Problem, all_of, one_of, quoted
+from ..i18n import Notice, Problem, all_of, one_of, quoted
 from .live import Stopped
 from .models import MOST, too_long, uneven
 from .registry import OTHER_SENSES, Inputs, context_of, side_of

@@ -20,7 +20,7 @@ from ..attention import formula, pieces
 from ..attention.formula import Call, places, reach, take
 from ..attention.pooling import POOLS, cells, sizes
 from ..attention.rules import Band, Full, Span
-from ..words import Problem
+from ..i18n import Problem
 from . import parallel
 
 BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32

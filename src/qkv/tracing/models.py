@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from ..words import Problem
+from ..i18n import Problem
 from .traces import Trace
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from ..attention import masks
 from ..attention.cache import KVCache, WindowCache
 from ..attention.dispatch import listening
 from ..attention.positions import ALiBi, Relative, Rotary
+from ..i18n import Problem
 from ..mixers.calls import Mixing
 from ..model.experts import Routing, record_routing
 from ..model.generation import translate_ids
 from ..model.layers import StateMixer
 from ..model.reading import as_rows, note_context, pad, quiet, wordless
-from ..words import Problem
 from .chunking import chunks, is_long, join_call
 from .models import MOST, Layer, Question, too_long, uneven
 from .tokenizers import Rows, ids_of, listed, reader_of

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import grid
 from ..attention.dispatch import Call
 from ..attention.rules import Full
-from ..words import _, language, say, unknown
+from ..i18n import _, language, say, unknown
+from ..terminal import text_grid
 from . import maps
 from .maps import weights
 from .ranking import strongest
@@ -152,10 +152,10 @@ class Patterns:
         fit into a line of the terminal (or of `columns`)."""
         lang = language(lang)
         lines = self._lines(lang)
-        margin = max(grid.width(label) for label, *_ in lines)
+        margin = max(text_grid.width(label) for label, *_ in lines)
         room = (columns or shutil.get_terminal_size((100, 24)).columns) - margin - 7
         shown = [
-            f"{grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
+            f"{text_grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
             for label, count, heads in lines
         ]
         return "\n".join(
@@ -243,7 +243,7 @@ class Patterns:
             more = say(", mean distance {distance}", lang, distance=f"{row.distance:.1f}")
         elif kind == "columns":
             names = self.tokens.numbered
-            more = " " + " ".join(f"{j}:{grid.clip(names[j], 12)}" for j in row.keys)
+            more = " " + " ".join(f"{j}:{text_grid.clip(names[j], 12)}" for j in row.keys)
         return f"{row.place} {score.value:.2f} ({score.baseline:.2f}){more}"
 
     def _check(self, kind: str) -> None:
@@ -257,7 +257,7 @@ def _fitting(heads: list[str], most: int, room: int, count: int, lang: str) -> s
         line = "  ".join(heads[:shown])
         if shown < count:
             line += "  " + say("and {n} more", lang, n=count - shown)
-        if grid.width(line) <= room:
+        if text_grid.width(line) <= room:
             break
     return line if heads else ""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..words import Problem
+from ..i18n import Problem
 from .models import model_of
 from .traces import Trace
 

@@ -25,7 +25,7 @@ from ..attention import masks
 from ..attention.dispatch import Call, edited
 from ..attention.formula import mix
 from ..attention.rules import Band
-from ..words import Problem, all_of, pip_install
+from ..i18n import Problem, all_of, pip_install
 from .tokens import PARTS
 
 HIDDEN = -1e4  # an additive mask of this or less hides

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import grid
-from ..words import Problem, _, language, say, unknown
+from ..i18n import Problem, _, language, say, unknown
+from ..terminal import text_grid
 from . import conllu
 from .conllu import Sentence
 from .maps import weights
@@ -134,7 +134,7 @@ class SyntaxTable:
             )
         ]
         named = [self._named(relation, lang) for relation in self.relations]
-        margin = max(map(grid.width, named), default=0)
+        margin = max(map(text_grid.width, named), default=0)
         for name, relation in zip(named, self.relations, strict=True):
             rule = say("first word", lang) if relation.rule == "first" else f"{int(relation.rule):+d}".replace("-", "−")
             told = say(
@@ -149,7 +149,7 @@ class SyntaxTable:
             if len(rows) > most:
                 heads += "  " + say("and {n} more", lang, n=len(rows) - most)
             heads = heads or say("no head above it", lang)
-            lines.append(f"{grid.left(name, margin)}  {told}  {heads}")
+            lines.append(f"{text_grid.left(name, margin)}  {told}  {heads}")
         if self.unaligned:
             lines.append(say("{n} words have no token of their own and were left out.", lang, n=self.unaligned))
         return "\n".join(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ..words import Problem, all_of
+from ..i18n import Problem, all_of
 from .tokens import Tokens
 
 Rows = list[list[int]]

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..screen import plain
-from ..words import Notice, Problem, _, all_of, unknown
+from ..i18n import Notice, Problem, _, all_of, unknown
+from ..terminal.screen import plain
 
 END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
 Group = tuple[str, int, int]  # (text, first token, end)

@@ -32,11 +32,11 @@ from torch import Tensor
 from ..attention import masks
 from ..attention.dispatch import attend
 from ..attention.oracle import from_qkv
+from ..i18n import Problem, all_of
 from ..mixers.calls import Mixing
 from ..mixers.maps import Head as MixingHead
 from ..mixers.maps import head_of as mixing_head
 from ..model.experts import Routing
-from ..words import Problem, all_of
 from .maps import Head, Span, head_of
 from .tokens import PARTS, Group, Tokens
 

@@ -14,11 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import reading
-from ..model.adapters import LowRank, attach, saved
-from ..model.tensors import load_weights, read_tensors, refuse_others, weights_of
-from ..model.transformer import Transformer
-from ..runfiles import (
+from ..disk.bounded_reading import reading
+from ..disk.run_folder import (
     MOMENTA,
     WEIGHTS,
     begin,
@@ -30,7 +27,10 @@ from ..runfiles import (
     shard_files,
     write_through,
 )
-from ..words import Problem, _, quoted
+from ..i18n import Problem, _, quoted
+from ..model.adapters import LowRank, attach, saved
+from ..model.tensors import load_weights, read_tensors, refuse_others, weights_of
+from ..model.transformer import Transformer
 from .optim import Muon
 
 Shape = tuple[int, ...]

@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import runfiles, store, text
+from .. import text
+from ..disk import run_folder
+from ..disk.atomic_files import write_file
+from ..i18n import Problem
+from ..library import store
 from ..model.config import Config
 from ..text import conversations
 from ..text.conversations import Chats
-from ..words import Problem
-from ..writing import write_file
 from .extension import Reason
 from .settings import Settings
 from .tasks import Answers, Classification, HiddenWord, NextWord, Task, Translation
@@ -74,7 +76,7 @@ def gather(
     if task == "classify":
         labelled = text.read_labelled(store.locate(str(sources.pairs)))
         content = text.as_tsv(labelled)
-        write_file(folder / runfiles.PAIRS, content)
+        write_file(folder / run_folder.PAIRS, content)
         spoken((), ())
         known = {"kind": "labels", "labels": list(text.labels_of(labelled, sources.pairs))}
         return {**known, "source": sources.pairs, "sha256": hashlib.sha256(content.encode()).hexdigest()}
@@ -92,11 +94,11 @@ def gather(
             )
         spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
         content = text.as_tsv(read)
-        write_file(folder / runfiles.PAIRS, content)
+        write_file(folder / run_folder.PAIRS, content)
         return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if sources.chat is not None:
         content = conversations.as_jsonl(conversations.read_chats(store.locate(sources.chat)))
-        write_file(folder / runfiles.CHATS, content)
+        write_file(folder / run_folder.CHATS, content)
         spoken((), ())
         return {"kind": "chats", "source": sources.chat, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     if sources.text is None:
@@ -105,20 +107,20 @@ def gather(
         )
     corpus = text.Corpus.of(store.locate(sources.text))
     cut = spoken(corpus, ("pad", "eos", "mask") if task == "mlm" else ("eos",))
-    text.prepare(corpus, cut, folder / runfiles.TOKENS, progress=progress)
+    text.prepare(corpus, cut, folder / run_folder.TOKENS, progress=progress)
     return {"kind": "text", "source": str(sources.text), "sha256": corpus.sha256()}
 
 
 def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
     """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
     if kind in ("pairs", "labels"):
-        seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+        seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
         longest = min(LONGEST, config.context) if kind == "labels" else None
         return len(seen), max(len(unseen), 1), row or longest
     if kind == "chats":
         learned, held = _chats(folder)
         return len(learned), max(len(held), 1), row or min(LONGEST_CHAT, config.context)
-    tokens = text.Dataset.open(folder / runfiles.TOKENS)
+    tokens = text.Dataset.open(folder / run_folder.TOKENS)
     row = row or row_length(config, tokens)
     return max(len(tokens.train) // row, 1), max(len(tokens.validation) // row, 1), row
 
@@ -136,14 +138,14 @@ def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, conf
         train, test = (Chats(some, spoken, row) for some in (learned, held or learned[-1:]))
         waiting = [messages[: messages.index(_first_answer(messages))] for messages in (held or learned)[:3]]
         return Answers(train, test, spoken, [messages for messages in waiting if messages])
-    tokens, row = text.Dataset.open(folder / runfiles.TOKENS), settings.row or config.context
+    tokens, row = text.Dataset.open(folder / run_folder.TOKENS), settings.row or config.context
     if record["task"] == "mlm":
         return HiddenWord(tokens, spoken, row, settings.mask_share, framed=record["base"] is not None)
     return NextWord(tokens, spoken, row)
 
 
 def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row: int) -> Task:
-    seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+    seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
     unseen = unseen or seen[-1:]
     learned, held = (text.LabelledTexts(texts, labels, spoken, row) for texts in (seen, unseen))
     return Classification(learned, held, spoken, unseen[:6])
@@ -151,7 +153,7 @@ def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row
 
 def _chats(folder: Path) -> tuple[list[Any], list[Any]]:
     """Those to learn from and those to test with, the same every time."""
-    chats = conversations.read_chats(folder / runfiles.CHATS)
+    chats = conversations.read_chats(folder / run_folder.CHATS)
     keys = [conversations.as_jsonl([messages]) for messages in chats]
     held = {key for key, _ in text.split_pairs([(key, key) for key in keys])[1]}
     pairs = list(zip(keys, chats, strict=True))
@@ -170,7 +172,7 @@ def _translation(kind: str, folder: Path, spoken: text.Tokenizer, config: Config
         learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
         examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
     else:
-        seen, unseen = text.split_pairs(text.read_pairs(folder / runfiles.PAIRS))
+        seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
         unseen = unseen or seen[-1:]
         examples = [source for source, _ in unseen[:6]]
         learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import text
+from ..i18n import Problem
 from ..model.config import Config
 from ..text.conversations import as_jsonl, read_chats
-from ..words import Problem
 from .settings import Settings, both_set, known, preset
 
 CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done

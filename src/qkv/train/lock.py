@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..runfiles import LOCK
-from ..words import Notice, Problem, _
+from ..disk.run_folder import LOCK
+from ..i18n import Notice, Problem, _
 from .parallelize import World
 
 # What a file system answers that has no locks, such as some network file systems.

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import NotFinite
+from ..disk.atomic_files import atomic_write
+from ..disk.run_folder import CHECKPOINTS, METRICS, SAMPLES, newest, read_metrics
+from ..i18n import Problem, _
 from ..model.transformer import Transformer
-from ..runfiles import CHECKPOINTS, METRICS, SAMPLES, newest, read_metrics
-from ..words import Problem, _
-from ..writing import atomic_write
 from .optim import set_rate
 from .parallelize import World
 from .settings import Settings

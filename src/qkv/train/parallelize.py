@@ -23,11 +23,22 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..attention.positions import Relative
+from ..disk.run_folder import (
+    CHECKPOINTS,
+    SHARDS,
+    WEIGHTS,
+    begin,
+    check,
+    explained,
+    fingerprint,
+    finish,
+    newest,
+    read_state,
+)
+from ..i18n import Message, Problem, _, unknown
 from ..model.adapters import LowRank
 from ..model.layers import Block
 from ..model.transformer import Transformer
-from ..runfiles import CHECKPOINTS, SHARDS, WEIGHTS, begin, check, explained, fingerprint, finish, newest, read_state
-from ..words import Message, Problem, _, unknown
 from .checkpoint import load_checkpoint, load_shards, save_checkpoint, save_shards
 from .settings import Settings
 

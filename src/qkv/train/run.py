@@ -15,15 +15,17 @@ from typing import Any
 
 import torch
 
-from .. import __version__, runfiles, store, text
-from ..files import WRONG
-from ..memory import need, told
+from .. import __version__, text
+from ..disk import run_folder
+from ..disk.bounded_reading import WRONG
+from ..disk.run_folder import check
+from ..i18n import Problem, _, all_of, say
+from ..library import store
 from ..model.adapters import adapt
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..model.weights import base_of, config_of, empty
-from ..runfiles import check
-from ..words import Problem, _, all_of, say
+from ..process.memory import need, told
 from .data import KINDS, Progress, Sources, gather, open_task, sizes
 from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
 from .lock import RunLock, lock_first
@@ -181,7 +183,7 @@ def start(
         _able(settings)
 
     def found() -> None:
-        if (folder / runfiles.CONFIG).exists():
+        if (folder / run_folder.CONFIG).exists():
             raise Problem(
                 "{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out",
                 folder=folder,
@@ -239,7 +241,7 @@ def start(
             why.append(("why.unknown", {"share": f"{share:.0%}"}))
         _watch(record, folder, spoken, made)
         _affordable(made, plan, world)
-        runfiles.write_record(folder, record)
+        run_folder.write_record(folder, record)
 
     with _new_folder(folder, world) as lock:
         world.once(found)
@@ -288,14 +290,14 @@ def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
     new = [place for place in (folder, *folder.parents) if not place.exists()]
     world.once(partial(folder.mkdir, parents=True, exist_ok=True))
     lock = lock_first(folder, world)
-    empty_before = lock is not None and [inside.name for inside in folder.iterdir()] == [runfiles.LOCK]
+    empty_before = lock is not None and [inside.name for inside in folder.iterdir()] == [run_folder.LOCK]
     try:
         yield lock
     except Exception:
         if lock is not None:
             if empty_before:
                 for inside in folder.iterdir():
-                    if inside.name != runfiles.LOCK:
+                    if inside.name != run_folder.LOCK:
                         shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
             lock.release()
             for place in new:
@@ -307,7 +309,7 @@ def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
 def resume(folder: Path, world: World | None = None, asked: Asked | None = None) -> Run:
     """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see extension.py."""
     world = world or World()
-    runfiles.read_record(folder)  # a folder that is not a run gets no lock file
+    run_folder.read_record(folder)  # a folder that is not a run gets no lock file
     lock = lock_first(folder, world)
     try:
         if asked is not None:
@@ -322,14 +324,14 @@ def resume(folder: Path, world: World | None = None, asked: Asked | None = None)
 
 def _agree(folder: Path, asked: Asked) -> None:
     """Refuse what a run can't be asked for, and write down what it can."""
-    record = runfiles.read_whole_record(folder, RECORD)
+    record = run_folder.read_whole_record(folder, RECORD)
     if record["base"] is not None:
         asked = replace(asked, changes=meant(asked.changes))
     refuse(asked, folder, record)
     if changes := changed(asked, record):
         place, _ = _newest(folder)
-        done = 0 if place is None else runfiles.read_state(place)["step"]
-        runfiles.write_record(folder, extend(folder, record, changes, done))
+        done = 0 if place is None else run_folder.read_state(place)["step"]
+        run_folder.write_record(folder, extend(folder, record, changes, done))
 
 
 def _sayable(reasons: Any) -> bool:
@@ -393,8 +395,8 @@ def _affordable(config: Config, settings: Settings, world: World) -> None:
 
 def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
     """The newest checkpoint that is whole, and those after it, which are damaged."""
-    there = folder / runfiles.CHECKPOINTS
-    place, every = runfiles.newest(there), runfiles.checkpoints(there)
+    there = folder / run_folder.CHECKPOINTS
+    place, every = run_folder.newest(there), run_folder.checkpoints(there)
     damaged = every if place is None else every[every.index(place) + 1 :]
     if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
         raise Problem(
@@ -409,7 +411,7 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
 
 
 def _open(folder: Path, world: World, lock: RunLock | None) -> Run:
-    record = runfiles.read_whole_record(folder, RECORD)
+    record = run_folder.read_whole_record(folder, RECORD)
     place, damaged = world.once(partial(_newest, folder))
     settings = settings_of(record)
     config = config_of(folder, record, place if settings.lora is None else None)

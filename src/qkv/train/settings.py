@@ -4,11 +4,11 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 from ..model.config import CHOICES as WORDS
 from ..model.config import Config
 from ..model.pattern import STATES
 from ..model.presets import PRESETS
-from ..words import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
 TUNED = TASKS | {"classify": "encoder"}  # the same of models that go on from learned weights
@@ -29,7 +29,7 @@ class Settings:
     (32, 'muon')
     >>> Settings(lr=-1)
     Traceback (most recent call last):
-    qkv.words.Problem: lr is -1: give a number, 0 or more
+    qkv.i18n.Problem: lr is -1: give a number, 0 or more
     """
 
     steps: int = 1000

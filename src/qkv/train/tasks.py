@@ -16,9 +16,9 @@ from torch import Tensor
 
 from .. import text
 from ..attention import masks
+from ..i18n import Problem
 from ..model.transformer import Transformer
 from ..text.conversations import Chats
-from ..words import Problem
 
 Batch = tuple[Tensor, ...]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import text
+from ..disk.atomic_files import write_file
+from ..i18n import Problem, all_of
 from ..model.config import Config
 from ..model.export import HABITS
 from ..model.tensors import fingerprint
 from ..model.transformer import Transformer
 from ..model.weights import load
-from ..words import Problem, all_of
-from ..writing import write_file
 from .extension import Reason, lies, shown
 from .settings import TUNED, Settings, known
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..disk.run_folder import WATCH
+from ..i18n import Problem
 from ..model.transformer import Transformer
-from ..runfiles import WATCH
 from ..text import Tokenizer
 from ..tracing.recorder import trace
-from ..words import Problem
 
 
 class Watch:

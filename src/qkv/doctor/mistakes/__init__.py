@@ -1,6 +1,6 @@
 """The catalogue: every mistake that `qkv check` knows, one class each."""
 
-from ...words import _
+from ...i18n import _
 from . import caches, crossing, heads, masks, positions, projections, scale, softmax, states, training, triangles
 from .mistake import Mistake
 

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from ...words import _
+from ...i18n import _
 from ..source.nodes import FUSED, argument, called, first_of, last, masky, names, number, path
 from ..source.readings import triangles
 from ..source.trees import Code

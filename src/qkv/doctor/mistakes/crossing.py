@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ...words import _
+from ...i18n import _
 from ..source.nodes import HEAD_WIDTH, called, first_of, last, masky, names, number, path, role
 from ..source.says import unused_arguments
 from ..source.trees import Code

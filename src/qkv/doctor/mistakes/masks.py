@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ...words import _
+from ...i18n import _
 from ..numbers.oracle import Form, changed
 from ..source.nodes import FUSED, MASKY, argument, called, first_of, masky, names, number, path
 from ..source.readings import LOWEST, Fill, fill_of, fills, mask_uses, masked, weights_site

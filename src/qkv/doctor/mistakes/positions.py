@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..numbers.oracle import Form, changed
 from ..source.nodes import argument, called, first_of, last, names, number, path, same
 from ..source.trees import Code

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ...words import _
+from ...i18n import _
 from ..source.nodes import FUSED, called, first_of, last, number, path, role
 from ..source.says import never_read
 from ..source.trees import Code

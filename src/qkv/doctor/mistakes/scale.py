@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..numbers.oracle import Form, changed
 from ..source.nodes import FUSED, argument, called, is_library, masky, names, number, path, same
 from ..source.readings import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..numbers.states import Array, Mixing, each, faded, held, stepped, table, told, written
 from ..source.nodes import argument, called, names, number, path
 from ..source.trees import Code

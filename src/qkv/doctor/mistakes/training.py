@@ -3,7 +3,7 @@
 import ast
 import re
 
-from ...words import _
+from ...i18n import _
 from ..source.nodes import FUSED, argument, called, first_of, is_library, last, masky, names, number, path, same
 from ..source.readings import removed
 from ..source.says import built_in_forward, head_loop, never_read

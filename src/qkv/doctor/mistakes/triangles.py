@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...words import _
+from ...i18n import _
 from ..numbers.oracle import Form, changed
 from ..source.nodes import FUSED, LENGTH, MOVES, argument, called, is_library, last, masky, names, number, path
 from ..source.readings import LOWEST, fills, mask_uses, tiled, triangles

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..subject.adapt import frequencies
 from ..subject.errors import UserError

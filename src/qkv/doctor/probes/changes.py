@@ -9,7 +9,7 @@ import re
 import numpy as np
 from torch import nn
 
-from ...words import _, quoted
+from ...i18n import _, quoted
 from ..case import Case
 from ..mistakes.mistake import triangle
 from ..mistakes.triangles import WrongTriangle

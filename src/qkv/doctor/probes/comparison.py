@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..mistakes.mistake import At
 from ..numbers.guesses import guesses, head_counts, laid, miscut

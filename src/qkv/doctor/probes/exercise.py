@@ -12,7 +12,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..source import coverage
 from ..source.file import Source

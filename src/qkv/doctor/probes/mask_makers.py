@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...words import Message, Problem, _
+from ...i18n import Message, Problem, _
 from ..case import Found
 from ..conclusion import finding
 from ..mistakes.mistake import triangle

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...words import _, quoted
+from ...i18n import _, quoted
 from ..case import Case
 from ..mistakes import CATALOGUE
 from ..mistakes.masks import CausalLost, OnlyOneMask

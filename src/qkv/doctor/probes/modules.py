@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..numbers.guesses import head_counts
 from ..numbers.watching import mixed_of

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats

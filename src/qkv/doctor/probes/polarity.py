@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..case import Case
 from ..source.conventions import sayings
 from ..subject import usage

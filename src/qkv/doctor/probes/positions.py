@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..case import Asked, Case
 from ..source.says import Says
 from ..subject.adapt import frequencies, made_table, own_tables

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ...words import Message
+from ...i18n import Message
 from ..case import Case
 
 

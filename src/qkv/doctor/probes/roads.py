@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..report import Report
 from ..source.file import Source

@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..case import Case
 from ..numbers.watching import shares_of
 from ..subject.errors import UserError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...words import Message, _, all_of
+from ...i18n import Message, _, all_of
 from ..case import Case
 from ..subject.values import to_numpy
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..case import Case
 from ..mistakes.states import ADDED, AFTER, COLUMN, LITTLE, ROW
 from ..numbers.guesses import guesses, head_counts

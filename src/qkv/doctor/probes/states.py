@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...words import Message, _
+from ...i18n import Message, _
 from ..case import Asked, Case
 from ..mistakes import CATALOGUE
 from ..mistakes.states import ADDED, ChunkBorder, StateKept, StateMistake

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...words import _
+from ...i18n import _
 from ..case import Case
 from ..mistakes.projections import FromTheKey
 from ..numbers.guesses import letter_of

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from ...words import _
+from ...i18n import _
 
 RULES = _(
     "Checked code may not write, rename or remove files outside its temporary folder, start or end processes, or use the "

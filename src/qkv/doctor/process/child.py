@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...streams import open_missing_streams
-from ...words import Problem, _
+from ...i18n import Problem, _
+from ...process.streams import open_missing_streams
 from .guard import WALL, computed, stopped
 
 START = 600.0  # seconds for a busy machine to import torch

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from ...words import Message, Problem, pip_install
+from ...i18n import Message, Problem, pip_install
 from ..report import Finding, Remark, Report
 from ..source.file import Source, read
 from ..source.loading import USUAL

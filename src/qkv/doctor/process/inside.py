@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...lifeline import end_with_caller
+from ...process.lifeline import end_with_caller
 from .confine import confine
 
 SILENT = 73  # the exit code of a process that could not answer

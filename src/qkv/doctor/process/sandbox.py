@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...words import Message, Problem, _
+from ...i18n import Message, Problem, _
 from ..numbers.evidence import is_confirmed
 from ..report import Report
 from ..source.file import Source, read

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ...words import Problem
+from ...i18n import Problem
 from . import standins
 from .coverage import RAN, Ran
 from .file import Source, read

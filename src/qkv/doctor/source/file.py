@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...words import Problem, _
+from ...i18n import Problem, _
 
 if TYPE_CHECKING:
     from .loading import Loader
@@ -117,7 +117,7 @@ class Source:
 
     def absent(self, name: str) -> Problem:
         """The problem of a name that isn't there: it says what is, and the nearest."""
-        from ...words import all_of, nearest
+        from ...i18n import all_of, nearest
 
         there = list(dict.fromkeys([*self.candidates(), *self.definitions]))
         if not there:

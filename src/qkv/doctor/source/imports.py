@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...words import Problem
+from ...i18n import Problem
 
 if TYPE_CHECKING:
     from .file import Source

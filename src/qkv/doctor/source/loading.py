@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...words import Message, Problem
+from ...i18n import Message, Problem
 from . import standins
 from .beside import Module, told
 from .file import Definition, Source

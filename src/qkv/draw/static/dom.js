@@ -4,7 +4,7 @@ import { say } from "./words.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
-/** Controls, and what turns the direction of text: the same as UNSAFE of qkv/screen.py. */
+/** Controls, and what turns the direction of text: the same as UNSAFE of qkv/terminal/screen.py. */
 const UNSAFE = /\r(?!\n)|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
 
 /** A text with such characters written out, as \u202e, so that a name can't show as another. @param {string} text */

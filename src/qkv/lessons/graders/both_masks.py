@@ -4,7 +4,7 @@ import numpy as np
 
 from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
-from ...words import Message
+from ...i18n import Message
 from ..exercises import both_masks as solved
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong

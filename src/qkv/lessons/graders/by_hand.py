@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.oracle import from_qkv
-from ...words import Message
+from ...i18n import Message
 from ..exercises import by_hand as solved
 from ..grade import row
 from ..lesson import Lesson, Question, Wrong

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...attention import masks
 from ...attention.oracle import from_qkv, softmax
-from ...words import Message
+from ...i18n import Message
 from ..exercises import causal_mask as solved
 from ..grade import calls, furthest
 from ..lesson import Lesson, Question, Wrong

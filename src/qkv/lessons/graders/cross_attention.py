@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.oracle import steps
-from ...words import Message
+from ...i18n import Message
 from ..exercises.cross_attention import attention
 from ..grade import calls, shapes
 from ..lesson import Lesson, Wrong

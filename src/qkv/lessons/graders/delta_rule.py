@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ...i18n import Message
 from ...mixers.reference import Array, delta
-from ...words import Message
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
 

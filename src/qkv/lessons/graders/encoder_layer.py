@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.oracle import Array, steps
-from ...words import Message
+from ...i18n import Message
 from ..exercises import encoder_layer as solved
 from ..grade import furthest
 from ..lesson import Lesson, Question, Wrong

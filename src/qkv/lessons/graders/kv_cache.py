@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...attention import masks
 from ...attention.oracle import from_qkv
-from ...words import Message
+from ...i18n import Message
 from ..exercises import kv_cache as solved
 from ..grade import furthest, pair
 from ..lesson import Lesson, Question, Wrong

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...attention.oracle import softmax
+from ...i18n import Message
 from ...mixers.reference import Array, Mixed, linear
-from ...words import Message
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
 

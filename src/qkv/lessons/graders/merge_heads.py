@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.oracle import steps
-from ...words import Message
+from ...i18n import Message
 from ..exercises import merge_heads as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Question, Wrong

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...attention import masks
 from ...attention.oracle import from_qkv, softmax
-from ...words import Message
+from ...i18n import Message
 from ..exercises import padding_mask as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.oracle import Array, softmax, steps
-from ...words import Message
+from ...i18n import Message
 from ..exercises.projections import attention
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from ...i18n import Message
 from ...mixers.reference import Array, linear
 from ...mixers.reference import retention as reference
-from ...words import Message
 from ..exercises import retention as solved
 from ..grade import Told, calls, furthest
 from ..lesson import Lesson, Question, Wrong

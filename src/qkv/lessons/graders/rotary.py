@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.oracle import Array
-from ...words import Message
+from ...i18n import Message
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.oracle import Array, from_qkv
-from ...words import Message
+from ...i18n import Message
 from ..exercises import scores as solved
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.oracle import sinusoid as right
-from ...words import Message
+from ...i18n import Message
 from ..exercises import sinusoidal as solved
 from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...attention.oracle import Array
 from ...attention.oracle import softmax as right
-from ...words import Message
+from ...i18n import Message
 from ..grade import calls, furthest, row, sums
 from ..lesson import Lesson, Wrong
 

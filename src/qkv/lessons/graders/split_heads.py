@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...attention.oracle import from_qkv
-from ...words import Message
+from ...i18n import Message
 from ..exercises import split_heads as solved
 from ..grade import calls, furthest, shapes, sums
 from ..lesson import Lesson, Wrong

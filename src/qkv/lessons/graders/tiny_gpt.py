@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...attention import masks
-from ...words import Message
+from ...i18n import Message
 from ..exercises import tiny_gpt as solved
 from ..grade import Noted, Told, furthest
 from ..lesson import Lesson, Question, Wrong

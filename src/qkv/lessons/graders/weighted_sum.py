@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...attention.oracle import Array, from_qkv, softmax
-from ...words import Message
+from ...i18n import Message
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
 

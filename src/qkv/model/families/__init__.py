@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Listed, Problem, _, all_of, nearest, unknown
+from ...i18n import Listed, Problem, _, all_of, nearest, unknown
 from ..config import Config
 from .bamba import BAMBA
 from .bart import BART

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, need, word_of

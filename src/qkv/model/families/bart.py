@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...attention.positions import Sinusoidal
-from ...words import Message, Notice, all_of
+from ...i18n import Message, Notice, all_of
 from ..config import Config
 from .family import (
     PLAIN,

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from .family import PLAIN, Family, Row, State, insist, linear, need, plain_heads, word_of, zero_biases
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from ..mixture import Experts
 from ..pattern import layer_pattern

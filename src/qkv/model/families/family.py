@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...i18n import Listed, Message, Notice, Problem, _, all_of, one_of
 from ...mixers.weights import unwoven, woven
-from ...words import Listed, Message, Notice, Problem, _, all_of, one_of
 from ..config import Config
 
 State = dict[str, Tensor]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from . import llama
 from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of

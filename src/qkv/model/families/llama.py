@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message, all_of
+from ...i18n import Message, all_of
 from ..config import Config
 from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, Unread, insist, linear, need, word_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ...i18n import Message
 from ...mixers.mamba2 import NAMES
-from ...words import Message
 from ..config import Config
 from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
 

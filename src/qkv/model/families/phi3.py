@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from . import llama
 from .family import PLAIN, Family, Row, linear, need, plain_width, word_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ...i18n import Message, _, all_of
 from ...mixers.delta import NAMES
-from ...words import Message, _, all_of
 from ..config import Config
 from ..pattern import layer_pattern
 from .family import PLAIN, Family, Foreign, Row, insist, need, word_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...words import Message
+from ...i18n import Message
 from ..config import Config
 from .family import Family, Row, insist_on_sides, linear, need, unshared_heads, word_of
 

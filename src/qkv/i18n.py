@@ -79,7 +79,7 @@ def compile_catalogue(po: str, mo: str) -> None:
         return
     with open(po, "rb") as file:
         catalogue = pofile.read_po(file)
-    from .writing import atomic_write
+    from .disk.atomic_files import atomic_write
 
     with suppress(OSError), atomic_write(mo) as out:
         mofile.write_mo(out, catalogue)

@@ -17,8 +17,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .files import is_plain
-from .words import Problem, _, all_of, pip_install, quoted
+from ..disk.bounded_reading import is_plain
+from ..i18n import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
 READ = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder

