@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from ._measure import Row, publish
 from .busy import beside
 
-RIGHT = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "right"
+RIGHT = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "corpora" / "right"
 WHOLE = RIGHT / "lecture_gpt.py"
 
 

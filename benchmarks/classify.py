@@ -24,11 +24,11 @@ from torch import Tensor
 
 import qkv
 from qkv import masks, text
+from qkv.evaluation.classification import score_labels
+from qkv.generation.batching import in_batches
+from qkv.generation.prefill import pad, quiet
 from qkv.library.catalogue import Package
 from qkv.library.packages import download
-from qkv.model.batches import in_batches
-from qkv.model.classification import score_labels
-from qkv.model.reading import pad, quiet
 
 from ._measure import Row, publish
 

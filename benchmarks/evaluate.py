@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import qkv
+from qkv.evaluation.text_metrics import score_text
 from qkv.library import store
-from qkv.model.evaluation import score_text
 from qkv.process import memory
 
 from ._measure import Rival, Row, publish, serve

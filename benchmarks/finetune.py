@@ -22,11 +22,11 @@ import torch
 
 import qkv
 from qkv import text
+from qkv.formats.adapters import adapt
+from qkv.formats.hf_export import export
+from qkv.generation.batching import ROWS, in_batches
+from qkv.generation.decoding import source_ids, translate_ids
 from qkv.library import store
-from qkv.model.adapters import adapt
-from qkv.model.batches import ROWS, in_batches
-from qkv.model.export import export
-from qkv.model.generation import source_ids, translate_ids
 from qkv.process import memory
 from qkv.train.loop import one_step
 from qkv.train.optim import make_optimizers

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from qkv import Transformer
-from qkv.model.export import export
-from qkv.model.generation import generate
+from qkv.formats.hf_export import export
+from qkv.generation.decoding import generate
 from qkv.model.presets import PRESETS
 
 from ._measure import Row, publish

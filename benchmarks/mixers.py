@@ -146,7 +146,7 @@ def maps() -> list[Row]:
 PREFILL = """
 import re, time, torch
 from qkv import Config, Transformer
-from qkv.model.reading import Reading
+from qkv.generation.prefill import Reading
 torch.manual_seed(0)
 torch.set_num_threads(1)
 n = 100_000

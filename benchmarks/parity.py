@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.model.test_families import BIASED, CASES, TRANSLATORS, asked, ours, said, texts, theirs
+from tests.formats.test_families import BIASED, CASES, TRANSLATORS, asked, ours, said, texts, theirs
 
 from ._measure import Row, publish
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 import qkv
+from qkv.formats.quantise import Int8Linear, quantise
+from qkv.generation.decoding import generate
 from qkv.library import store
-from qkv.model.generation import generate
-from qkv.model.quantise import Int8Linear, quantise
 
 from ._measure import Row, publish, race
 

@@ -30,8 +30,8 @@ from qkv import masks
 from qkv.attention.dispatch import Call
 from qkv.draw.page import page
 from qkv.library import store
-from qkv.tracing.maps import head_of
-from qkv.tracing.patterns import patterns
+from qkv.tracing.study.patterns import patterns
+from qkv.tracing.views.attention_maps import head_of
 
 from ._measure import Row, publish, race
 from .busy import beside
@@ -292,7 +292,7 @@ def main() -> list[Row]:
 import torch
 from qkv import masks
 from qkv.attention.dispatch import Call
-from qkv.tracing.maps import head_of
+from qkv.tracing.views.attention_maps import head_of
 q, k, v = (torch.randn(1, 1, {n}, 64) for _ in range(3))
 before = peak()
 head_of(Call(q, k, v, masks.causal(), 0.125, name="decoder.0"), 0, 0).pooled(512)

@@ -1,7 +1,7 @@
 """Eight heads worth seeing, found by computation in the traces that come with qkv."""
 
 # %% heads
-from qkv.tracing.patterns import LOCAL
+from qkv.tracing.study.patterns import LOCAL
 from tools.book.figures import Look, demo
 
 cat, animal = demo("cat-smollm2"), demo("animal-smollm2")

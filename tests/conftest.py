@@ -77,7 +77,7 @@ def repeatable():
 
 
 STARTED: list[subprocess.Popen] = []  # while the test that is being run was called
-KEPT = ("template.py", "warm.py")  # processes that the next test uses again; they end with this one
+KEPT = ("template_process.py", "warm.py")  # processes that the next test uses again; they end with this one
 _start = subprocess.Popen.__init__
 
 

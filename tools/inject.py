@@ -4,7 +4,7 @@
     .venv/bin/python tools/inject.py --wild FOLDER [--half work|held] [--json FILE]
 
 Every mistake of `MISTAKES` goes in wherever its pattern is found, at most once per object. --wild takes the objects of
-tests/doctor/wild/objects.tsv that are right and that the check calls right; FOLDER is as in tools/wild.py. What is printed
+tests/doctor/corpora/wild/objects.tsv that are right and that the check calls right; FOLDER is as in tools/wild.py. What is printed
 for each: the mistake that went in, and whether it was named, misnamed, missed as "partly" or missed as plain "right".
 """
 

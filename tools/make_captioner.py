@@ -32,11 +32,11 @@ from torch import Tensor
 
 from qkv.attention import record
 from qkv.disk.run_folder import fingerprint
-from qkv.model.generation import translate
-from qkv.model.weights import load
-from qkv.text import Tokenizer, pictures
+from qkv.formats.model_files import load
+from qkv.generation.decoding import translate
+from qkv.text import Tokenizer, picture_tokens
 from qkv.text.tokenizer import add_special
-from qkv.tracing.captions import caption
+from qkv.tracing.study.caption_attention import caption
 from qkv.train.run import start
 from qkv.train.tasks import Translation
 
@@ -93,7 +93,7 @@ class Drawn:
         made = []
         for columns in (inked[inked < middle], inked[inked >= middle]):
             rows = np.flatnonzero(pixels[:, columns].any(1))
-            box = np.zeros((pictures.ROWS, pictures.COLUMNS), bool)
+            box = np.zeros((picture_tokens.ROWS, picture_tokens.COLUMNS), bool)
             if len(columns):
                 box[rows[0] // 2 : rows[-1] // 2 + 1, columns[0] // 2 : columns[-1] // 2 + 1] = True
             made.append(box)
@@ -148,7 +148,7 @@ def pairs(seed: int, count: int, fonts: list[str] = KNOWN) -> Iterator[tuple[np.
     dice = np.random.default_rng(seed)
     for _ in range(count):
         drawn = picture(dice, fonts)
-        yield pictures.small(pictures.cut(drawn.shades)), drawn
+        yield picture_tokens.small(picture_tokens.cut(drawn.shades)), drawn
 
 
 def words() -> Tokenizer:
@@ -157,7 +157,7 @@ def words() -> Tokenizer:
         {cut for each in THINGS.values() for words in each for cut in re.findall(WORD, words)} | {" and", "和"}
     )
     told += [f" {word}" for word in ("a", "an")]  # of the second thing
-    names = [*pictures.SIGNS, *pictures.TOLD_IN.values(), *told]
+    names = [*picture_tokens.SIGNS, *picture_tokens.TOLD_IN.values(), *told]
     library = Library(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(f"{WORD}|."), "isolated")
     library.decoder = decoders.Fuse()
@@ -194,7 +194,7 @@ def main() -> None:
         with file.open("w", encoding="utf-8") as lines:
             for pixels, drawn in pairs(LEARNED, DRAWN):
                 around = np.stack([box.T.ravel() for box in drawn.boxes(pixels)])
-                boxes[bytes(map(pictures.SIGNS.index, pictures.signs(pixels)))] = around
+                boxes[bytes(map(picture_tokens.SIGNS.index, picture_tokens.signs(pixels)))] = around
                 lines.writelines(f"{source}\t{told}\n" for source, told in both(pixels, drawn))
         print(f"drawn after {time.process_time() - begun:.0f} s of one processor", flush=True)
         run = start("translate", out=Path(folder) / "run", pairs=str(file), tokenizer=words(), changes=SIZES)
@@ -222,10 +222,10 @@ def judge() -> None:
     """Say how good what ships is, by pictures none of which it learned from."""
     model, tokenizer = load(DEMO)
     size = sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file())
-    learned = {pictures.signs(pixels) for pixels, _ in pairs(LEARNED, DRAWN)}
+    learned = {picture_tokens.signs(pixels) for pixels, _ in pairs(LEARNED, DRAWN)}
     print(f"{DEMO.name}: {size / 1e3:.0f} kB. Told word for word right:")
     for name, seed, fonts in (("unseen pictures", 1, KNOWN), ("unseen fonts", 2, UNKNOWN)):
-        unseen = [each for each in pairs(seed, TESTED, fonts) if pictures.signs(each[0]) not in learned]
+        unseen = [each for each in pairs(seed, TESTED, fonts) if picture_tokens.signs(each[0]) not in learned]
         print(f"{name}:")
         for number, some in (
             ("one thing ", [each for each in unseen if each[1].parted is None]),
@@ -239,7 +239,10 @@ def judge() -> None:
 
 def both(pixels: np.ndarray, drawn: Drawn) -> list[tuple[str, str]]:
     """What the captioner reads and should say, in both languages."""
-    return [(pictures.source(pixels, lang), told) for lang, told in zip(pictures.TOLD_IN, drawn.told, strict=True)]
+    return [
+        (picture_tokens.source(pixels, lang), told)
+        for lang, told in zip(picture_tokens.TOLD_IN, drawn.told, strict=True)
+    ]
 
 
 def right(model: Any, tokenizer: Any, asked: list[tuple[str, str]]) -> float:
@@ -256,7 +259,7 @@ def on_its_thing(model: Any, tokenizer: Any, pixels: np.ndarray, drawn: Drawn) -
     """The mean share of a noun's attention, as `qkv caption` shows it, in the box around its thing; and that box's share of
     the picture, which even attention would give."""
     found = []
-    for lang in pictures.TOLD_IN:
+    for lang in picture_tokens.TOLD_IN:
         told = caption(model, tokenizer, pixels, lang).words
         for noun, box in zip(NOUNS, drawn.boxes(pixels), strict=True):
             if noun < len(told):

@@ -291,7 +291,7 @@ LABELS = {"en": ("How it shows", "What it does", "Fix"), "zh": ("如何看出", 
 SCORES = {
     "en": """## Score on public code
 
-`tools/wild.py` runs the check on {objects} objects of {repositories} public repositories (`tests/doctor/wild/objects.tsv`), whose truths were
+`tools/wild.py` runs the check on {objects} objects of {repositories} public repositories (`tests/doctor/corpora/wild/objects.tsv`), whose truths were
 decided by reading and running before the check was asked. How good it is on code that nobody has looked at shows only the first
 time that a list is run. There were four such lists; after each of the first three, what it had shown was changed. The false alarms
 of the fourth are a missing output projection (P4) and keys of another length (C3), which some who judge code call a convention:
@@ -317,7 +317,7 @@ Not run ({count}): {not_run}.
 """,
     "zh": """## 在公开代码上的成绩
 
-`tools/wild.py` 检查 {repositories} 个公开仓库里的 {objects} 个对象（`tests/doctor/wild/objects.tsv`）；对错在检查之前就靠阅读和运行定好了。对没人看过的代码
+`tools/wild.py` 检查 {repositories} 个公开仓库里的 {objects} 个对象（`tests/doctor/corpora/wild/objects.tsv`）；对错在检查之前就靠阅读和运行定好了。对没人看过的代码
 检查得怎么样，只有一份清单第一次运行时才看得出来。这样的清单有四份；前三份每次发现的问题，随后都改了。第四份里的误报是缺少输出投影
 （P4）和键的长度不同（C3），有的评判者把它们看作约定：
 
@@ -361,7 +361,7 @@ FIRST_RUNS = {
 
 
 def scores(lang: str) -> str:
-    """The section on public code, from tests/doctor/wild/scores.tsv."""
+    """The section on public code, from tests/doctor/corpora/wild/scores.tsv."""
     place = list(FILES).index(lang)
     kept = [row for row in read_scores() if row["how"] == "object" and row["truth"] != "other"]
     counts = []

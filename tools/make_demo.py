@@ -13,8 +13,8 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from qkv.disk.run_folder import fingerprint
-from qkv.model.generation import translate
-from qkv.model.weights import load
+from qkv.formats.model_files import load
+from qkv.generation.decoding import translate
 from qkv.text import date_pair
 from qkv.train.run import start
 

@@ -3,7 +3,7 @@
     .venv/bin/python tools/make_huggingface_docs.py            all types, about 10 minutes
     .venv/bin/python tools/make_huggingface_docs.py bert t5    what becomes of these, nothing written
 
-Every type is built small with random weights and held to the laws of tests/tracing/test_zoo.py, each in a process of its own.
+Every type is built small with random weights and held to the laws of tests/tracing/record/test_zoo.py, each in a process of its own.
 The test compares the pages with what it finds itself, so they can't say more than is true.
 """
 
@@ -99,11 +99,11 @@ COUNTED = {
     "en": "## Which\n\ntransformers {version} has {every} model types with a model class. {tried} of them were built small with random weights and "
     "given a text (a picture, a sound): {traced} are traced, {eager} more give their weights with `--eager`, {refused} are refused with "
     "the reason. Every map of attention was compared with the one that the model's own eager kernel gives, to 10⁻⁵; of three Nemotron speech "
-    "encoders that one is NaN, and only their logits were compared (`tests/tracing/test_zoo.py`; this list is made by "
+    "encoders that one is NaN, and only their logits were compared (`tests/tracing/record/test_zoo.py`; this list is made by "
     "`tools/make_huggingface_docs.py`).\n",
     "zh": "## 哪些模型\n\ntransformers {version} 有 {every} 种带模型类的类型。其中 {tried} 种以随机权重构建成小模型，并给了一段文本（图像、声音）："
     "{traced} 种可记录，另有 {eager} 种用 `--eager` 给出权重，{refused} 种说明原因后拒绝。每张注意力图都与模型自己的 eager 内核的结果比较过，误差不超过 10⁻⁵；"
-    "只有三个 Nemotron 语音编码器的 eager 结果是 NaN，只比较了 logits（`tests/tracing/test_zoo.py`；本列表由 `tools/make_huggingface_docs.py` 生成）。\n",
+    "只有三个 Nemotron 语音编码器的 eager 结果是 NaN，只比较了 logits（`tests/tracing/record/test_zoo.py`；本列表由 `tools/make_huggingface_docs.py` 生成）。\n",
 }
 
 
@@ -127,8 +127,8 @@ def listed(lang: str = "en") -> dict[str, str]:
 
 
 def _find(kind: str, answer: "multiprocessing.Queue[str]") -> None:
-    from tests.tracing import zoo
-    from tests.tracing.test_zoo import outcome
+    from tests.tracing.record import zoo
+    from tests.tracing.record.test_zoo import outcome
 
     warnings.simplefilter("ignore")
     try:
@@ -158,7 +158,7 @@ def main(asked: list[str]) -> int:
     import torch
     import transformers
 
-    from tests.tracing import zoo
+    from tests.tracing.record import zoo
 
     torch.set_num_threads(1)
     zoo.build("llama")  # what all need is loaded once

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import qkv
-from qkv.draw.paper import COLOURS, SIGNED, blank, label, paint, save
+from qkv.draw.figure_canvas import COLOURS, SIGNED, blank, label, paint, save
 from qkv.i18n import say
-from qkv.tracing.ranking import first_shown
+from qkv.tracing.views.head_ranking import first_shown
 from qkv.train import run as runs
 
 MIXERS = ("attention", "retention", "mamba2", "delta")

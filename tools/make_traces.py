@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import qkv
-from qkv.model.sampling import Sampling
-from qkv.studio import asking, places
-from qkv.studio.answers import ANSWERS, next_words
-from qkv.studio.bench import Bench
-from qkv.studio.desk import FIRST, key_of, ship
+from qkv.generation.sampling import Sampling
+from qkv.studio import openable, requests
 from qkv.studio.frames import frame
-from qkv.studio.views import View
+from qkv.studio.handlers import ANSWERS, next_words
+from qkv.studio.model_cache import Bench
+from qkv.studio.text_views import View
+from qkv.studio.worker_client import FIRST, key_of, ship
 
 CAT = "The cat sat on the mat because it was tired"
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -74,7 +74,7 @@ def opening(found: Any, one: str, other: str) -> str:
 
 def first_asks() -> list[dict[str, Any]]:
     """The shipped trace, and the head that it opens at."""
-    shown = {"model": places.FIRST}
+    shown = {"model": openable.FIRST}
     return [
         {"do": "view", "spec": shown},
         {"do": "head", "spec": shown, "part": "decoder", "layer": 13, "item": 0, "head": 8},
@@ -83,8 +83,8 @@ def first_asks() -> list[dict[str, Any]]:
 
 def answered(told: dict[str, Any]) -> tuple[str, bytes]:
     """An ask as the web process knows it, and the worker's answer."""
-    asked = asking.checked(told)
-    asked["spec"]["model"] = places.find(asked["spec"]["model"], [])
+    asked = requests.checked(told)
+    asked["spec"]["model"] = openable.find(asked["spec"]["model"], [])
     frames: list[bytes] = []
     bench = Bench(lambda event: None)
 

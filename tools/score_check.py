@@ -1,4 +1,4 @@
-"""How well `qkv check` judges code of people who never saw it (tests/doctor/strangers).
+"""How well `qkv check` judges code of people who never saw it (tests/doctor/corpora/strangers).
 
     .venv/bin/python tools/score_check.py [--write] [part of a path …]
 
@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "strangers"
+HERE = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "corpora" / "strangers"
 REMARKS = ("E1", "M18", "N1")  # no mistakes by themselves: a remark is the right answer
 WORKERS = 2
 

@@ -6,7 +6,7 @@ FOLDER has a git repository for each row, bare or not, as FOLDER/OWNER+NAME, FOL
 Python files and notebooks of the row's commit are copied from it into a temporary folder. Nothing is fetched, and nothing of
 a repository is kept. Every object is checked by name and once more as part of its whole file, as a person types it.
 
-The manifest is tests/doctor/wild/objects.tsv; its columns are those of `Row`.
+The manifest is tests/doctor/corpora/wild/objects.tsv; its columns are those of `Row`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-MANIFEST = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "wild" / "objects.tsv"
+MANIFEST = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "corpora" / "wild" / "objects.tsv"
 WORKERS = 2
 LIMIT = 900.0  # seconds that one check may take by the clock
 
@@ -233,12 +233,14 @@ def main() -> int:
     """Run the manifest and print every answer that is not as it should be, then the scores."""
     parser = argparse.ArgumentParser(description="Score qkv check on public code.")
     parser.add_argument("folder", type=Path, help="the folder with copies of the repositories")
-    parser.add_argument("--list", type=Path, default=MANIFEST, help="the manifest (tests/doctor/wild/objects.tsv)")
+    parser.add_argument(
+        "--list", type=Path, default=MANIFEST, help="the manifest (tests/doctor/corpora/wild/objects.tsv)"
+    )
     parser.add_argument("--half", choices=["work", "held"], help="only this half of the manifest")
     parser.add_argument("--how", choices=["object", "file"], help="only by object, or only by file")
     parser.add_argument("--only", default="", help="only rows whose repository, path or object has this text")
     parser.add_argument("--json", type=Path, help="also write every answer to this file")
-    parser.add_argument("--keep", action="store_true", help="put the answers into tests/doctor/wild/scores.tsv")
+    parser.add_argument("--keep", action="store_true", help="put the answers into tests/doctor/corpora/wild/scores.tsv")
     options = parser.parse_args()
     rows = [row for row in read_manifest(options.list) if options.half in (None, row.half)]
     rows = [row for row in rows if options.only in f"{row.repository}/{row.path}:{row.object}"]

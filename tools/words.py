@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent.parent
 SOURCE = HERE / "src" / "qkv"
 LOCALE = SOURCE / "locale"
 EXAMPLES = HERE / "examples"
-# What takes a sentence: in words.py, its subclasses, and `say` of the page.
+# What takes a sentence: in i18n.py, its subclasses, and `say` of the page.
 HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
     re.MULTILINE,

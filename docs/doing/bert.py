@@ -51,7 +51,7 @@ vocabulary = run.model.config.vocab
 
 # %% fill slow
 import qkv
-from qkv.model.generation import fill
+from qkv.generation import fill
 
 model, tokenizer = qkv.load(folder / "run")
 SENTENCES = (

@@ -40,7 +40,7 @@ steps, read = run.settings.steps, run.settings.steps * batch * context
 
 # %% sample slow
 import qkv
-from qkv.model.generation import complete
+from qkv.generation import complete
 
 model, tokenizer = qkv.load(folder / "run")
 prompts = ["ROMEO:", "KING RICHARD", "What is"]

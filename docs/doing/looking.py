@@ -48,7 +48,7 @@ induction, even = float(induction), float(even)
 # %% without
 import qkv
 from qkv.commands.translate import DEMO
-from qkv.model.generation import translate
+from qkv.generation import translate
 
 model, tokenizer = qkv.load(DEMO)
 TEXT = "15 Nov 2026"

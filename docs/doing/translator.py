@@ -48,7 +48,7 @@ layers = run.model.config.layers
 
 # %% test slow
 import qkv
-from qkv.model.generation import translate
+from qkv.generation import translate
 
 model, tokenizer = qkv.load(folder / "run")
 asked = unseen[:500]
@@ -77,7 +77,7 @@ asks, reads = len(written), len(given)
 v_weight, hyphen = weights[6].max(), weights[7].max()
 
 # %% unseen
-from qkv.model.generation import translate
+from qkv.generation import translate
 from qkv.text import date_pair
 
 pairs = [date_pair(99, i, "unseen") for i in range(200)]

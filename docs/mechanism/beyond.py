@@ -104,7 +104,7 @@ state_numbers, per_word = d * d, 2 * d
 as_many = state_numbers // per_word
 
 # %% real
-from qkv.tracing.traces import Trace
+from qkv.tracing.views.traces import Trace
 from tools.book.figures import Look
 
 trace = Trace.load(__file__.replace(".py", ".safetensors"))
@@ -120,7 +120,7 @@ letters = trace.tokens("mixers").shown
 asker, taken = (int(one) for one in np.unravel_index(np.tril(table, -1).argmin(), table.shape))
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(["Ann", "Bob", "Ann"], q=q, k=k, v=v, mask="causal", show=("qkv", "scores", "weights", "output"))
 signed_head = Look(trace, layer, head, part="mixers", focus=(asker, taken))

@@ -112,7 +112,7 @@ chain = trace.patterns(part="encoder").best("next", 1)[0]
 back = trace.patterns(part="decoder").best("previous", 1)[0]
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(["a", "b"], x=[[1, -1], [-1, 1]], show=("x", "scores", "weights", "output"))
 encoder = Look(trace, chain.layer, chain.head, part="encoder")

@@ -114,7 +114,7 @@ six, seven, eight = (trace.row(13, head, "it")[1] for head in (6, 7, 8))
 saved = n_head / n_kv
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(
     ["it"],

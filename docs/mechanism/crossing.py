@@ -98,7 +98,7 @@ assert np.array_equal(trace.map(*other_head, part="cross"), behind)
 day = aligned[english.index("day")].max()
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 shown = ("qkv", "scores", "scaled", "weights", "output")
 machine = Machine(written, key_words=read, q=q, k=k, v=v, show=shown)

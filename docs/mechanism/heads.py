@@ -137,7 +137,7 @@ n_kv_head = call.k.shape[1]
 print("q", tuple(call.q.shape), "  k", tuple(call.k.shape), "  v", tuple(call.v.shape))
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 shown = ("qkv", "scores", "scaled", "weights", "output")
 first_head = Machine(["it"], key_words=words, q=q[:, :2], k=k[:, :2], v=v[:, :2], show=shown)

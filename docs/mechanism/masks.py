@@ -142,7 +142,7 @@ names = reader.tokens().shown
 assert names[1:3] == ["the", "cat"] and names[8:11] == ["it", "was", "tired"]
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 table = [[1, 0, 2, 3], [0, 2, 1, 3], [2, 1, 0, 3], [1, 1, 0, 3]]
 words = ["I", "like", "tea", "▢"]

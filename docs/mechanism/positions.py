@@ -157,8 +157,8 @@ assert np.isclose(as_it_is, all_moved)
 even = float(np.mean([1 / (i + 1) for i in range(2, len(q_turned))]))
 
 # %% figures
-from qkv.draw.machine import Machine
-from qkv.draw.rotary import Pair
+from qkv.draw.head_machine import Machine
+from qkv.draw.rotary_figure import Pair
 
 pair = Pair(q=tuple(q), k=tuple(k), m=i_q, n=i_k, theta=step, most=later_q)
 far = [[-slope * abs(i - j) for j in range(len(la))] for i in range(len(la))]
@@ -167,7 +167,7 @@ machine = Machine(la, scores=far, mask="causal", scale="none", show=("scores", "
 
 def three(lang):
     """Scores between all places, a picture for each way."""
-    from qkv.draw.paper import SIGNED, blank, paint
+    from qkv.draw.figure_canvas import SIGNED, blank, paint
 
     n = 40
     turned = [np.array([rotary(x, at) for at in range(n)]) for x in (wide_q, wide_k)]

@@ -61,7 +61,7 @@ for (asks, answers), score in found.items():
     print(f"{f'q({asks}) · k({answers})':16} = {score:6.2f}")
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(
     names, x=x, w_q=w_q, w_k=w_k, w_v=w_v, show=("w", "qkv", "scores", "scaled", "weights", "output"), query="it"

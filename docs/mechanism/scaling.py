@@ -76,7 +76,7 @@ for d, *row in rows:
 peak = max(rows, key=lambda row: row[3])
 
 # %% head
-from qkv.draw.paper import blank
+from qkv.draw.figure_canvas import blank
 from tools.book.figures import Look, demo
 
 trace = demo("cat-smollm2")
@@ -98,7 +98,7 @@ for layer in trace.layers():
 with_root, without = np.mean(tops, axis=0)
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 
 def panel(axes, title, x):

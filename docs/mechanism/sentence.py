@@ -73,7 +73,7 @@ cat = row.v[row.keys.index("cat")]
 alike = row.output[0] @ cat / np.linalg.norm(row.output[0]) / np.linalg.norm(cat)
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(names, x=x, w_q=w_q, w_k=w_k, w_v=w_v, query="你", digits=3)
 real_head = Look(trace, 13, 8, show=("map", "steps"), focus=("it", "cat"))

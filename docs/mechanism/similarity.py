@@ -63,7 +63,7 @@ onehot = np.eye(4, dtype=int)
 print(onehot @ onehot.T)
 
 # %% head
-from qkv.draw.paper import blank
+from qkv.draw.figure_canvas import blank
 from tools.book.figures import Look, demo
 
 trace = demo("cat-smollm2")
@@ -76,7 +76,7 @@ for key in np.argsort(-row.scores[0])[:4]:
 best, first = row.k[row.keys.index("cat")], row.k[row.keys.index("The")]
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 
 def arrows(lang):

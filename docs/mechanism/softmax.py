@@ -50,7 +50,7 @@ first, second = order[:2]
 gap = row.scaled[0, first] - row.scaled[0, second]
 
 # %% figures
-from qkv.draw.machine import Machine
+from qkv.draw.head_machine import Machine
 
 machine = Machine(["it"], scores=[[2, 1, 0]], key_words=["cat", "mat", "tired"], show=("scores", "weights"))
 real_row = Look(trace, 13, 8, show=("steps",), focus=("it", "cat"))

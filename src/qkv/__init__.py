@@ -21,8 +21,10 @@ What is named here is what is promised; everything is loaded when first used, so
 from typing import TYPE_CHECKING
 
 from .lazy import lazy
+from .moved import install as _install_old_names
 
 __version__ = "0.1.0"
+_install_old_names()
 
 if TYPE_CHECKING:
     from .attention import masks as masks
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
     from .doctor.doctor import check as check
     from .doctor.plugin import assert_correct as assert_correct
     from .draw.plots import heatmap as heatmap
+    from .formats.model_files import load as load
     from .model.config import Config as Config
     from .model.transformer import Transformer as Transformer
-    from .model.weights import load as load
-    from .tracing.edits import edit as edit
-    from .tracing.recorder import trace as trace
+    from .tracing.record.recorder import trace as trace
+    from .tracing.study.edits import edit as edit
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
@@ -53,7 +55,7 @@ __getattr__, __dir__, __all__ = lazy(
     heatmap="draw.plots",
     Config="model.config",
     Transformer="model.transformer",
-    load="model.weights",
-    trace="tracing.recorder",
-    edit="tracing.edits",
+    load="formats.model_files",
+    trace="tracing.record.recorder",
+    edit="tracing.study.edits",
 )

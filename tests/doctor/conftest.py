@@ -1,3 +1,3 @@
 """The files of the corpus are code to be examined, never tests to be collected."""
 
-collect_ignore_glob = ["faulty/*", "right/*", "hostile/*", "strangers/*", "mixers/*"]
+collect_ignore_glob = ["corpora/*"]

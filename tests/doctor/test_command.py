@@ -76,7 +76,7 @@ def answers(monkeypatch):
             found.append(Report(f"{path}:{name}", verdict, finding, unseen=unseen))
         return found
 
-    monkeypatch.setattr("qkv.doctor.process.sandbox.examine", examine)
+    monkeypatch.setattr("qkv.doctor.isolated_check.examine", examine)
     return asked
 
 
@@ -235,9 +235,9 @@ def test_fix_writes_no_backup_through_a_link_to_nowhere(typed, tmp_path):
 
 
 def test_ctrl_c_shows_what_was_checked_before(typed, monkeypatch):
-    from qkv.doctor.process import sandbox
+    from qkv.doctor import isolated_check
 
-    examine, files = sandbox.examine, []
+    examine, files = isolated_check.examine, []
 
     def interrupted(file, *more, **named):
         files.append(file.name)
@@ -245,7 +245,7 @@ def test_ctrl_c_shows_what_was_checked_before(typed, monkeypatch):
             raise KeyboardInterrupt
         return examine(file, *more, **named)
 
-    monkeypatch.setattr(sandbox, "examine", interrupted)
+    monkeypatch.setattr(isolated_check, "examine", interrupted)
     code, out, err = typed(".")
     assert code == 130 and err == "stopped after 2 of 3 files\n" and files == ["both.py", "right.py", "wrong.py"]
     assert out.endswith("right 2, as far as checked 0, wrong 1, could not be run 0\n")
@@ -420,7 +420,7 @@ def test_progress_of_a_slow_file_appears_while_it_is_checked(typed, monkeypatch,
         return [Report(f"{path}:x", "right")]
 
     monkeypatch.setattr(command, "PATIENCE", 0.3)
-    monkeypatch.setattr("qkv.doctor.process.sandbox.examine", examine)
+    monkeypatch.setattr("qkv.doctor.isolated_check.examine", examine)
     typed("right.py", "wrong.py")
     assert lines[0] == "1/2 right.py\n"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qkv.doctor.isolated_check import examine
 from qkv.doctor.numbers import evidence
 from qkv.doctor.numbers.oracle import Form, attention
-from qkv.doctor.process import child
-from qkv.doctor.process.confine import MACHINES, build_filter
-from qkv.doctor.process.sandbox import examine
+from qkv.sandbox import child
+from qkv.sandbox.confine import MACHINES, build_filter
 from tests.supervise import descendants
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are Linux's")

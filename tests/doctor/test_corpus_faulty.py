@@ -8,7 +8,7 @@ import pytest
 
 from tests.doctor.cases_faulty import FAULTY, HOSTILE, LINES, PAIRS, REMARKS, SINGLE
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "corpora"
 CATALOGUE = """
 S1 S2 S3 S4 S6 S7 S8 X1 X2 X3 X5 X6 X7 X8 M1 M2 M3 M5 M6 M7 M8 M9 M11 M12 M14 M15 M16 M17 M18 M19 M20 M21
 H1 H2 H3 H4 H6 H7 H8 H9 H10 P1 P2 P3 P4 C1 C2 C3 C4 R1 R3 R4 R5 R6 R7 K1 K2 K3 K4 K5 N1 N2 T1 T2 T3 T5 T6 T8 E1

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.doctor import assert_correct, check, doctor
-from qkv.doctor.process import sandbox
+from qkv.doctor import assert_correct, check, doctor, isolated_check
 from qkv.doctor.source import file as source
 from qkv.doctor.subject.errors import line_of
 from qkv.lessons import exercises
@@ -19,7 +18,7 @@ from tests.doctor.case import Case, a_tenth, one_of_each
 from tests.doctor.cases_faulty import HOSTILE, LINES, PAIRS, REMARKS, SINGLE
 from tests.doctor.cases_right import ODD, RIGHT
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "corpora"
 pytestmark = pytest.mark.usefixtures("warm")
 
 
@@ -113,7 +112,7 @@ def test_nothing_stops_or_fools_it(file, name, verdict):
     seconds = 6 if verdict == "unknown" else 40
     if file in ("loop_constant.py", "loop_forward.py", "recursion.py"):  # any limit ends them
         seconds = 1
-    [report] = sandbox.examine(HERE / "hostile" / file, name, {}, seconds=seconds, gigabytes=2)
+    [report] = isolated_check.examine(HERE / "hostile" / file, name, {}, seconds=seconds, gigabytes=2)
     assert report.verdict == verdict, report
     if verdict == "unknown":
         assert report.problem is not None and report.problem.say("zh") != report.problem.say("en")

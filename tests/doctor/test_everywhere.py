@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from qkv.doctor import doctor
-from qkv.doctor.process import sandbox
+from qkv.doctor import doctor, isolated_check
 from qkv.doctor.source import file as source
 
 from .test_strangers import CASES, in_the_twentieth, score
@@ -47,9 +46,9 @@ def busy():
 
 @pytest.mark.parametrize("file", [BUSY[0], *(pytest.param(file, marks=pytest.mark.slow) for file in BUSY[1:])])
 def test_beside_four_busy_processes_the_answer_is_the_same(file):
-    quiet = sandbox.examine(score.HERE / file)
+    quiet = isolated_check.examine(score.HERE / file)
     with busy():
-        beside = sandbox.examine(score.HERE / file)
+        beside = isolated_check.examine(score.HERE / file)
     assert [one.to_dict() for one in beside] == [one.to_dict() for one in quiet]
 
 

@@ -4,8 +4,7 @@ import textwrap
 
 import pytest
 
-from qkv.doctor import doctor
-from qkv.doctor.process import sandbox
+from qkv.doctor import doctor, isolated_check
 from qkv.doctor.source.file import parse, read
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -238,7 +237,7 @@ def test_a_package_with_a_module_of_its_own_name_is_found(tmp_path):
     (tmp_path / "model" / "scale.py").write_text("def scaled(s, d):\n    return s / d ** 0.5\n")
     code = "import torch\nfrom model.scale import scaled\n\n\ndef attend(q, k, v):\n    return scaled(q @ k.mT, q.shape[-1]).softmax(-1) @ v\n"
     (tmp_path / "model" / "attention.py").write_text(code)
-    [report] = sandbox.examine(tmp_path / "model" / "attention.py", "attend", {})
+    [report] = isolated_check.examine(tmp_path / "model" / "attention.py", "attend", {})
     assert report.verdict == "right", report
 
 

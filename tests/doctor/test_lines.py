@@ -1388,7 +1388,7 @@ def helper(s):
 
 def test_weights_without_a_gradient_are_told_whole():
     """The evidence names them in one text; the rule gets them one by one."""
-    file = read(Path(__file__).parent / "faulty" / "p1_v_from_k.py")
+    file = read(Path(__file__).parent / "corpora" / "faulty" / "p1_v_from_k.py")
     [found] = check(file.load("MultiHeadAttention"), source=file, name="MultiHeadAttention").findings
     assert "+ v = self.v_proj(value)" in found.diff
 
@@ -1473,7 +1473,7 @@ def test_what_a_source_says():
 @pytest.mark.parametrize("case", [case for case in FAULTY if case.expects[0] not in REMARKS], ids=str)
 def test_a_patch_cures(case, tmp_path):
     """The doctor no longer finds in patched code what it found before; where there is no patch, there is a line."""
-    faulty = Path(__file__).parent / "faulty" / case.file
+    faulty = Path(__file__).parent / "corpora" / "faulty" / case.file
     source = read(faulty)
     [id, *_] = case.expects
     place = locate(id, source, case.name, mask_words=says(source, case.name).mask_words)

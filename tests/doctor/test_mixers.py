@@ -14,7 +14,7 @@ from qkv.doctor.numbers.states import Mixing, close, recovered, table
 from qkv.doctor.source.file import parse, read
 from qkv.i18n import LANGUAGES
 
-FOLDER = Path(__file__).parent / "mixers"
+FOLDER = Path(__file__).parent / "corpora" / "mixers"
 RIGHT, WRONG = (sorted((FOLDER / kind).glob("*.py")) for kind in ("right", "wrong"))
 # What is right and can't be judged whole: what was not looked at is named, or it is said that nothing was.
 PARTLY = {"retnet_norm_gate.py", "jamie.py", "returns_state.py"}

@@ -12,7 +12,7 @@ from qkv.doctor.source import file as source
 from tests.doctor.case import one_of_each
 from tests.doctor.cases_faulty import LINES, SINGLE
 
-FAULTY = Path(__file__).parent / "faulty"
+FAULTY = Path(__file__).parent / "corpora" / "faulty"
 REPAIRED = {id_ for id_, one in CATALOGUE.items() if one.repair is not Mistake.repair}
 UNPROVED = {
     "x3_heads_inner.py",  # softmax of scores laid flat: their lengths are gone

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from qkv.doctor.process.child import End
-from qkv.doctor.process.sandbox import examine
+from qkv.doctor.isolated_check import examine
 from qkv.i18n import Problem
+from qkv.sandbox.child import End
 
 pytestmark = pytest.mark.usefixtures("warm")
 STUB = "tests.doctor.stub:check"

@@ -11,17 +11,17 @@ from torch import nn
 
 import qkv.doctor
 import qkv.lessons
-from qkv.doctor import assert_correct, check
+from qkv.doctor import assert_correct, check, isolated_check
 from qkv.doctor.case import PROBES as SAID
 from qkv.doctor.probes.run import PROBES
-from qkv.doctor.process import child, sandbox
 from qkv.doctor.subject.errors import CALL
 from qkv.i18n import Notice
+from qkv.sandbox import child
 
 pytestmark = pytest.mark.usefixtures("warm")
 CLOCKS = {"time", "datetime", "timeit", "sched"}
 # The guard over the processes that run people's code, and how long a lesson's training took, told and never judged.
-MAY_READ_A_CLOCK = {"doctor/process/child.py", "lessons/graders/tiny_gpt.py", "lessons/progress.py"}
+MAY_READ_A_CLOCK = {"sandbox/child.py", "lessons/graders/tiny_gpt.py", "lessons/exercise_folder.py"}
 TIMERS = {"alarm", "setitimer", "dump_traceback_later", "perf_counter", "monotonic", "process_time", "thread_time"}
 
 
@@ -121,7 +121,7 @@ def test_what_the_guard_stops_is_never_right(tmp_path, monkeypatch, calls, hang)
     """By then a few dozen calls have found nothing wrong: that is no verdict."""
     monkeypatch.setattr(child, "WALL", 1)  # one that sleeps is waited for no longer than one that computes
     (tmp_path / "mine.py").write_text(HANGS.format(calls=calls, hang=hang))
-    (report,) = sandbox.examine(tmp_path / "mine.py", "attend", seconds=2)
+    (report,) = isolated_check.examine(tmp_path / "mine.py", "attend", seconds=2)
     assert report.verdict == "unknown" and report.exit_code == 2, report
     assert "did not finish within" in report.problem.say("en") and "mine.py:1" in report.problem.say("en")
     assert ("of computing" in report.problem.say("en")) == (hang == "pass")
@@ -197,6 +197,6 @@ def test_a_bare_file_says_nothing_of_what_is_no_attention(tmp_path):
         "    return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, -1) @ v\n",
         encoding="utf-8",
     )
-    assert [report.target.rpartition(":")[2] for report in sandbox.examine(file)] == ["attend"]
-    [asked] = sandbox.examine(file, "with_pos_embed")  # who names it gets an answer
+    assert [report.target.rpartition(":")[2] for report in isolated_check.examine(file)] == ["attend"]
+    [asked] = isolated_check.examine(file, "with_pos_embed")  # who names it gets an answer
     assert asked.verdict == "unknown"

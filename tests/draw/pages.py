@@ -7,9 +7,9 @@ import torch
 
 from qkv import Config, Transformer, masks
 from qkv.attention.dispatch import Call
-from qkv.tracing.recorder import trace
-from qkv.tracing.tokens import Tokens
-from qkv.tracing.traces import Trace
+from qkv.tracing.record.recorder import trace
+from qkv.tracing.views.token_labels import Tokens
+from qkv.tracing.views.traces import Trace
 
 ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
 

@@ -9,7 +9,7 @@ import torch
 from qkv import Config, Transformer
 from qkv.draw.derivation import row
 from qkv.text import Bytes
-from qkv.tracing.recorder import trace
+from qkv.tracing.record.recorder import trace
 from tests.draw.pages import made
 
 

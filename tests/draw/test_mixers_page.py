@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import qkv
-from qkv.draw import carry as carrying
-from qkv.draw.carry import carry
+from qkv.draw import page_data as carrying
 from qkv.draw.page import LIMIT, PIECES, html
-from qkv.draw.shell import script
+from qkv.draw.page_data import carry
+from qkv.draw.page_shell import script
 from qkv.mixers.calls import Mixing
 from qkv.mixers.dispatch import beginnings
-from qkv.tracing.tokens import Tokens
-from qkv.tracing.traces import Trace
+from qkv.tracing.views.token_labels import Tokens
+from qkv.tracing.views.traces import Trace
 from tests.draw.pages import CLOSE, ROUGH, assert_shown, until, weights
 from tests.mixers.test_models import TEXT, model_of
 from tests.selection import slow_except

@@ -12,14 +12,14 @@ import torch
 
 from qkv import masks
 from qkv.attention.dispatch import Call
-from qkv.draw import carry as carrying
-from qkv.draw.carry import carry, pack
+from qkv.draw import page_data as carrying
+from qkv.draw.layer_json import token_lists
 from qkv.draw.page import LIMIT, PIECES, html, notebook_html
-from qkv.draw.shell import in_order, script
-from qkv.draw.telling import token_lists
+from qkv.draw.page_data import carry, pack
+from qkv.draw.page_shell import in_order, script
 from qkv.i18n import Notice, Problem, translated
-from qkv.tracing.tokens import Tokens
-from qkv.tracing.traces import Trace, join
+from qkv.tracing.views.token_labels import Tokens
+from qkv.tracing.views.traces import Trace, join
 from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, contrast, made, small, traced, until, weights
 from tests.selection import slow_except
 from tools import words

@@ -16,11 +16,11 @@ from matplotlib import font_manager
 
 import qkv
 from qkv import Config, Transformer, masks, steps
-from qkv.draw import paper, plots
+from qkv.draw import figure_canvas, plots
 from qkv.i18n import Notice, Problem
 from qkv.text import Bytes
-from qkv.tracing.recorder import trace
-from qkv.tracing.view import view
+from qkv.tracing.record.recorder import trace
+from qkv.tracing.views.word_map import view
 from tests.draw.pages import made
 from tests.mixers.test_models import TEXT, model_of
 from tests.selection import slow_except
@@ -156,7 +156,7 @@ def test_the_steps_as_a_picture(lang, third):
 
 
 def test_the_steps_without_a_chinese_font(monkeypatch, tmp_path):
-    monkeypatch.setattr(paper, "cjk_font", lambda: None)
+    monkeypatch.setattr(figure_canvas, "cjk_font", lambda: None)
     with pytest.warns(Notice, match="no font with Chinese characters"):
         plots.steps(steps([[1.0]], names=["我"]), path=tmp_path / "s.png")
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
@@ -169,7 +169,7 @@ def no_fonts(monkeypatch, tmp_path):
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
     really = font_manager.findSystemFonts
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda places=(tmp_path / "fonts",): really(list(places)))
-    monkeypatch.setattr(paper, "FONT_PACKAGE", "no-such-package")
+    monkeypatch.setattr(figure_canvas, "FONT_PACKAGE", "no-such-package")
     (tmp_path / "fonts").mkdir()
     return tmp_path / "fonts"
 
@@ -198,32 +198,32 @@ def test_a_font_is_found_though_it_is_younger_than_matplotlibs_list(no_fonts, tm
     (no_fonts / "broken.ttf").write_bytes(b"no font")
     write_font(no_fonts / "latin.ttf", "Letters Only", "abc")
     write_font(no_fonts / "japanese.ttf", "Kanji Only", "漢層頭訳")
-    assert paper.cjk_font() is None
-    write_font(no_fonts / "any.ttf", "Whatever It Is Called", paper.CHINESE)
+    assert figure_canvas.cjk_font() is None
+    write_font(no_fonts / "any.ttf", "Whatever It Is Called", figure_canvas.CHINESE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = plots.heatmap(np.eye(1), ["汉"], path=tmp_path / "a.png")
     assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == "Whatever It Is Called"
 
 
-@pytest.mark.parametrize("name", [n for n in paper.CJK_FONTS if n.startswith(("Noto", "WenQuanYi M"))])
+@pytest.mark.parametrize("name", [n for n in figure_canvas.CJK_FONTS if n.startswith(("Noto", "WenQuanYi M"))])
 def test_a_font_known_by_its_name_is_taken_without_looking_for_others(no_fonts, monkeypatch, name):
     write_font(no_fonts / "a.ttf", name, "汉")
     font_manager.fontManager.addfont(no_fonts / "a.ttf")
     monkeypatch.setattr(font_manager, "findSystemFonts", None)
-    assert paper.cjk_font() == name
+    assert figure_canvas.cjk_font() == name
 
 
 def test_a_font_that_was_removed_is_not_taken(no_fonts):
-    write_font(no_fonts / "a.ttf", "Noto Sans SC", paper.CHINESE)
-    assert paper.cjk_font() == "Noto Sans SC"
+    write_font(no_fonts / "a.ttf", "Noto Sans SC", figure_canvas.CHINESE)
+    assert figure_canvas.cjk_font() == "Noto Sans SC"
     (no_fonts / "a.ttf").unlink()
-    assert paper.cjk_font() is None
+    assert figure_canvas.cjk_font() is None
 
 
 def test_the_advice_is_a_command_for_this_python_and_the_package_of_the_extra():
     with pytest.MonkeyPatch.context() as patched, pytest.warns(Notice) as told:
-        patched.setattr(paper, "cjk_font", lambda: None)
+        patched.setattr(figure_canvas, "cjk_font", lambda: None)
         plots.heatmap(np.eye(1), ["我"])
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     package = extra["fonts"][0].split(">=")[0]
@@ -237,8 +237,8 @@ def test_other_figures_keep_their_fonts():
     before = list(mpl.rcParams["font.family"])
     figure = plots.heatmap(np.eye(1), ["我"])
     assert list(mpl.rcParams["font.family"]) == before
-    if paper.cjk_font() is not None:
-        assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == paper.cjk_font()
+    if figure_canvas.cjk_font() is not None:
+        assert figure.axes[0].get_xticklabels()[0].get_fontfamily()[0] == figure_canvas.cjk_font()
 
 
 def test_parts_of_characters_are_joined_and_special_tokens_grey(tmp_path):
@@ -254,7 +254,7 @@ def test_parts_of_characters_are_joined_and_special_tokens_grey(tmp_path):
         np.testing.assert_array_equal(image_of(axes), view(found, 1, 2).weights)
         for labels in (axes.get_yticklabels(), axes.get_xticklabels()):
             assert [t.get_text() for t in labels] == ["[BOS]", "我", "爱", *"cats"]
-            assert [t.get_color() for t in labels] == [paper.GREY, *["black"] * 6]
+            assert [t.get_color() for t in labels] == [figure_canvas.GREY, *["black"] * 6]
     names = [t.get_text() for t in plots.head(found, 1, 2, by="words").axes[0].get_yticklabels()]
     assert names == ["[BOS]", "我", "爱", "cats"]
     axes = plots.head(found, 1, 2, by="tokens").axes[0]
@@ -267,7 +267,7 @@ def test_figures_speak_the_language_asked_for(found):
 
 
 def test_a_missing_font_is_said_once_and_in_both_languages(monkeypatch, tmp_path):
-    monkeypatch.setattr(paper, "cjk_font", lambda: None)
+    monkeypatch.setattr(figure_canvas, "cjk_font", lambda: None)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         plots.heatmap(np.eye(1), ["我"], path=tmp_path / "a.png")
@@ -305,10 +305,10 @@ def test_labels_never_touch(name, n):
     """24 stand in a small picture of a layer, as wide as 3 inches; the others in a picture of one head."""
     words = (TEXTS[name] * 50)[:n]
     if n == 24:
-        figure = paper.blank((3.1, 3.1), words)
-        paper.label(figure.add_subplot(), words, words, small=True)
+        figure = figure_canvas.blank((3.1, 3.1), words)
+        figure_canvas.label(figure.add_subplot(), words, words, small=True)
         figure.axes[0].set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
-        paper.save(figure, None)
+        figure_canvas.save(figure, None)
     else:
         figure = plots.heatmap(np.eye(n), words)
     figure.draw_without_rendering()

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from qkv.attention.dispatch import Call
-from qkv.draw import carry as carrying
-from qkv.draw.carry import carry
+from qkv.draw import page_data as carrying
 from qkv.draw.page import LIMIT, html
+from qkv.draw.page_data import carry
 from qkv.draw.precision import ERRORS, errors_of
 from qkv.i18n import Problem
-from qkv.tracing.survey import plain
-from qkv.tracing.tokens import Tokens
-from qkv.tracing.traces import Trace, join
+from qkv.tracing.study.survey import plain
+from qkv.tracing.views.token_labels import Tokens
+from qkv.tracing.views.traces import Trace, join
 from tests.draw.pages import CLOSE, assert_shown, made, until
 from tests.selection import slow_except
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from qkv.draw.page import notebook_html
-from qkv.tracing.traces import Trace
+from qkv.tracing.views.traces import Trace
 from tests.draw.pages import CLOSE, made, until
 from tests.selection import slow_except
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from qkv.model.families import FAMILIES
+from qkv.formats.families import FAMILIES
 
 from . import damage
 
@@ -57,10 +57,10 @@ def use_model(model: Any) -> None:
 
 def open_model(place: Path) -> None:
     """A model by whatever names it; one with a generation_config.json writes a few tokens by it."""
-    from qkv.model import weights
-    from qkv.model.generation import stream
+    from qkv.formats import model_files
+    from qkv.generation.decoding import stream
 
-    model, tokenizer = weights.load(place)
+    model, tokenizer = model_files.load(place)
     use_model(model)
     use_tokenizer(tokenizer)
     if model.config.kind == "decoder" and (place / "generation_config.json").is_file():
@@ -77,16 +77,16 @@ def open_tokenizer(folder: Path, file: Path) -> None:
 
 def open_pieces(folder: Path, file: Path) -> None:
     """A SentencePiece model alone, and as Marian uses it."""
-    from qkv.text import foreign
+    from qkv.text import imported_tokenizers
 
-    use_tokenizer(foreign.from_sentencepiece(file, begin=True, end=True))
-    use_tokenizer(foreign.from_sentencepiece(file, ["</s>", "<unk>", "▁the", "a"]))
+    use_tokenizer(imported_tokenizers.from_sentencepiece(file, begin=True, end=True))
+    use_tokenizer(imported_tokenizers.from_sentencepiece(file, ["</s>", "<unk>", "▁the", "a"]))
 
 
 def open_trace(folder: Path, file: Path) -> None:
     """What `qkv see --trace` does."""
-    from qkv.tracing.traces import Trace
-    from qkv.tracing.view import view
+    from qkv.tracing.views.traces import Trace
+    from qkv.tracing.views.word_map import view
 
     found = Trace.load(file)
     for part in found.parts:
@@ -168,10 +168,10 @@ def open_metrics(folder: Path, file: Path) -> None:
 
 def open_picture(folder: Path, file: Path) -> None:
     """What `qkv caption` does before the model reads it."""
-    from qkv.text import pictures
+    from qkv.text import picture_tokens
 
-    pixels = pictures.small(pictures.cut(pictures.read(file)))
-    assert len(pictures.source(pixels, "zh")) == 1 + pictures.ROWS * pictures.COLUMNS
+    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(file)))
+    assert len(picture_tokens.source(pixels, "zh")) == 1 + picture_tokens.ROWS * picture_tokens.COLUMNS
 
 
 def open_chats(folder: Path, file: Path) -> None:
@@ -188,7 +188,7 @@ def open_chats(folder: Path, file: Path) -> None:
 def open_texts(folder: Path, file: Path) -> None:
     """What `qkv train classify` and `qkv train translate` do with theirs."""
     from qkv.text import Bytes
-    from qkv.text.labelled import LabelledTexts, labels_of, read_labelled
+    from qkv.text.labelled_texts import LabelledTexts, labels_of, read_labelled
     from qkv.text.pairs import Pairs, read_pairs, sift_pairs
 
     tokenizer = Bytes.make(special=["pad", "bos", "eos", "unk"])
@@ -202,9 +202,9 @@ def open_texts(folder: Path, file: Path) -> None:
 
 def open_family(folder: Path, file: Path) -> None:
     """A model without a tokenizer."""
-    from qkv.model import weights
+    from qkv.formats import model_files
 
-    model, _ = weights.load(file.parent)
+    model, _ = model_files.load(file.parent)
     use_model(model)
 
 
@@ -220,9 +220,8 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
 def make_gguf(folder: Path) -> None:
     """Two ways of writing weights, three of cutting text, and architectures with settings of their own."""
-    from qkv.text.spelling import LETTERS
-
-    from ..model.files import made, write_gguf
+    from qkv.text.token_bytes import LETTERS
+    from tests.formats.files import made, write_gguf
 
     def pieces(writer: Any) -> None:
         for at, setting in enumerate(writer.kv_data):
@@ -260,8 +259,7 @@ def make_gguf(folder: Path) -> None:
 def make_folders(folder: Path) -> None:
     """Hugging Face folders of four families."""
     from qkv.text import Bytes
-
-    from ..model.files import made
+    from tests.formats.files import made
 
     models = {
         "llama": made("llama", **LLAMA),
@@ -281,7 +279,7 @@ def make_families(folder: Path) -> None:
     """A Hugging Face folder of each family."""
     import torch
 
-    from ..model.test_families import CASES, theirs
+    from tests.formats.test_families import CASES, theirs
 
     for kind, name in {case.config.model_type: name for name, case in reversed(CASES.items())}.items():
         theirs(name, torch.float32).save_pretrained(folder / kind)
@@ -292,8 +290,8 @@ def make_adapters(folder: Path) -> None:
     import torch
 
     from qkv import Config, Transformer
-    from qkv.model import adapters
-    from qkv.model.export import export
+    from qkv.formats import adapters
+    from qkv.formats.hf_export import export
     from qkv.text import Bytes
 
     shape: dict[str, Any] = dict(vocab=256, width=32, n_layer=1, n_head=2)
@@ -327,8 +325,7 @@ def make_texts(folder: Path) -> None:
 def make_shards(folder: Path) -> None:
     """A model in several files."""
     from qkv.text import Bytes
-
-    from ..model.files import made
+    from tests.formats.files import made
 
     made("llama", **LLAMA).save_pretrained(folder, max_shard_size="20KB")
     Bytes.make().save(folder)
@@ -341,7 +338,7 @@ def make_shards(folder: Path) -> None:
 
 def make_pieces(folder: Path) -> None:
     """SentencePiece models: by sum and by merges, with a map of characters and with bytes."""
-    from ..text.test_foreign import train_pieces
+    from tests.text.test_imported_tokenizers import train_pieces
 
     train_pieces(folder, "unigram.model", model_type="unigram")
     train_pieces(folder, "bpe.model", model_type="bpe", vocab_size=1300, byte_fallback=True)
@@ -349,9 +346,8 @@ def make_pieces(folder: Path) -> None:
 
 def make_tokenizers(folder: Path) -> None:
     """Tokenizers of the kinds that Hugging Face folders hold, new and old."""
-    from qkv.text import foreign, load, train_tokenizer
-
-    from ..text.test_foreign import CHATML, CORPUS, train_pieces
+    from qkv.text import imported_tokenizers, load, train_tokenizer
+    from tests.text.test_imported_tokenizers import CHATML, CORPUS, train_pieces
 
     more = {
         "tokenizer_config.json": {
@@ -375,7 +371,7 @@ def make_tokenizers(folder: Path) -> None:
             (folder / name / file).write_text(json.dumps(told))
     train_tokenizer("bpe", CORPUS, vocab=400).save(folder / "bpe")
     model, _ = train_pieces(folder / "old-pieces", "spiece.model", model_type="unigram")
-    foreign.from_sentencepiece(model).save(folder / "unigram")
+    imported_tokenizers.from_sentencepiece(model).save(folder / "unigram")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", ",", *"helowrd", "##l", "##o"]
     (folder / "old-words" / "vocab.txt").write_text("\n".join(words) + "\n")
     for name in ("old-words", "old-bpe"):
@@ -392,8 +388,8 @@ def make_tokenizers(folder: Path) -> None:
 
 def make_ctranslate2(folder: Path) -> None:
     """A translator as Argos publishes them."""
-    from ..model.files import made, write_ctranslate2
-    from ..text.test_foreign import train_pieces
+    from tests.formats.files import made, write_ctranslate2
+    from tests.text.test_imported_tokenizers import train_pieces
 
     write_ctranslate2(made("marian", encoder_layers=1, decoder_layers=1), folder / "model", "int8")
     train_pieces(folder, "sentencepiece.model", model_type="unigram")
@@ -402,8 +398,7 @@ def make_ctranslate2(folder: Path) -> None:
 def make_onnx(folder: Path) -> None:
     """A model as it is published for the browser, in 8 bits and as floats."""
     from qkv.text import Bytes
-
-    from ..model.files import made, write_onnx
+    from tests.formats.files import made, write_onnx
 
     for kind in ("int8", "f32"):
         write_onnx(made("llama", **LLAMA), folder / kind, kind)
@@ -413,7 +408,7 @@ def make_onnx(folder: Path) -> None:
 def make_traces(folder: Path) -> None:
     """A decoder with a window and a bias, and a translator with three parts."""
     from qkv import Config, Transformer
-    from qkv.tracing.recorder import trace
+    from qkv.tracing.record.recorder import trace
 
     decoder = Config(vocab=11, width=16, n_layer=2, n_head=4, n_kv_head=2, position="alibi", window=3)
     trace(Transformer(decoder), [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1]]).save(folder / "decoder.safetensors")

@@ -10,8 +10,8 @@ import torch
 
 from qkv import record
 from qkv.i18n import Problem
-from qkv.lab import contest, findings, mixers, report, run
-from qkv.lab.contest import KINDS, Learning, NextCharacter, Recall, Shape, recall
+from qkv.lab import mixer_contest, mixer_summary, mixers, report, run
+from qkv.lab.mixer_contest import KINDS, Learning, NextCharacter, Recall, Shape, recall
 from qkv.model.transformer import Transformer
 
 SMALL = dict(steps=2, recall_steps=2, pairs=(1, 2), lengths=(4, 40), width=8, state=2, window=3, seeds=2)
@@ -213,14 +213,14 @@ def changed(results, **shares):
 def test_what_is_said_of_recall_follows_the_numbers(results, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     all_right = dict.fromkeys(KINDS, (1.0, 1.0))
-    cured = findings.shows(changed(results, **all_right | {"mamba2": (1.0, 0.4), "retention": (0.5, 0.3)}))
+    cured = mixer_summary.shows(changed(results, **all_right | {"mamba2": (1.0, 0.4), "retention": (0.5, 0.3)}))
     assert "cures it: 40.0 % of 2 pairs without, 100 % with it" in cured
     assert "Mamba-2: up to 1 (40.0 % at 2)" in cured
     assert "retention: none (50.0 % at 1, 30.0 % at 2)" in cured
-    assert "by itself" in findings.shows(changed(results, **all_right))
-    not_cured = findings.shows(changed(results, **all_right | {"mamba2": (1.0, 0.4), "hybrid": (1.0, 0.5)}))
+    assert "by itself" in mixer_summary.shows(changed(results, **all_right))
+    not_cured = mixer_summary.shows(changed(results, **all_right | {"mamba2": (1.0, 0.4), "hybrid": (1.0, 0.5)}))
     assert "did not cure" in not_cured and "hybrid: up to 1 (50.0 % at 2)" in not_cured
-    none = findings.shows(changed(results, **dict.fromkeys(KINDS, (0.5, 0.5))))
+    none = mixer_summary.shows(changed(results, **dict.fromkeys(KINDS, (0.5, 0.5))))
     assert "No model recalled" in none and "each held so: attention: none" in none and "others held" not in none
 
 
@@ -232,14 +232,14 @@ def test_what_is_said_of_text_follows_the_numbers(results, monkeypatch):
         for look in row["looks"]:
             look["seconds"] = look["step"] * (10.0 if at == 0 else 1.0)  # attention takes ten times as long
             look["score"] = [4 - look["step"] + at / 10 + row["seed"] / 100]
-    said = findings.shows(other)
+    said = mixer_summary.shows(other)
     assert "attention came to the lowest loss (2.005 ±0.005), hybrid to the highest (2.505 ±0.005)" in said
     assert "no other's seeds" in said and "another leads: windowed attention, with 2.105" in said
     for row in other["text"]["rows"]:
         row["looks"][-1]["score"][0] += row["seed"]
-    assert "can't be told apart" in findings.shows(other)
+    assert "can't be told apart" in mixer_summary.shows(other)
     other["text"]["rows"] = other["text"]["rows"][: len(KINDS)]
-    assert "by one seed each" in findings.shows(other) and "told apart" not in findings.shows(other)
+    assert "by one seed each" in mixer_summary.shows(other) and "told apart" not in mixer_summary.shows(other)
 
 
 def test_what_is_said_of_cost_follows_the_numbers(results, monkeypatch):
@@ -248,12 +248,12 @@ def test_what_is_said_of_cost_follows_the_numbers(results, monkeypatch):
     for row in other["cost"]:
         grows = row["kind"] == "delta" and row["n"] == 40
         row |= {"seconds": 3.0 if grows else 1.0, "kept": 700 if grows else 100, "worked": 0}
-    said = findings.shows(other)
+    said = mixer_summary.shows(other)
     assert "a new token costs more: gated delta 7 times the memory, 3 times the time." in said
     assert "changes by 0 % at most, and their time to: attention 1 times; windowed attention 1 times; retention" in said
     for row in other["cost"]:
         row["kept"] = 100 if row["n"] == 4 else 900
-    assert "the memory of these" not in findings.shows(other)
+    assert "the memory of these" not in mixer_summary.shows(other)
 
 
 def test_a_best_rate_at_the_edge_of_the_sweep_is_told(results, monkeypatch):
@@ -262,11 +262,11 @@ def test_a_best_rate_at_the_edge_of_the_sweep_is_told(results, monkeypatch):
     for task in ("text", "recall"):
         for kind in KINDS:  # the best in the middle
             other["sweep"][task][kind] = [3.0, 2.0, 1.0, 2.0, 3.0] if task == "text" else [0.1, 0.2, 0.9, 0.2, 0.1]
-    assert "lowest or the highest" not in findings.shows(other)
+    assert "lowest or the highest" not in mixer_summary.shows(other)
     other["sweep"]["recall"]["hybrid"] = [0.9, 0.2, 0.9, 0.2, 0.9]  # as good within
-    assert "lowest or the highest" not in findings.shows(other)
+    assert "lowest or the highest" not in mixer_summary.shows(other)
     other["sweep"]["recall"]["delta"] = [0.9, 0.8, 0.7, 0.6, 0.5]
-    assert "For gated delta the best was the lowest or the highest" in findings.shows(other)
+    assert "For gated delta the best was the lowest or the highest" in mixer_summary.shows(other)
 
 
 def test_the_tables_have_the_numbers_of_the_run(results, monkeypatch):
@@ -315,4 +315,4 @@ def test_one_layer_of_attention_cures_what_a_small_state_forgets():
     assert last["mamba2"] < 0.7 and last["hybrid"] > 0.9
 
 
-assert contest.TOKENS == 1024  # what is counted above
+assert mixer_contest.TOKENS == 1024  # what is counted above

@@ -9,14 +9,14 @@ import transformers
 
 from qkv import Config, Transformer
 from qkv.draw.page import html
+from qkv.evaluation.text_metrics import score_text
+from qkv.generation.decoding import generate, masked_ids, translate_ids
 from qkv.i18n import Notice
-from qkv.model.evaluation import score_text
-from qkv.model.generation import generate, masked_ids, translate_ids
 from qkv.text.tokenizer import Characters
-from qkv.tracing.ablation import importance
-from qkv.tracing.effects import without
-from qkv.tracing.recorder import trace
-from qkv.tracing.traces import Trace
+from qkv.tracing.record.recorder import trace
+from qkv.tracing.study.ablation import importance
+from qkv.tracing.study.effects import without
+from qkv.tracing.views.traces import Trace
 
 CONTEXT = 12
 LETTERS = Characters.make(["abcdefghij"], special=("pad", "bos", "eos", "mask", "unk"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
-from qkv.model.weights import load
-from qkv.tracing.recorder import trace
+from qkv.formats.model_files import load
+from qkv.tracing.record.recorder import trace
 
 OLD = Path(__file__).parents[1] / "fixtures" / "2026-11"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="elsewhere files have no such modes")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
-from tests.full_disk import contents, full_disk
+from tests.disk.full_disk import contents, full_disk
 
 OLD = Path(__file__).parents[1] / "fixtures" / "2026-11"
 MODEL = ["--model", str(OLD / "lm")]

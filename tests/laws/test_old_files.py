@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from qkv.formats.model_files import load
+from qkv.lessons.exercise_folder import Folder
 from qkv.lessons.grade import grade
-from qkv.lessons.progress import Folder
-from qkv.model.weights import load
-from qkv.tracing.ablation import importance
-from qkv.tracing.traces import Trace
+from qkv.tracing.study.ablation import importance
+from qkv.tracing.views.traces import Trace
 from qkv.train import run as runs
 from tests.fixtures.make import RUNS, SENTENCE, STOPPED, said
 

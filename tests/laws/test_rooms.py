@@ -91,7 +91,8 @@ def test_what_is_ones_own_or_a_library_s_is_no_reach(code):
 SIDES = {"Transformer", "Tokenizer", "PreTrainedModel"}
 LOOKING = ("tracing/", "commands/", "draw/")
 ROOMS = {
-    f"tracing/{name}.py" for name in ("ours", "theirs", "inputs", "registry", "huggingface", "eager")
+    f"tracing/record/{name}.py"
+    for name in ("native_model", "hf_model", "hf_inputs", "hf_attention", "hf_trace", "hf_eager")
 }  # of one side
 
 
@@ -113,9 +114,9 @@ def test_models_and_tokenizers_of_ours_and_theirs_are_told_apart_in_one_place():
     """In `model_of` and `reader_of`; `known` refuses what is nobody's, and `TheirReader` asks what one of theirs has."""
     found = {name: tellings(name, tree) for name, tree in trees().items() if name.startswith(LOOKING)}
     assert {name: functions for name, functions in found.items() if functions} == {
-        "tracing/models.py": {"model_of"},
-        "tracing/registry.py": {"known"},
-        "tracing/tokenizers.py": {"reader_of", "__init__", "_as_ours"},
+        "tracing/record/model_protocol.py": {"model_of"},
+        "tracing/record/hf_attention.py": {"known"},
+        "tracing/record/tokenizer_protocol.py": {"reader_of", "__init__", "_as_ours"},
     }
 
 
@@ -128,11 +129,15 @@ def test_what_lies_where_in_a_run_is_known_to_one_file():
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in only
     }
-    assert found == {"runfiles.py", "text/shards.py", "text/dataset.py"}  # tokens on the disk have shards of their own
+    assert found == {
+        "disk/run_folder.py",
+        "text/shards.py",
+        "text/dataset.py",
+    }  # tokens on the disk have shards of their own
 
 
 def test_opening_a_run_loads_no_training():
-    code = "import sys, qkv.disk.run_folder; assert 'torch' not in sys.modules; import qkv.model.weights, qkv.model.generation"
+    code = "import sys, qkv.disk.run_folder; assert 'torch' not in sys.modules; import qkv.formats.model_files, qkv.generation.decoding"
     code += "; print([name for name in sys.modules if name.startswith('qkv.train')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

@@ -12,8 +12,8 @@ import pytest
 
 from qkv.cli import main
 from qkv.lessons import lesson
+from qkv.lessons.exercise_folder import FILE, Folder
 from qkv.lessons.lesson import COURSE, NAMES, filename, write
-from qkv.lessons.progress import FILE, Folder
 
 HAN = re.compile("[\u4e00-\u9fff]")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qkv import record
 from qkv.i18n import Problem
-from qkv.mixers import head_of, maps
+from qkv.mixers import head_of, mixer_maps
 
 from .cases import by_reference, cases, close
 
@@ -35,7 +35,7 @@ def test_a_row_times_v_is_what_mix_gives(case, data):
     item, head = data.draw(st.integers(0, len(case.v) - 1)), data.draw(st.integers(0, case.v.shape[1] - 1))
     small = data.draw(st.integers(1, 6))
     one = head_of(call, item, head)
-    one.__dict__["_chunks"] = maps._chunked(one.call, small) if case.write is not None else None
+    one.__dict__["_chunks"] = mixer_maps._chunked(one.call, small) if case.write is not None else None
     whole = one.weights()
     close(whole @ call.v[item, head], output[item, head])
     if not options:
@@ -50,7 +50,7 @@ def test_a_row_times_v_is_what_mix_gives(case, data):
 @given(
     case=cases(state=False),
     bins=st.integers(1, 20),
-    pool=st.sampled_from(maps.POOLS),
+    pool=st.sampled_from(mixer_maps.POOLS),
     tile=st.integers(1, 7),
     cut=st.integers(0, 19),
 )
@@ -58,13 +58,13 @@ def test_pooled_is_the_whole_pooled(case, bins, pool, tile, cut):
     ids = (torch.arange(case.n) >= cut).long().expand(len(case.v), -1)
     one = head_of(recorded(case, documents=ids)[0], 0, 0)
     if case.write is not None:
-        one.__dict__["_chunks"] = maps._chunked(one.call, tile)
-    before = maps.TILE, maps.ROWS
-    maps.TILE, maps.ROWS = (tile, tile // 2 + 1), tile
+        one.__dict__["_chunks"] = mixer_maps._chunked(one.call, tile)
+    before = mixer_maps.TILE, mixer_maps.ROWS
+    mixer_maps.TILE, mixer_maps.ROWS = (tile, tile // 2 + 1), tile
     try:
         pooled = one.pooled(bins, pool)
     finally:
-        maps.TILE, maps.ROWS = before
+        mixer_maps.TILE, mixer_maps.ROWS = before
     whole, cell = one.weights().numpy(), -(-case.n // bins)
     for i in range(len(pooled)):
         for j in range(len(pooled)):

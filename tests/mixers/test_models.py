@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 import qkv
 from qkv import Config, Transformer, masks
 from qkv.cli import main
-from qkv.draw.carry import carry
 from qkv.draw.page import LIMIT
+from qkv.draw.page_data import carry
+from qkv.generation import prefill
+from qkv.generation.prefill import Reading
 from qkv.i18n import Problem
 from qkv.mixers import mix
-from qkv.model import reading
 from qkv.model.describe import parts, state_bytes
-from qkv.model.pattern import MIXERS, layer_pattern, layer_words
-from qkv.model.reading import Reading
-from qkv.tracing.edits import edit, find
-from qkv.tracing.traces import Trace
+from qkv.model.layer_pattern import MIXERS, layer_pattern, layer_words
+from qkv.tracing.study.edits import edit, find
+from qkv.tracing.views.traces import Trace
 
 PATTERNS = ["retention", "mamba2", "delta", "mamba2×2 attention", "attention (delta retention)×1"]
 # What the published hybrids have: heads of other sizes than attention's, gates, parts of heads turned, no feed-forward.
@@ -120,7 +120,7 @@ def test_prompts_read_in_pieces_are_prompts_read_at_once(mixer, piece, monkeypat
     """Rows of different lengths: one ends inside the first piece, one at a piece's end, one goes on to the last."""
     model = model_of(mixer, **(dict(rank=6, rope_width=4) if "latent" in mixer else {}))
     prompts, new = [TEXT[:2], TEXT[:8], TEXT, TEXT[:3]], [torch.tensor([7, 7, 8, 1]), torch.tensor([2, 0, 3, 3])]
-    monkeypatch.setattr(reading, "PIECE", piece)
+    monkeypatch.setattr(prefill, "PIECE", piece)
     pieces, whole = Reading(model, prompts, most=4), Reading(model, prompts, most=4, cache=False)
     for tokens in [None, *new]:
         for each in (pieces, whole) if tokens is not None else ():
@@ -201,7 +201,7 @@ def test_a_map_s_row_times_v_is_what_mix_gives(mixer, tmp_path):
 def test_a_long_text_is_traced_in_chunks_as_at_once(monkeypatch):
     model = model_of("mamba2 delta attention")
     whole = qkv.trace(model, TEXT)
-    monkeypatch.setattr("qkv.tracing.chunking.CHUNK", 4)
+    monkeypatch.setattr("qkv.tracing.record.chunking.CHUNK", 4)
     cut = qkv.trace(model, TEXT)
     for layer in (0, 1):
         assert np.allclose(whole.map(layer, 1, part="mixers"), cut.map(layer, 1, part="mixers"), atol=1e-6)

@@ -9,9 +9,9 @@ import transformers as hf
 import qkv
 from qkv import Config, Transformer
 from qkv.cli import main
+from qkv.formats.hf_export import export
 from qkv.i18n import Problem
 from qkv.model.describe import state_bytes
-from qkv.model.export import export
 from qkv.model.presets import PRESETS
 from qkv.text import train_tokenizer
 

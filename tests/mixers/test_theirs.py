@@ -14,11 +14,11 @@ from transformers.models.qwen3_next import modeling_qwen3_next
 
 import qkv
 from qkv import Transformer
-from qkv.model.families import to_ours
-from qkv.tracing import states
-from qkv.tracing.registry import Untraceable
-from qkv.tracing.traces import Trace
-from tests.model.test_families import saved, texts, theirs
+from qkv.formats.families import to_ours
+from qkv.tracing.record import hf_mixers
+from qkv.tracing.record.hf_attention import Untraceable
+from qkv.tracing.views.traces import Trace
+from tests.formats.test_families import saved, texts, theirs
 
 NAMES = ["mamba2", "mamba2 with biases", "bamba", "qwen3-next", "qwen3-next, as many of all heads, tied"]
 LAYERS = {
@@ -35,13 +35,13 @@ def small(name):
     """Without the skip, so that what goes into the norm is what the kernel made of the state alone."""
     model = copy.deepcopy(theirs(name, torch.float32, spread=0.7, words=0.3))
     for module in model.modules():
-        if states.kernel_of(module) == "mamba2_chunk_scan":
+        if hf_mixers.kernel_of(module) == "mamba2_chunk_scan":
             torch.nn.init.zeros_(module.D)
     return model
 
 
 def kernels():
-    return [getattr(file, kernel) for file in FILES for kernel in states.KERNELS if hasattr(file, kernel)]
+    return [getattr(file, kernel) for file in FILES for kernel in hf_mixers.KERNELS if hasattr(file, kernel)]
 
 
 def normed(model):
@@ -51,7 +51,7 @@ def normed(model):
     def hook(name):
         return lambda norm, given: kept.__setitem__(name, given[0].detach())
 
-    mixers = [(name, module) for name, module in model.named_modules() if states.kernel_of(module)]
+    mixers = [(name, module) for name, module in model.named_modules() if hf_mixers.kernel_of(module)]
     return kept, [module.norm.register_forward_pre_hook(hook(name)) for name, module in mixers]
 
 

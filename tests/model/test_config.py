@@ -10,7 +10,7 @@ import torch
 import qkv
 from qkv import Config, Transformer
 from qkv.model.config import CHOICES
-from qkv.model.pattern import MIXERS
+from qkv.model.layer_pattern import MIXERS
 from qkv.model.presets import PRESETS
 
 

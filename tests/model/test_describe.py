@@ -9,10 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from qkv import Transformer, attend
 from qkv.attention import heads, latent
 from qkv.model.describe import cache_bytes, describe, parts
-from qkv.model.pattern import STATES
+from qkv.model.layer_pattern import STATES
 from qkv.model.presets import PRESETS
-
-from .cases import SHAPES, make, words
+from tests.formats.cases import SHAPES, make, words
 
 OPEN = [name for name in SHAPES if "window" not in name]
 

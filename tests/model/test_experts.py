@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from qkv import Config, Transformer, trace
+from qkv.formats.quantise import quantise
 from qkv.model.describe import active, parts
 from qkv.model.experts import MixtureOfExperts, grouped, mixture, record_routing, route
 from qkv.model.mixture import Experts
-from qkv.model.quantise import quantise
-from qkv.tracing.traces import Trace
+from qkv.tracing.views.traces import Trace
 
 SHAPE = dict(vocab=37, width=18, n_layer=3, n_head=3, hidden=20, context=40)
 WAYS = {
@@ -148,8 +148,8 @@ def test_a_trace_tells_which_expert_each_token_took(tmp_path):
 def test_a_long_text_in_chunks_tells_the_same(monkeypatch):
     made, ids = model(), torch.randint(37, (33,)).tolist()
     whole = trace(made, ids).experts(1)
-    monkeypatch.setattr("qkv.tracing.ours.is_long", lambda n, followed: True)
-    monkeypatch.setattr("qkv.tracing.ours.chunks", lambda n: [slice(0, 20), slice(20, n)])
+    monkeypatch.setattr("qkv.tracing.record.native_model.is_long", lambda n, followed: True)
+    monkeypatch.setattr("qkv.tracing.record.native_model.chunks", lambda n: [slice(0, 20), slice(20, n)])
     assert trace(made, ids).experts(1).chosen.tolist() == whole.chosen.tolist()
 
 

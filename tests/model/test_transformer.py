@@ -10,8 +10,7 @@ from torch.testing import assert_close
 from qkv import Config, Transformer, masks, record
 from qkv.attention import MultiHeadAttention
 from qkv.model.presets import PRESETS
-
-from .cases import SHAPES, make, words
+from tests.formats.cases import SHAPES, make, words
 
 NAMES = list(SHAPES)
 SHIFTABLE = [name for name in NAMES if not name.startswith(("learned", "sinusoidal")) and "learned" not in name]

@@ -7,7 +7,7 @@ import pytest
 from qkv.i18n import LANGUAGES, Problem, quoted
 from qkv.studio.frames import unpack
 from qkv.studio.worker import told_of
-from qkv.tracing.traces import Trace
+from qkv.tracing.views.traces import Trace
 
 
 def said(error):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.draw.shell import script
+from qkv.draw.page_shell import script
 from tests.draw.pages import FLAGS, assert_shown, until
 from tests.selection import slow_except
 from tests.studio.conftest import Running

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from qkv.i18n import Problem
-from qkv.text import chat, template
+from qkv.text import chat_templates, template_process
 from tests.supervise import is_running
 
 TWINS = (  # two lists of lists that are equal and not the same: comparing them takes 2⁶⁰ steps
@@ -27,7 +27,7 @@ def loop(step, then="{{ ns.x|length }}"):
 
 
 def render(template, content="Hi"):
-    return chat.render(template, [{"role": "user", "content": content}], answer=True, names={})
+    return chat_templates.render(template, [{"role": "user", "content": content}], answer=True, names={})
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def render(template, content="Hi"):
     ],
 )
 def test_a_template_that_makes_too_much_is_stopped(template, monkeypatch):
-    monkeypatch.setattr(chat, "SECONDS", 0.3)
+    monkeypatch.setattr(chat_templates, "SECONDS", 0.3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(Problem) as told:
         render(template)
@@ -95,13 +95,13 @@ def test_a_long_chat_is_no_crime():
 
 def test_a_process_that_died_is_replaced():
     assert render("{{ 1 }}") == "1"
-    chat._process.process.kill()
-    chat._process.process.wait()
+    chat_templates._process.process.kill()
+    chat_templates._process.process.wait()
     assert render("{{ 2 }}") == "2"
 
 
 def test_ctrl_c_leaves_no_answer_behind(monkeypatch):
-    monkeypatch.setattr(chat, "SECONDS", 60.0)
+    monkeypatch.setattr(chat_templates, "SECONDS", 60.0)
     assert render("{{ 1 }}") == "1"
     alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     alarm.start()
@@ -128,7 +128,7 @@ def test_threads_and_children_ask_too():
 def start_template_process():
     """The process that runs templates, and the end of its lifeline that keeps it alive."""
     read, write = os.pipe()
-    command = [sys.executable, "-P", template.__file__, str(read)]
+    command = [sys.executable, "-P", template_process.__file__, str(read)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[read])
     os.close(read)
     assert process.stdout.readline() == b"ready\n"

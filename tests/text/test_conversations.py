@@ -7,7 +7,7 @@ import pytest
 from qkv.i18n import Problem
 from qkv.text import Bytes
 from qkv.text.conversations import IGNORED, Chats, as_jsonl, laid_out, read_chats
-from qkv.text.labelled import read_labelled
+from qkv.text.labelled_texts import read_labelled
 from qkv.text.pairs import read_pairs
 
 CHATML = (

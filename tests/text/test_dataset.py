@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qkv.text import Dataset
 from qkv.text.dataset import Shards
-from qkv.text.dice import dice, mix
+from qkv.text.seeded_rng import dice, mix
 
 
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=6), first=st.integers(-45, 45), last=st.integers(-45, 45))

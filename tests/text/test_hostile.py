@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from qkv.i18n import Problem
-from qkv.text import foreign, load, train_tokenizer
+from qkv.text import imported_tokenizers, load, train_tokenizer
 from qkv.text.sentencepiece import Pieces
 from qkv.text.tokenizer import LONGEST
 
@@ -51,9 +51,9 @@ def test_a_token_of_a_million_letters_is_refused_wherever_it_stands(folder, tmp_
         lambda: load(tmp_path / "one"),
         lambda: load(tmp_path / "two"),
         lambda: load(folder),
-        lambda: foreign.from_pieces(pieces),
-        lambda: foreign.from_gguf(gguf),
-        lambda: foreign._looked_up(None, pieces, ["</s>", "<unk>", LONG], "x.model"),
+        lambda: imported_tokenizers.from_pieces(pieces),
+        lambda: imported_tokenizers.from_gguf(gguf),
+        lambda: imported_tokenizers._looked_up(None, pieces, ["</s>", "<unk>", LONG], "x.model"),
     ):
         with pytest.raises(Problem, match="has 1,000,000 characters") as told:
             make()
@@ -100,13 +100,13 @@ def test_a_panic_of_the_library_is_told(folder, monkeypatch):
     def panic(text):
         raise PanicException("index out of bounds")
 
-    monkeypatch.setattr("qkv.text.folder.Library.from_str", panic, raising=False)
+    monkeypatch.setattr("qkv.text.tokenizer_folder.Library.from_str", panic, raising=False)
     with pytest.raises(Problem, match="index out of bounds"):
         load(folder)
 
 
 def test_blanks_without_end_are_refused(tmp_path):
-    from .test_foreign import train_pieces
+    from .test_imported_tokenizers import train_pieces
 
     train_pieces(tmp_path, "spiece.model", model_type="unigram")
     change(tmp_path / "tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=2_000_000_000)
@@ -146,9 +146,9 @@ def test_a_text_that_cannot_be_cut_is_told(tmp_path):
 
 
 def test_a_piece_without_an_id_is_told(tmp_path):
-    from .test_foreign import train_pieces
+    from .test_imported_tokenizers import train_pieces
 
-    made = foreign.from_sentencepiece(
+    made = imported_tokenizers.from_sentencepiece(
         train_pieces(tmp_path, "m.model", model_type="unigram")[0], ["</s>", "<unk>", "▁the"]
     )
     assert made.encode("the cat")[0] == 2

@@ -7,11 +7,11 @@ import struct
 import numpy as np
 import pytest
 
+from qkv.formats import ctranslate2
+from qkv.formats.model_files import load
 from qkv.i18n import Problem, quoted, unpacked
-from qkv.model import ctranslate2
-from qkv.model.weights import load
-from qkv.text import folder, sentencepiece
-from qkv.tracing.traces import Trace
+from qkv.text import sentencepiece, tokenizer_folder
+from qkv.tracing.views.traces import Trace
 
 NAMES = "SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"
 
@@ -76,12 +76,12 @@ def text_of(name, content):
 
 
 REASONS = {
-    "a list for a table": (text_of("config.json", "[]"), lambda file: folder._read(file)),
-    "no JSON": (text_of("config.json", "{"), lambda file: folder._read(file)),
-    "no UTF-8": (text_of("config.json", b"\xff"), lambda file: folder._read(file)),
-    "ids with a gap": (text_of("vocab.json", '{"a": 0, "b": 2}'), lambda file: folder._in_order(file)),
-    "no such file": (text_of("else", ""), lambda file: folder._text(file.with_name("vocab.json"))),
-    "no tokenizer": (text_of("tokenizer.json", "{}"), lambda file: folder.load(file)),
+    "a list for a table": (text_of("config.json", "[]"), lambda file: tokenizer_folder._read(file)),
+    "no JSON": (text_of("config.json", "{"), lambda file: tokenizer_folder._read(file)),
+    "no UTF-8": (text_of("config.json", b"\xff"), lambda file: tokenizer_folder._read(file)),
+    "ids with a gap": (text_of("vocab.json", '{"a": 0, "b": 2}'), lambda file: tokenizer_folder._in_order(file)),
+    "no such file": (text_of("else", ""), lambda file: tokenizer_folder._text(file.with_name("vocab.json"))),
+    "no tokenizer": (text_of("tokenizer.json", "{}"), lambda file: tokenizer_folder.load(file)),
     "no words": (text_of("shared_vocabulary.json", '{"a": 0}'), lambda file: ctranslate2.vocabulary(file.parent)),
     "no words, no JSON": (text_of("shared_vocabulary.json", "["), lambda file: ctranslate2.vocabulary(file.parent)),
     "no trace": (text_of("a.safetensors", "nonsense"), lambda file: Trace.load(file)),

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from qkv.i18n import Problem
 from qkv.text import BPE, Bytes, Characters, Tokenizer, load, train_tokenizer
-from qkv.text.spelling import BYTES, LETTERS
+from qkv.text.token_bytes import BYTES, LETTERS
 
 BOOK = [
     "ROMEO:\nBut, soft! what light through yonder window breaks?\n\n  It is the east, and Juliet is the sun.\n",

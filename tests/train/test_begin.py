@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import main
-from qkv.model.weights import load
+from qkv.formats.model_files import load
 from qkv.train import run as runs
 
 SMALL = ["--set=n_layer=1", "--set=width=16", "--set=n_head=2", "--context", "8", "--steps", "1", "--batch", "2"]

@@ -9,9 +9,9 @@ import torch
 
 from qkv import Config, Transformer
 from qkv.cli import main
+from qkv.evaluation.classification import classify
+from qkv.formats.model_files import load
 from qkv.i18n import Notice, Problem
-from qkv.model.classification import classify
-from qkv.model.weights import load
 from qkv.text import Bytes, Characters, LabelledTexts
 from qkv.train import run as runs
 

@@ -7,8 +7,8 @@ import pytest
 
 from qkv.cli import main
 from qkv.disk.run_folder import check, newest
+from qkv.formats import model_files
 from qkv.i18n import Problem
-from qkv.model import weights
 from qkv.train.run import resume, start
 
 SMALL = dict(steps=4, n_layer=1, width=16, n_head=2, context=8, batch=2, eval_every=2, eval_batches=1)
@@ -81,7 +81,7 @@ def test_a_damaged_state_is_told(harm, run):
         problem = check(place)
         assert problem is not None and "state.json" in str(problem) and problem.say("zh")
     assert newest(run / "checkpoints") is None
-    for opened in (weights.load, resume):
+    for opened in (model_files.load, resume):
         with pytest.raises(Problem, match=r"state\.json"):
             opened(run)
 
@@ -93,10 +93,10 @@ def test_a_file_that_has_no_end_is_not_read(run):
         (place / "model.safetensors").symlink_to("/dev/zero")
         assert "no regular file" in str(check(place))
     with pytest.raises(Problem, match="no regular file"):
-        weights.load(run)
+        model_files.load(run)
     (run / "config.json").unlink()
     (run / "config.json").symlink_to("/dev/zero")
-    for opened in (weights.load, resume):
+    for opened in (model_files.load, resume):
         with pytest.raises(Problem):
             opened(run)
 
@@ -107,7 +107,7 @@ def test_a_file_that_has_no_end_is_not_read(run):
 )
 def test_a_config_that_its_weights_belie_is_refused_before_anything_is_built(name, value, run):
     change(run / "config.json", {f"model/{name}": value, "model/head_width": 8})
-    for opened in (weights.load, resume):
+    for opened in (model_files.load, resume):
         with pytest.raises(Problem, match=rf"config\.json.*{name} is {value}"):
             opened(run)
 

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from qkv.disk.run_folder import check, newest
+from qkv.formats.model_files import load
 from qkv.i18n import Problem
-from qkv.model.weights import load
 from qkv.train import run as runs
-from qkv.train.extension import Asked
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World
+from qkv.train.resume_options import Asked
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
 SMALL = dict(n_layer=2, width=32, n_head=2, context=16, batch=4, eval_batches=2, eval_every=5, steps=12, dropout=0.1)
@@ -117,7 +117,7 @@ def test_a_run_is_readable_by_eye(book, tmp_path):
 
 
 def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
-    from qkv.tracing.traces import Trace
+    from qkv.tracing.views.traces import Trace
 
     run = runs.start("lm", out=tmp_path / "run", source=book, changes=SMALL, watch="the cat 我")
     run.train()
@@ -138,7 +138,7 @@ def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
 
 
 def test_translators_are_watched_too(tmp_path):
-    from qkv.tracing.traces import Trace
+    from qkv.tracing.views.traces import Trace
 
     run = runs.start("translate", out=tmp_path / "run", changes=SMALL, watch="15 Nov 2026")
     run.train()
@@ -245,7 +245,7 @@ def test_asked_to_stop_it_saves_and_goes_on_exactly(signum, book, tmp_path):
 @pytest.mark.slow
 def test_dates_are_learned_and_aligned(tmp_path):
     """≥ 99 % of unseen dates exactly right, and cross-attention looks at the day, month and year being written."""
-    from qkv.model.generation import translate
+    from qkv.generation.decoding import translate
     from qkv.text import date_pair
 
     run = runs.start("translate", out=tmp_path / "run")

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 
 from qkv.disk.run_folder import check, newest, read_state
-from qkv.model.weights import load
+from qkv.formats.model_files import load
 from qkv.train import checkpoint, parallelize
 from qkv.train import run as runs
 from qkv.train.lock import lock_run

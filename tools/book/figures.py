@@ -3,7 +3,7 @@
 A chapter's script makes them by name; a page calls for them by `@figure name What it shows.` What may stand there:
 
     Look(trace, 13, 8)                 a head of a trace, as the page of `qkv see` shows it
-    Machine(["I", "love"], q=…)        numbers that can be changed (qkv.draw.machine), and others made like it
+    Machine(["I", "love"], q=…)        numbers that can be changed (qkv.draw.head_machine), and others made like it
     a matplotlib figure, or a function lang → one: a picture
 
 A live figure is a file of its own in figures/, shown in a frame: its styles and the book's can't touch each other.
@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 
 from qkv.commands.see import DEMOS
 from qkv.draw import page, plots
-from qkv.draw.paper import save
-from qkv.tracing.traces import Trace
+from qkv.draw.figure_canvas import save
+from qkv.tracing.views.traces import Trace
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from ..i18n import Problem, language, say
-from .opening import model_arguments, open_model
-from .places import FIGURES, check_place
+from .model_options import model_arguments, open_model
+from .output_path import FIGURES, check_place
 
 EXAMPLES = [
     "qkv caption --demo",
@@ -49,15 +49,15 @@ def run(options: argparse.Namespace) -> None:
         raise Problem(
             "say which model: --demo is the small captioner that comes with qkv, --model FOLDER is one of your own"
         )
-    from ..text import pictures
+    from ..text import picture_tokens
 
-    pixels = pictures.small(pictures.cut(pictures.read(picture)))
+    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(picture)))
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "caption", yes=options.yes)
-    from ..tracing.captions import caption
+    from ..tracing.study.caption_attention import caption
 
-    spoken = sorted(pictures.TOLD_IN, key=lambda lang: lang != language())
+    spoken = sorted(picture_tokens.TOLD_IN, key=lambda lang: lang != language())
     told = [caption(model, tokenizer, pixels, lang, layer=options.layer, head=options.head) for lang in spoken]
-    from ..draw import pictures as drawing
+    from ..draw import caption_picture as drawing
 
     if options.json:
         looked = {

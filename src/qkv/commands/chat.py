@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 from ..i18n import Problem, say
-from .opening import Pace, check_choices, drawing, model_arguments, open_model
-from .texts import whole
+from .model_options import Pace, check_choices, drawing, model_arguments, open_model
+from .text_input import whole
 
 EXAMPLES = [
     "qkv chat --model smollm2",
@@ -127,7 +127,7 @@ class Talk:
 
     def answer(self, said: str) -> None:
         """Print the answer as it comes; Ctrl-C ends the answer, not the conversation."""
-        from ..model.generation import stream
+        from ..generation.decoding import stream
 
         self.messages.append({"role": "user", "content": said})
         ids = self._prompt()

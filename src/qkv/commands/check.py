@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ..doctor.process.sandbox import examine
+    from ..doctor.isolated_check import examine
 
     if not 1 <= options.seconds <= 86400:
         raise Problem(
@@ -327,7 +327,7 @@ def _unknown(target: str, problem: Problem) -> Report:
 
 
 def _show(reports: list[Report], verdict: str, options: argparse.Namespace, known: Baseline | None = None) -> None:
-    from ..draw.terminal import colours
+    from ..draw.terminal_map import colours
 
     if options.json:
         contents = [report.json() for report in reports]

@@ -5,8 +5,8 @@ import json
 
 from ..i18n import Problem, say
 from ..terminal import text_grid
-from .opening import model_arguments, open_model
-from .texts import answer_lines, lines, text_arguments
+from .model_options import model_arguments, open_model
+from .text_input import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv classify "A moving film" --model runs/classify-reviews-minilm',
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if rows is not None and options.json:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--json")
     model, tokenizer = open_model(options.model, "classify", yes=options.yes)
-    from ..model.classification import classify, probabilities, refuse_others, text_ids
+    from ..evaluation.classification import classify, probabilities, refuse_others, text_ids
 
     refuse_others(model)
     labels = model.config.labels

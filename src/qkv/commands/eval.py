@@ -10,8 +10,8 @@ from ..i18n import Problem, say
 from ..library import store
 from ..terminal import text_grid
 from ..terminal.progress import bar
-from .opening import model_arguments, open_any, which_model, wrong_kind
-from .texts import PIPE, check, hint_at_file, read
+from .model_options import model_arguments, open_any, which_model, wrong_kind
+from .text_input import PIPE, check, hint_at_file, read
 
 EXAMPLES = [
     "qkv eval --model smollm2 --text mybook.txt",
@@ -84,8 +84,8 @@ def _check(options: argparse.Namespace) -> None:
 def _text(options: argparse.Namespace) -> int:
     text, name = _given(options)
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
-    from ..model.evaluation import score_text
-    from ..tracing.models import model_of
+    from ..evaluation.text_metrics import score_text
+    from ..tracing.record.model_protocol import model_of
 
     if (kind := model_of(model).kind) == "encoder":  # which sees a whole text at once, and has no next word
         raise wrong_kind(options.model, kind, "eval --text", "decoder")
@@ -99,7 +99,7 @@ def _text(options: argparse.Namespace) -> int:
             told["pieces"] = [{"text": text, "loss": loss} for text, loss in pieces]
         print(json.dumps(told, ensure_ascii=False, indent=2))
         return 0
-    from ..tracing.tokens import show
+    from ..tracing.views.token_labels import show
 
     for text, loss in pieces:
         print(f"{loss:8.3f}  {show(text)}")
@@ -146,7 +146,7 @@ def _given(options: argparse.Namespace) -> tuple[str, str]:
 
 def _pieces(tokenizer: Any, score: Any) -> list[tuple[str, float]]:
     """The tokens joined to whole characters, with their losses summed; the first token has none."""
-    from ..tracing.tokenizers import reader_of
+    from ..tracing.record.tokenizer_protocol import reader_of
 
     costs = [0.0, *score.nats.tolist()]
     groups = reader_of(tokenizer).tokens(score.ids).whole
@@ -158,11 +158,11 @@ def _pairs(options: argparse.Namespace) -> int:
 
     pairs, problems = sift_pairs(store.locate(options.pairs))
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
-    from ..model.classification import tells_apart
+    from ..evaluation.classification import tells_apart
 
     if tells_apart(model):
         return _labels(options, model, tokenizer, pairs, problems)
-    from ..tracing.models import model_of
+    from ..tracing.record.model_protocol import model_of
 
     if (kind := model_of(model).kind) != "encoder-decoder":
         raise Problem(
@@ -171,7 +171,7 @@ def _pairs(options: argparse.Namespace) -> int:
             model=options.model,
             kind=kind,
         )
-    from ..model.evaluation import score_pairs, without_metrics
+    from ..evaluation.text_metrics import score_pairs, without_metrics
 
     if notice := without_metrics():
         warnings.warn(notice, stacklevel=1)
@@ -234,7 +234,7 @@ def _pairs(options: argparse.Namespace) -> int:
 def _labels(
     options: argparse.Namespace, model: Any, tokenizer: Any, pairs: list[tuple[int, str, str]], problems: list[Any]
 ) -> int:
-    from ..model.classification import score_labels
+    from ..evaluation.classification import score_labels
 
     for name in ("beam", "most"):
         if getattr(options, name) is not None:

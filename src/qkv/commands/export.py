@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..i18n import say
-from .opening import open_model
+from .model_options import open_model
 
 EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]
 
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Write the folder and say how to load it."""
     model, tokenizer = open_model(options.model, "export")
-    from ..model.export import export
+    from ..formats.hf_export import export
 
     folder = options.out or Path(str(options.model).rstrip("/") + "-hf")
     layout = export(model, tokenizer, folder)

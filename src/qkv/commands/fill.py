@@ -6,8 +6,8 @@ from typing import Any
 
 from ..i18n import Problem, _, say
 from ..terminal import text_grid
-from .opening import model_arguments, open_model
-from .texts import answer_lines, lines, text_arguments
+from .model_options import model_arguments, open_model
+from .text_input import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv fill "the [MASK] sat on the mat" --model runs/mlm-mybook',
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     model, tokenizer = open_model(options.model, "fill", yes=options.yes)
     if rows is not None:
         return _lines(model, tokenizer, rows)
-    from ..model.generation import fill
+    from ..generation.decoding import fill
 
     for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
         print(f"[MASK] {number + 1}")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(model: Any, tokenizer: Any, rows: list[str]) -> int:
-    from ..model.generation import guess, masked_ids
+    from ..generation.decoding import guess, masked_ids
 
     def filled(row: str, ids: list[int]) -> str:
         for guesses in guess(model, tokenizer, ids, 1):

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from ..i18n import Notice, Problem, say
-from .opening import Pace, check_choices, drawing, model_arguments, open_model
-from .texts import answer_lines, lines, text_arguments
+from .model_options import Pace, check_choices, drawing, model_arguments, open_model
+from .text_input import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.quiet:
         warnings.simplefilter("ignore", Notice)
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
-    from ..model.generation import complete, stream
+    from ..generation.decoding import complete, stream
 
     how = dict(stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
     most = USUAL if options.most is None else options.most
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
     """The tokens of a beginning, if the model has room for them and what is to follow."""
-    from ..model.reading import check_context
+    from ..generation.prefill import check_context
 
     ids = tokenizer.frame(tokenizer.encode(text))
     if None in model.config.windows and len(ids) >= model.config.context:

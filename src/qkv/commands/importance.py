@@ -7,9 +7,9 @@ from typing import Any
 from ..i18n import Problem, say
 from ..terminal import text_grid
 from ..terminal.progress import bar
-from ..tracing.tokens import PARTS
-from .opening import model_arguments, open_any, which_model
-from .texts import PIPE, text_arguments, whole
+from ..tracing.views.token_labels import PARTS
+from .model_options import model_arguments, open_any, which_model
+from .text_input import PIPE, text_arguments, whole
 
 EXAMPLES = [
     'qkv importance "The cat sat on the mat because it was tired" --model smollm2',
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> None:
         raise which_model("importance")
     text, long = whole(options.text, options.file, EXAMPLES[0]), options.file is not None or options.text == PIPE
     model, tokenizer = open_any(options.model, yes=options.yes)
-    from ..tracing.ablation import importance
-    from ..tracing.models import model_of
-    from ..tracing.tokenizers import reader_of
+    from ..tracing.record.model_protocol import model_of
+    from ..tracing.record.tokenizer_protocol import reader_of
+    from ..tracing.study.ablation import importance
 
     texts: list[Any] = [text]
     asked = model_of(model)

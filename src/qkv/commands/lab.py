@@ -11,7 +11,7 @@ from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
 from ..terminal import text_grid
 from ..terminal.progress import bar
-from .places import FIGURES, check_place
+from .output_path import FIGURES, check_place
 
 EXAMPLES = [
     "qkv lab",

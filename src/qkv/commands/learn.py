@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..disk.atomic_files import write_file
 from ..i18n import Problem, _, nearest, say, unknown
 from ..lessons import lesson
-from ..lessons.progress import FILE, Folder
+from ..lessons.exercise_folder import FILE, Folder
 
 if TYPE_CHECKING:
     from ..lessons.grade import Grade
@@ -144,7 +144,7 @@ def _more(folder: Folder, name: str) -> str:
 
 
 def _check(folder: Folder, place: Path, name: str) -> int:
-    from ..lessons.run import run as grade_elsewhere
+    from ..lessons.grading_process import run as grade_elsewhere
 
     if not place.is_file():
         raise Problem("{file} isn't there: qkv learn {number} puts it there", file=place, number=lesson.number(name))

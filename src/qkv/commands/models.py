@@ -15,7 +15,7 @@ EXAMPLES = [
     "qkv models verify",
     "qkv models remove opus-zh-en",
 ]
-# As people call them; the tables are in model/families, which need torch.
+# As people call them; the tables are in formats/families, which need torch.
 LAYOUTS = (
     *(
         "LLaMA",
@@ -77,7 +77,7 @@ def _get(name: str) -> None:
 
 
 def _show(name: str) -> None:
-    from .opening import open_model
+    from .model_options import open_model
 
     model, tokenizer = open_model(name, "show")
     print(model.describe())
@@ -86,11 +86,11 @@ def _show(name: str) -> None:
 
 def _why(name: str) -> bool:
     """Say what is known of a model and what stands in the way; does it load?"""
-    from ..model.locate import find
+    from ..formats.locate import find
 
     find(name)  # refuses a wrong name before torch is loaded
+    from ..formats.load_report import why
     from ..model.describe import headline
-    from ..model.why import why
 
     finding = why(name)
     print(say("{place}: {what}", place=finding.place, what=finding.what))

@@ -12,13 +12,13 @@ from ..i18n import Message, Problem, _, all_of, language, quoted, say
 from ..terminal import text_grid
 from ..terminal.progress import bar, passing
 from ..terminal.screen import draw
-from ..tracing.tokens import PARTS
-from .opening import model_arguments, open_any, which_model
-from .places import FIGURES, check_place
-from .texts import text_arguments, whole
+from ..tracing.views.token_labels import PARTS
+from .model_options import model_arguments, open_any, which_model
+from .output_path import FIGURES, check_place
+from .text_input import text_arguments, whole
 
 if TYPE_CHECKING:
-    from ..tracing.traces import Trace
+    from ..tracing.views.traces import Trace
 
 EXAMPLES = [
     'qkv see "The cat sat on the mat because it was tired" --from it --to cat',
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> None:
     elif options.trace is not None:
         if not options.trace.exists():  # before torch is loaded
             raise Problem("there is no trace {file}", file=options.trace)
-        from ..tracing.traces import Trace
+        from ..tracing.views.traces import Trace
 
         trace = Trace.load(options.trace)
     else:
@@ -246,7 +246,7 @@ CAT = "The cat sat on the mat because it was tired"
 
 def demos() -> list[tuple[Path, Trace]]:
     """The traces that ship with the package, the cat first."""
-    from ..tracing.traces import Trace
+    from ..tracing.views.traces import Trace
 
     places = sorted(DEMOS.glob("*.safetensors"), key=lambda place: (place.stem != "cat-smollm2", place.stem))
     return [(place, Trace.load(place)) for place in places]
@@ -288,7 +288,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
             )
         )
         return shipped, None, None
-    from ..tracing.recorder import trace
+    from ..tracing.record.recorder import trace
 
     _check_model(options, model, tokenizer, text)
     with bar(say("reading the text")) as progress, passing(model, progress):
@@ -298,9 +298,9 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
 
 def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
     """Refuse heads and words that aren't there before the model has read the text."""
-    from ..tracing import edits
-    from ..tracing.models import model_of
-    from ..tracing.tokenizers import ids_of, reader_of
+    from ..tracing.record.model_protocol import model_of
+    from ..tracing.record.tokenizer_protocol import ids_of, reader_of
+    from ..tracing.study import edits
 
     if options.without:
         edits.find(model, options.without)
@@ -383,7 +383,7 @@ def _joined(tokens: Any) -> str:
 
 def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, int]:
     """The head to show: the one named, or taken away; else the one that links --from and --to best, else the most telling."""
-    from ..tracing.ranking import first_shown, links
+    from ..tracing.views.head_ranking import first_shown, links
 
     ranked = None
     away = re.fullmatch(rf"(?:{part}\.)?(\d+)\.(\d+)", (options.without or [""])[0])
@@ -415,15 +415,15 @@ def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, 
 
 def _looks_ahead(options: argparse.Namespace, trace: Trace, part: str) -> bool:
     """True if --to comes after --from in a part that is causal: no head links the two."""
-    from ..tracing.ranking import looks_ahead
+    from ..tracing.views.head_ranking import looks_ahead
 
     given = options.from_ is not None and options.to is not None
     return given and looks_ahead(trace, options.from_, options.to, _by(options), part=part)
 
 
 def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
-    from ..draw import derivation, mixing, terminal
-    from ..tracing.view import stand, view
+    from ..draw import derivation, mixer_derivation, terminal
+    from ..tracing.views.word_map import stand, view
 
     asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
     long = max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN
@@ -469,7 +469,7 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
     if options.from_ is not None:
         print(
             "\n"
-            + (mixing if part == "mixers" else derivation).row(
+            + (mixer_derivation if part == "mixers" else derivation).row(
                 trace, layer, head, options.from_, _by(options), part=part
             )
         )
@@ -499,7 +499,7 @@ def _experts(trace: Trace, part: str, layer: int) -> None:
 def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: Any) -> None:
     if model is None:
         raise Problem("--without needs the model itself, not a kept trace: give --model")
-    from ..tracing.effects import without
+    from ..tracing.study.effects import without
 
     effect = without(model, tokenizer, trace.text, options.without)
     if effect.said is not None:
@@ -530,7 +530,7 @@ def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: A
 
 
 def _syntax(options: argparse.Namespace) -> None:
-    from ..tracing.syntax import syntax
+    from ..tracing.study.syntax import syntax
 
     if options.model is None:
         raise which_model("see")
@@ -552,8 +552,8 @@ def _watch(options: argparse.Namespace) -> None:
     with bar(say("opening {name}", name=options.model)):
         from ..draw import terminal
         from ..draw.plots import MOMENTS
-        from ..tracing.traces import Trace
-        from ..tracing.view import stand, view
+        from ..tracing.views.traces import Trace
+        from ..tracing.views.word_map import stand, view
 
         traces = [Trace.load(file) for file in files]
     last = traces[-1]

@@ -15,11 +15,11 @@ from ..attention import masks
 from ..attention.oracle import Array, Steps, from_qkv, sinusoid, steps
 from ..attention.tiles import Tiles, tiles
 from ..i18n import Problem, _, all_of, say, unknown
-from ..tracing.tokens import PARTS, Tokens
-from .matrices import mask_of, names_of, read_matrices, shape_of
-from .opening import model_arguments, open_model
-from .places import FIGURES, check_place
-from .texts import PIPE, check, hint_at_file, whole
+from ..tracing.views.token_labels import PARTS, Tokens
+from .matrix_input import mask_of, names_of, read_matrices, shape_of
+from .model_options import model_arguments, open_model
+from .output_path import FIGURES, check_place
+from .text_input import PIPE, check, hint_at_file, whole
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _mixer(options: argparse.Namespace) -> None:
     """Retention, Mamba-2 or the delta rule on a text."""
-    from ..draw import mixing
+    from ..draw import mixer_derivation
     from ..mixers.stepwise import KINDS, drawn
 
     if options.mixer not in KINDS:
@@ -218,9 +218,9 @@ def _mixer(options: argparse.Namespace) -> None:
         return
     print("\n".join(preamble) + "\n\n" + done.show())
     for row in rows:
-        print("\n" + mixing.word(done, row))
+        print("\n" + mixer_derivation.word(done, row))
     if options.png is not None:
-        mixing.figure(done, path=options.png)
+        mixer_derivation.figure(done, path=options.png)
         print("\n" + say("wrote {path}", path=options.png))
 
 
@@ -340,7 +340,7 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
                 "{option} doesn't go with --model, whose numbers are all its own: leave it out", option=option
             )
     model, tokenizer = open_model(options.model, "steps", yes=options.yes)
-    from ..tracing.recorder import trace
+    from ..tracing.record.recorder import trace
 
     found = trace(model, options.text, tokenizer, name=options.model)
     part = options.part or found.parts[0]

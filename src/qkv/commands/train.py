@@ -12,7 +12,7 @@ from typing import Any
 from ..i18n import Problem, _, say
 from ..terminal.progress import bar, clock
 from ..terminal.screen import live
-from .opening import fetch
+from .model_options import fetch
 
 EXAMPLES = [
     "qkv train lm --text mybook.txt",
@@ -146,9 +146,9 @@ def run(options: argparse.Namespace) -> int:
 
     _check(options)
     with bar(say("loading PyTorch"), show=os.environ.get("RANK", "0") == "0"):
-        from ..train.extension import Asked
         from ..train.loop import Stopped
         from ..train.parallelize import world_from_environment
+        from ..train.resume_options import Asked
         from ..train.run import resume, start
 
         world = world_from_environment(options.parallel, options.resume)
@@ -219,8 +219,8 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse wrong names, files and settings before torch is loaded."""
     from .. import text
     from ..disk import run_folder
+    from ..formats.locate import find
     from ..library import store
-    from ..model.locate import find
     from ..train.settings import chosen
 
     changes = _changes(options)

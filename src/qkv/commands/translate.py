@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from ..i18n import Problem, _, say
-from .opening import check_choices, model_arguments, open_model
-from .texts import answer_lines, lines, text_arguments
+from .model_options import check_choices, model_arguments, open_model
+from .text_input import answer_lines, lines, text_arguments
 
 EXAMPLES = [
     'qkv translate "15 Nov 2026" --demo',
@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> int:
         for text in texts if rows is None else ():
             _check_date(text)
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "translate", yes=options.yes)
-    from ..model.batches import in_batches
-    from ..model.generation import source_ids, translate_ids
-    from ..model.reading import check_context
+    from ..generation.batching import in_batches
+    from ..generation.decoding import source_ids, translate_ids
+    from ..generation.prefill import check_context
 
     if tokenizer.eos is None:
         raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")

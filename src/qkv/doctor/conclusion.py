@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..i18n import Message, _
+from ..sandbox.audit import RULES
 from . import replay
 from .case import Case, Found, looked_at
 from .mistakes import CATALOGUE
 from .numbers.evidence import Evidence
 from .places import locate
-from .process.audit import RULES
 from .report import Finding, Remark, Report
 from .source.file import Source
 from .subject.errors import CannotRun, Spent, raises

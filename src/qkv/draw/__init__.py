@@ -1,6 +1,8 @@
-"""Attention as pictures: in a terminal (terminal.py), with matplotlib (plots.py), as one offline page (page.py).
+"""Attention as pictures: in a terminal, with matplotlib, and as one offline page.
 
-Figures whose numbers can be changed, for a book: machine.py, rotary.py, distribution.py.
+Read in this order: `terminal_map`, `derivation`, `mixer_derivation`, `figure_canvas`, `plots`, `caption_picture`,
+`precision`, `layer_json`, `page_data`, `page_shell`, `page`. Figures whose numbers can be changed, for the book:
+`head_machine`, `rotary_figure`, `dot_product_figure`.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from ..lazy import lazy
 if TYPE_CHECKING:
     from . import page as page
     from . import plots as plots
-    from . import terminal as terminal
+    from . import terminal_map as terminal_map
     from .plots import heatmap as heatmap
 
 __getattr__, __dir__, __all__ = lazy(
@@ -18,5 +20,5 @@ __getattr__, __dir__, __all__ = lazy(
     heatmap="plots",
     page="page",
     plots="plots",
-    terminal="terminal",
+    terminal_map="terminal_map",
 )

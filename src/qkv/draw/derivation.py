@@ -16,7 +16,7 @@ from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
-    from ..tracing.traces import Trace
+    from ..tracing.views.traces import Trace
 
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
@@ -175,7 +175,7 @@ def row(
 
     q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
     """
-    from ..tracing.view import stand
+    from ..tracing.views.word_map import stand
 
     asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
     _, (name, first, end) = stand(asking, query, by)

@@ -3,10 +3,10 @@
     page(trace, "attention.html", focus=("it", "cat"))
     page(trace, "head.html", show=("map", "lines"), first=("decoder", 13, 8), lang="en")    a figure: one head, small
 
-Size grows with n, never with n², and stays within LIMIT at any length: carry.py decides what fits, and the page says which
+Size grows with n, never with n², and stays within LIMIT at any length: page_data.py decides what fits, and the page says which
 layers are whole and which are there as an overview only.
 
-The page makes no request: its own policy forbids any (shell.py). What is looked at stands in its address, after the #:
+The page makes no request: its own policy forbids any (page_shell.py). What is looked at stands in its address, after the #:
 `attention.html#layer=13&head=8&query=7` opens there.
 """
 
@@ -21,10 +21,10 @@ from typing import Any
 from ..disk.atomic_files import write_file
 from ..i18n import Problem, _, all_of, language, say, unknown
 from ..terminal.screen import plain
-from ..tracing.survey import Progress
-from ..tracing.traces import Trace, no_layer
-from .carry import Opening, carry, text_of
-from .shell import in_every_language, shell
+from ..tracing.study.survey import Progress
+from ..tracing.views.traces import Trace, no_layer
+from .page_data import Opening, carry, text_of
+from .page_shell import in_every_language, shell
 
 Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page

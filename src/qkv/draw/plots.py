@@ -1,5 +1,5 @@
 """Figures by matplotlib: any array, the steps of an attention, one head, all heads of a layer or a model, a head as it
-forms; PNG, SVG or PDF by the name. What they are drawn on is paper.py.
+forms; PNG, SVG or PDF by the name. What they are drawn on is figure_canvas.py.
 
 N queries, M keys, H heads, B batch.
 """
@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..i18n import Message, Problem, _, say
-from ..tracing.tokens import PARTS, Tokens
-from .paper import COLOURS, SIGNED, blank, label, paint, save, write
+from ..tracing.views.token_labels import PARTS, Tokens
+from .figure_canvas import COLOURS, SIGNED, blank, label, paint, save, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..attention.oracle import Steps
-    from ..tracing.maps import Head
-    from ..tracing.traces import Trace
+    from ..tracing.views.attention_maps import Head
+    from ..tracing.views.traces import Trace
 
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
@@ -285,7 +285,7 @@ def head(
     >>> figure.axes[0].get_title(loc="left")
     'smollm2 · decoder 13.8'
     """
-    from ..tracing.view import view
+    from ..tracing.views.word_map import view
 
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
@@ -363,7 +363,7 @@ def layer(
     >>> len(layer(trace, 13, lang="en").axes)
     9
     """
-    from ..tracing.view import view
+    from ..tracing.views.word_map import view
 
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
@@ -461,7 +461,7 @@ def growth(
     >>> len(growth([trace(model, [3, 1, 4]) for _ in range(3)], 0, 1, lang="en").axes)
     3
     """
-    from ..tracing.view import view
+    from ..tracing.views.word_map import view
 
     part = part or traces[0].parts[0]
     few = np.linspace(0, len(traces) - 1, min(len(traces), MOMENTS)).round().astype(int)

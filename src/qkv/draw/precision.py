@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import Call
-from ..mixers import maps as mixing
+from ..mixers import mixer_maps as mixing
 from ..mixers.calls import Mixing
-from ..tracing.maps import head_of
-from ..tracing.traces import Trace
+from ..tracing.views.attention_maps import head_of
+from ..tracing.views.traces import Trace
 
 ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
 ROWS = 16  # rows of each head on which an error is measured

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..attention import masks
 from ..attention.heads import MultiHeadAttention
 from ..i18n import Problem, _, paragraph, say
-from ..text.dice import dice
+from ..text.seeded_rng import dice
 from . import Course, Progress, report, small_step
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..draw import paper
+from ..draw import figure_canvas
 from ..i18n import Problem, _, all_of, paragraph, say
 from ..model.config import Config
 from ..model.transformer import Transformer
-from ..text.dice import dice
-from ..text.masking import IGNORED
-from ..text.sequences import SYMBOLS, sequences
-from ..tracing.patterns import CALLED
+from ..text.mlm_masking import IGNORED
+from ..text.seeded_rng import dice
+from ..text.sequence_tasks import SYMBOLS, sequences
+from ..tracing.study.patterns import CALLED
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
@@ -142,8 +142,8 @@ def _right(model: Transformer, x: Tensor, y: Tensor) -> float:
 
 def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> dict[str, Any]:
     """What the heads do on one unseen sequence: names counted, and of each kind that matters the strongest head."""
-    from ..tracing.patterns import patterns
-    from ..tracing.recorder import trace
+    from ..tracing.record.recorder import trace
+    from ..tracing.study.patterns import patterns
 
     ids = _distinct(seed, length, symbols)
     seen = trace(model, [ids])
@@ -313,7 +313,7 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
                 continue
             axes = figure.add_subplot(grid[line + 1, at])
             table = np.array(one["map"])
-            paper.paint(axes, table, np.tri(len(table), dtype=bool))
+            figure_canvas.paint(axes, table, np.tri(len(table), dtype=bool))
             axes.set_xticks([])
             axes.set_yticks([])
             heads = say(report.heads(row["heads"]))

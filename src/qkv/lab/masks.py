@@ -16,9 +16,9 @@ import torch
 
 from ..attention import masks
 from ..attention.dispatch import Call, attend
-from ..draw import paper
+from ..draw import figure_canvas
 from ..i18n import Problem, _, paragraph, say
-from ..text.dice import dice
+from ..text.seeded_rng import dice
 from . import Progress, report
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
 
 def _real() -> dict[str, Any]:
     """A translator that was trained by others, from the trace that comes with qkv."""
-    from ..tracing.traces import Trace
+    from ..tracing.views.traces import Trace
 
     trace = Trace.load(TRACE)
     calls, names = {}, {}
@@ -239,13 +239,13 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
             )
         ):
             axes = figure.add_subplot(2, 3, 3 * line + at + 1)
-            paper.paint(axes, table, allowed)
+            figure_canvas.paint(axes, table, allowed)
             if line == 0:  # cells that can be counted
                 axes.set_xticks(np.arange(0.5, table.shape[1] - 1), minor=True)
                 axes.set_yticks(np.arange(0.5, table.shape[0] - 1), minor=True)
                 axes.grid(which="minor", color="white", linewidth=0.8)
                 axes.tick_params(which="minor", length=0)
-            paper.label(axes, row["queries"], row["keys"])
+            figure_canvas.label(axes, row["queries"], row["keys"])
             axes.tick_params(labelsize=8)
             axes.set_title(title, fontsize=10, loc="left")
             axes.set_xlabel(say(WHERE[row["kind"]][1]) + " (K, V)", fontsize=9)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..i18n import Problem, _, paragraph, say, unknown
 from ..model.config import Config
-from ..model.pattern import STATES
+from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
 from . import Progress, report
 
@@ -96,7 +96,7 @@ def shape_of(name: str) -> Shape:
     from ..library import store
 
     if Path(name).exists() or any(item.name == name for item in store.listing("model")):
-        from ..model.weights import load
+        from ..formats.model_files import load
 
         config = load(name)[0].config
         if config.kind == "encoder":

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from ..attention import masks
 from ..attention.cache import KVCache
-from ..draw import paper
+from ..draw import figure_canvas
 from ..i18n import Notice, Problem, _, say
 from ..library import store
 from ..model.transformer import ModelCache, Transformer
 from ..train.threads import threads, threads_for
 from . import Course, Progress, report, small_step
-from .contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
-from .findings import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
+from .mixer_contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
+from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -376,7 +376,7 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
         sizes["pairs"],
         [1 / n for n in sizes["pairs"]],
         ":",
-        color=paper.GREY,
+        color=figure_canvas.GREY,
         linewidth=1.2,
         label=say("any value told"),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..draw import paper
+from ..draw import figure_canvas
 from ..i18n import Message, say
 from ..terminal import text_grid
 
@@ -203,7 +203,7 @@ def peak_bytes(work: Callable[[], Any]) -> int:
 
 def canvas(down: int, across: int, *, each: tuple[float, float] = (4.0, 3.1), words: Sequence[str] = ()) -> Figure:
     """An empty figure for so many panels; `words` are labels that may hold 汉字."""
-    return paper.blank((each[0] * across, each[1] * down), list(words))
+    return figure_canvas.blank((each[0] * across, each[1] * down), list(words))
 
 
 def panel(figure: Figure, *at: Any, title: str, x: str = "", y: str = "") -> Axes:
@@ -220,4 +220,4 @@ def panel(figure: Figure, *at: Any, title: str, x: str = "", y: str = "") -> Axe
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:
     """With the fonts it needs, written to `path` if there is one."""
-    return paper.save(figure, path)
+    return figure_canvas.save(figure, path)

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.additive import AdditiveAttention
-from ..draw import paper
+from ..draw import figure_canvas
+from ..generation.decoding import translate
 from ..i18n import Problem, _, paragraph, say
 from ..model.config import Config
-from ..model.generation import translate
 from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream
@@ -226,7 +226,7 @@ def _until(ids: Iterable[int], end: int) -> list[int]:
 
 def _align(gru: Recurrent, transformer: Transformer, tokenizer: Any, text: str) -> list[dict[str, Any]]:
     """What each makes of the text, and from which of its characters; of the Transformer, the head that aligns best."""
-    from ..tracing.recorder import trace
+    from ..tracing.record.recorder import trace
 
     ids = [*tokenizer.encode(text), tokenizer.eos]
     keys = [*(tokenizer.decode([i]) or "?" for i in ids[:-1]), "⏎"]
@@ -368,8 +368,8 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
         axes = figure.add_subplot(1, 3, at + 1)
         axes.set_title(title, fontsize=10, loc="left")
         if one["map"]:
-            paper.paint(axes, np.array(one["map"]), None)
-            paper.label(axes, list(one["said"]), one["keys"])
+            figure_canvas.paint(axes, np.array(one["map"]), None)
+            figure_canvas.label(axes, list(one["said"]), one["keys"])
         axes.tick_params(labelsize=8)
         axes.set_xlabel(say("source: read"), fontsize=9)
         axes.set_ylabel(say("target: written"), fontsize=9)

@@ -1,6 +1,6 @@
 """What may stand where attention stands: retention, Mamba-2, the gated delta rule. Tensors in, tensors out.
 
-Read in this order: reference, stepwise, forms, calls, dispatch, maps, cache, convolution, retention, mamba2, delta. Each
+Read in this order: reference, stepwise, forms, calls, dispatch, mixer_maps, state_cache, convolution, retention, mamba2, delta. Each
 mixer is y = A·V with a lower triangular A made of q, k and decays, so its map can be looked at as attention's can, and
 each is a recurrence, so a new token costs the same after any text. The names below are loaded when first used; `reference`
 and `stepwise` need no torch.
@@ -18,16 +18,16 @@ from ..lazy import lazy
 
 if TYPE_CHECKING:
     from . import reference as reference
-    from .cache import StateCache as StateCache
     from .calls import Mixing as Mixing
     from .convolution import CausalConvolution as CausalConvolution
     from .delta import GatedDelta as GatedDelta
     from .dispatch import explain as explain
     from .dispatch import mix as mix
     from .mamba2 import Mamba2 as Mamba2
-    from .maps import Head as Head
-    from .maps import head_of as head_of
+    from .mixer_maps import Head as Head
+    from .mixer_maps import head_of as head_of
     from .retention import Retention as Retention
+    from .state_cache import StateCache as StateCache
     from .stepwise import MixerSteps as MixerSteps
     from .stepwise import mixing as mixing
 
@@ -39,9 +39,9 @@ __getattr__, __dir__, __all__ = lazy(
     Mixing="calls",
     mix="dispatch",
     explain="dispatch",
-    Head="maps",
-    head_of="maps",
-    StateCache="cache",
+    Head="mixer_maps",
+    head_of="mixer_maps",
+    StateCache="state_cache",
     CausalConvolution="convolution",
     Retention="retention",
     Mamba2="mamba2",

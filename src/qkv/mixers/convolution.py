@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.heads import check_sizes
-from .cache import StateCache
 from .dispatch import beginnings
+from .state_cache import StateCache
 
 ROWS = 64  # tokens worked on at once
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from ..i18n import Problem
-from .cache import StateCache, tokens
 from .convolution import CausalConvolution, convolve
 from .dispatch import mix
-from .weights import take_weights, unwoven
+from .hf_weights import take_weights, unwoven
+from .state_cache import StateCache, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
 from ..i18n import Problem
-from .cache import StateCache, tokens
 from .dispatch import mix
+from .state_cache import StateCache, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask

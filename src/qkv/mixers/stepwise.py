@@ -4,7 +4,7 @@
     recurrent     one token after the other: a state S is all that is kept
     chunkwise     some tokens at a time: the table inside a chunk, the state between chunks; what training uses
 
-`qkv steps --mixer` prints it (draw/mixing.py). N tokens, D key width, P value width.
+`qkv steps --mixer` prints it (draw/mixer_derivation.py). N tokens, D key width, P value width.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class MixerSteps(InNotebook):
         >>> print(mixing("retention", one, one, one, decay=[0.5, 0.5], names=["a", "b"]).show("en").splitlines()[0])
         Retention, step by step: y = (L ∘ Q·Kᵀ)·V, no softmax
         """
-        from ..draw.mixing import show
+        from ..draw.mixer_derivation import show
 
         return show(self, lang, digits)
 

@@ -1,13 +1,13 @@
-"""The Transformer: config, layers, model, generation. Read in that order.
+"""The Transformer: what it is made of, and the model itself.
 
->>> import qkv
->>> from importlib.resources import files
->>> model, tokenizer = qkv.load(str(files("qkv") / "demo" / "dates"))
->>> model.config.kind, tokenizer.vocab
-('encoder-decoder', 96)
->>> from qkv.model.generation import translate
->>> translate(model, tokenizer, "15 Nov 2026")
-['1900-03-01', '077-05-05', '0600-06-00', '2070-02-02', '5770-06-05', '2020-07-00', '0600-06-00', '2072-02-02', '2000-07-00', '2072-02-02', '0766-06-06']
+Read in this order: `config`, `mixture`, `layer_pattern`, `config_checks`, `presets`, `feed_forward`, `experts`, `layers`,
+`transformer`, `thin_matmul`, `word_loss`, `describe`.
+
+>>> import torch
+>>> from qkv.model import Config, Transformer
+>>> model = Transformer(Config(vocab=10, width=16, n_layer=1, n_head=2))
+>>> tuple(model(torch.tensor([[1, 2, 3]])).shape)
+(1, 3, 10)
 """
 
 from typing import TYPE_CHECKING
@@ -17,11 +17,9 @@ from ..lazy import lazy
 if TYPE_CHECKING:
     from .config import Config as Config
     from .transformer import Transformer as Transformer
-    from .weights import load as load
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     Config="config",
     Transformer="transformer",
-    load="weights",
 )

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ..i18n import Problem, _, all_of, nearest
 from .config_checks import MOST_LAYERS, check_kinds, check_together
+from .layer_pattern import MIXERS, choose, layer_words
 from .mixture import LAYERS, Experts
-from .pattern import MIXERS, choose, layer_words
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("decoder", "encoder", "encoder-decoder"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..i18n import Problem, all_of
-from .pattern import STATES
+from .layer_pattern import STATES
 
 if TYPE_CHECKING:
     from .config import Config

@@ -21,8 +21,8 @@ from ..mixers.delta import GatedDelta
 from ..terminal import text_grid
 from .config import Config
 from .experts import MixtureOfExperts
+from .layer_pattern import STATES
 from .layers import StateMixer
-from .pattern import STATES
 from .transformer import Transformer
 
 PARTS = ("embedding", "positions", "attention", "mixers", "cross", "forward", "experts", "norms", "pooler", "head")

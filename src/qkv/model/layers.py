@@ -22,7 +22,7 @@ from ..mixers.retention import Retention
 from .config import Config
 from .experts import MixtureOfExperts
 from .feed_forward import ACTIVATIONS, FeedForward
-from .pattern import STATES
+from .layer_pattern import STATES
 
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
 

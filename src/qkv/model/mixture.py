@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..i18n import Problem, all_of
-from .pattern import choose
+from .layer_pattern import choose
 
 LAYERS = ("experts", "dense")  # what a layer may have for a feed-forward
 MOST_EXPERTS = 4096  # of one layer: the most that were ever trained have a few hundred

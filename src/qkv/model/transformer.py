@@ -274,14 +274,14 @@ class Transformer(nn.Module):
         return any(isinstance(part, Rotary) and part.at_length(before) is not part.at_length(length) for part in parts)
 
     def generate(self, prompts: Any, **options: Any) -> list[list[int]]:
-        """The tokens that follow each prompt; the options are those of `qkv.model.generation.generate`.
+        """The tokens that follow each prompt; the options are those of `qkv.generation.decoding.generate`.
 
         >>> _ = torch.manual_seed(0)
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
         >>> [len(row) for row in model.generate([[1, 2, 3]], most=5)]
         [5]
         """
-        from .generation import generate
+        from ..generation.decoding import generate
 
         return generate(self, prompts, **options)
 

@@ -2,5 +2,6 @@
 
     browser ── frames ── server.py (web process: no torch) ── frames ── worker.py (one process that holds the models)
 
-Reading order: frames, places, desk, server · worker, views, bench, answers.
+Read in this order: `frames`, `openable`, `requests`, `worker_client`, `connections`, `server` (the web process); `worker`, `text_views`, `model_cache`,
+`handlers` (the worker).
 """

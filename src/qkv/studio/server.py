@@ -26,12 +26,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
 from .. import __version__
-from ..draw.shell import in_every_language, script, style, tag
+from ..draw.page_shell import in_every_language, script, style, tag
 from ..i18n import Message, Problem, _, language, quoted
 from ..library import store
-from . import asking, places
-from .desk import Desk, problem
+from . import openable, requests
 from .frames import frame
+from .worker_client import Desk, problem
 
 BODY = 2_000_000  # bytes of an ask: a text of a hundred thousand words
 PATIENCE = 15.0  # seconds for an ask to come in
@@ -169,14 +169,14 @@ class Studio:
         if isinstance(told, Response):
             return told
         try:
-            asked = asking.checked(told)
+            asked = requests.checked(told)
             if asked["do"] == "models":
-                there = [place.told() for place in places.listed(self.folders)]
-                return _framed(frame({"kind": "models", "here": there, "offered": places.offered()}))
+                there = [place.told() for place in openable.listed(self.folders)]
+                return _framed(frame({"kind": "models", "here": there, "offered": openable.offered()}))
             if asked["do"] == "fetch":
                 return StreamingResponse(self._fetch(asked["name"]), media_type="application/octet-stream")
-            for _name, spec in asking.specs(asked):
-                spec["model"] = places.find(spec["model"], self.folders)
+            for _name, spec in requests.specs(asked):
+                spec["model"] = openable.find(spec["model"], self.folders)
         except Problem as wrong:
             return _framed(problem(wrong))
         if (known := self.desk.known(asked)) is not None:
@@ -259,7 +259,7 @@ def _framed(*contents: bytes) -> Response:
 @cache
 def _page() -> str:
     """The page before its script runs."""
-    told = dict(version=__version__, lang=None, first=dict(model=places.FIRST), live=places.FIRST.split("-")[-1])
+    told = dict(version=__version__, lang=None, first=dict(model=openable.FIRST), live=openable.FIRST.split("-")[-1])
     spoken = language()
     no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
     return f"""<!doctype html>

@@ -40,7 +40,7 @@ class Worker:
         """Until the web process is gone."""
         threading.Thread(target=self._listen, daemon=True).start()
         self.event({"kind": "worker", "state": "starting"})
-        from .bench import Bench  # torch
+        from .model_cache import Bench  # torch
 
         self.bench = Bench(self.event)
         self.event({"kind": "worker", "state": "ready"})
@@ -82,9 +82,9 @@ class Worker:
                 self._answer(asked, light)
 
     def _answer(self, asked: dict[str, Any], light: bool) -> None:
-        from ..tracing.live import Stopped
-        from .answers import ANSWERS
-        from .bench import Unmade, key_of
+        from ..tracing.record.streaming import Stopped
+        from .handlers import ANSWERS
+        from .model_cache import Unmade, key_of
 
         number = asked["ask"]
 
@@ -125,7 +125,7 @@ def told_of(error: Exception) -> bytes:
     """What went wrong, in a sentence; the traceback of a bug is for the terminal."""
     from ..i18n import Message, Problem
     from ..process import memory
-    from .desk import problem
+    from .worker_client import problem
 
     if isinstance(error, Problem):
         return problem(error)

@@ -3,13 +3,13 @@
 from .corpus import Corpus
 from .dataset import Dataset
 from .dates import date_pair, date_tokenizer
-from .folder import load
-from .labelled import LabelledTexts, labels_of, read_labelled
-from .masking import mlm
+from .labelled_texts import LabelledTexts, labels_of, read_labelled
+from .mlm_masking import mlm
 from .pairs import PairBatch, Pairs, PairStream, as_tsv, read_pairs, split_pairs
-from .sequences import sequence_pairs, sequences
+from .sequence_tasks import sequence_pairs, sequences
 from .shards import prepare
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
+from .tokenizer_folder import load
 from .vocabulary import choose, reason, train_tokenizer
 
 __all__ = [

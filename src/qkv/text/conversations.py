@@ -16,8 +16,8 @@ import numpy as np
 
 from ..disk.bounded_reading import parse_json
 from ..i18n import Message, Problem
+from .length_batches import Pools
 from .pairs import lines, pad
-from .pools import Pools
 from .tokenizer import Tokenizer
 
 Messages = list[dict[str, Any]]

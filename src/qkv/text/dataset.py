@@ -16,7 +16,7 @@ import numpy as np
 
 from ..disk.bounded_reading import is_plain, read_json, read_text
 from ..i18n import Message, Problem, _
-from .dice import dice
+from .seeded_rng import dice
 
 FORMAT = "qkv tokens 1"
 # Bytes that are hashed together: about what a system reads ahead, so checking a window reads little more than it.

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..i18n import Problem, all_of, one_of
-from .dice import mix
+from .seeded_rng import mix
 from .tokenizer import Characters
 
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)

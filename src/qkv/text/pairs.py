@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..i18n import Listed, Message, Problem, _, quoted
-from .pools import Pools
+from .length_batches import Pools
 from .tokenizer import Tokenizer
 
 Text = tuple[str, str]

@@ -24,10 +24,10 @@ from tokenizers.decoders import DecodeStream
 from ..disk.atomic_files import write_file
 from ..disk.bounded_reading import reading
 from ..i18n import Problem, _, all_of
-from . import chat
-from .habits import Habits
+from . import chat_templates
+from .generation_defaults import Habits
 from .sentencepiece import Charsmap
-from .spelling import LETTERS, is_begun, show, spelling
+from .token_bytes import LETTERS, is_begun, show, spelling
 
 LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
@@ -192,8 +192,8 @@ class Tokenizer:
                 if isinstance(value, str):
                     _refuse_surrogates(value)
         names = {f"{role}_token": name for role, name in self.special.items()}
-        guarded, mark = chat.guard(messages, self._named)
-        text = chat.render(self.template, guarded, answer=answer, names=names)
+        guarded, mark = chat_templates.guard(messages, self._named)
+        text = chat_templates.render(self.template, guarded, answer=answer, names=names)
         if mark not in text:
             return self._encode_special(text)
         return self._split_special(text, lambda part: self._encode(part.replace(mark, "")))

@@ -1,4 +1,6 @@
-"""Looking into attention: what was recorded, kept as q, k and v, never as the n×n matrix.
+"""Look into attention. A trace keeps q, k and v of each layer, never the n×n matrix; maps are computed from it on demand.
+
+Read in this order: `record` (how a trace is made), `views` (what it shows), `study` (what heads do).
 
 >>> import torch
 >>> import qkv
@@ -21,19 +23,19 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 if TYPE_CHECKING:
-    from .ablation import importance as importance
-    from .edits import edit as edit
-    from .effects import without as without
-    from .induction import induction_test as induction_test
-    from .recorder import trace as trace
-    from .traces import Trace as Trace
+    from .record.recorder import trace as trace
+    from .study.ablation import importance as importance
+    from .study.edits import edit as edit
+    from .study.effects import without as without
+    from .study.induction import induction_test as induction_test
+    from .views.traces import Trace as Trace
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
-    Trace="traces",
-    trace="recorder",
-    edit="edits",
-    without="effects",
-    importance="ablation",
-    induction_test="induction",
+    Trace="views.traces",
+    trace="record.recorder",
+    edit="study.edits",
+    without="study.effects",
+    importance="study.ablation",
+    induction_test="study.induction",
 )

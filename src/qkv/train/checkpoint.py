@@ -1,4 +1,4 @@
-"""What a run keeps so that it can go on exactly: weights and momenta, as safetensors. Where they lie: runfiles.py."""
+"""What a run keeps so that it can go on exactly: weights and momenta, as safetensors. Where they lie: run_folder.py."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..disk.run_folder import (
     shard_files,
     write_through,
 )
+from ..formats.adapters import LowRank, attach, saved
+from ..formats.tensor_files import load_weights, read_tensors, refuse_others, weights_of
 from ..i18n import Problem, _, quoted
-from ..model.adapters import LowRank, attach, saved
-from ..model.tensors import load_weights, read_tensors, refuse_others, weights_of
 from ..model.transformer import Transformer
 from .optim import Muon
 

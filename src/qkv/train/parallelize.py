@@ -35,8 +35,8 @@ from ..disk.run_folder import (
     newest,
     read_state,
 )
+from ..formats.adapters import LowRank
 from ..i18n import Message, Problem, _, unknown
-from ..model.adapters import LowRank
 from ..model.layers import Block
 from ..model.transformer import Transformer
 from .checkpoint import load_checkpoint, load_shards, save_checkpoint, save_shards

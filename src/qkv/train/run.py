@@ -1,4 +1,4 @@
-"""A run: begun in a folder (runfiles.py) from which everything about a training can be known and gone on with."""
+"""A run: begun in a folder (run_folder.py) from which everything about a training can be known and gone on with."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .. import __version__, text
 from ..disk import run_folder
 from ..disk.bounded_reading import WRONG
 from ..disk.run_folder import check
+from ..formats.adapters import adapt
+from ..formats.model_files import base_of, config_of, empty
 from ..i18n import Problem, _, all_of, say
 from ..library import store
-from ..model.adapters import adapt
 from ..model.config import Config
 from ..model.transformer import Transformer
-from ..model.weights import base_of, config_of, empty
 from ..process.memory import need, told
-from .data import KINDS, Progress, Sources, gather, open_task, sizes
-from .extension import Asked, Reason, changed, extend, refuse, settings_of, shown
+from .fine_tuning import classifier, gentle, meant, open_base, reason
 from .lock import RunLock, lock_first
 from .loop import train
 from .optim import make_optimizers
 from .parallelize import World
+from .resume_options import Asked, Reason, changed, extend, refuse, settings_of, shown
 from .settings import TUNED, Settings, chosen
 from .tasks import Answers, Classification, Task
 from .threads import threads, threads_for
-from .tuning import classifier, gentle, meant, open_base, reason
+from .training_data import KINDS, Progress, Sources, gather, open_task, sizes
 from .watch import Watch
 
 USELESS = {
@@ -307,7 +307,7 @@ def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
 
 
 def resume(folder: Path, world: World | None = None, asked: Asked | None = None) -> Run:
-    """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see extension.py."""
+    """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see resume_options.py."""
     world = world or World()
     run_folder.read_record(folder)  # a folder that is not a run gets no lock file
     lock = lock_first(folder, world)

@@ -7,7 +7,7 @@ from typing import Any
 from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 from ..model.config import CHOICES as WORDS
 from ..model.config import Config
-from ..model.pattern import STATES
+from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
 
 TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each

@@ -65,7 +65,7 @@ class NextWord:
         return model(x, labels=y), counted(y)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.generation import generate
+        from ..generation.decoding import generate
 
         start = [int(i) for i in self.tokens.train[:1]]
         ids = generate(model, [start], most=min(120, self.context), temperature=0.8, seed=0)[0]
@@ -92,7 +92,7 @@ class Answers:
         return model(x, labels=y), counted(y)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.generation import generate
+        from ..generation.decoding import generate
 
         prompts = [self.tokenizer.chat(messages) for messages in self.examples]
         answers = generate(model, prompts, most=60, stop=self.tokenizer.ends)
@@ -168,7 +168,7 @@ class Translation:
         return model(target_in, source, source_mask=masks.padding(lengths), labels=labels), counted(labels)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.generation import translate
+        from ..generation.decoding import translate
 
         answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
@@ -199,7 +199,7 @@ class Classification:
         return model(ids, mask=masks.padding(lengths), labels=labels), counted(labels)
 
     def sample(self, model: Transformer) -> str:
-        from ..model.classification import probabilities
+        from ..evaluation.classification import probabilities
 
         kept = [self.held.rows[i] for i in range(len(self.examples))]
         labels, shares = model.config.labels, probabilities(model, kept)

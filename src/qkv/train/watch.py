@@ -8,7 +8,7 @@ from ..disk.run_folder import WATCH
 from ..i18n import Problem
 from ..model.transformer import Transformer
 from ..text import Tokenizer
-from ..tracing.recorder import trace
+from ..tracing.record.recorder import trace
 
 
 class Watch:

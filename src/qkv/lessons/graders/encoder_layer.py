@@ -9,9 +9,9 @@ from torch import Tensor
 from ...attention.oracle import Array, steps
 from ...i18n import Message
 from ..exercises import encoder_layer as solved
+from ..fixed_weights import drawn, filled, matrix
 from ..grade import furthest
 from ..lesson import Lesson, Question, Wrong
-from ..weights import drawn, filled, matrix
 
 RNG = np.random.default_rng(17)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()

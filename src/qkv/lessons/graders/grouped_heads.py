@@ -9,9 +9,9 @@ from torch import Tensor
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..exercises import grouped_heads as solved
+from ..fixed_weights import filled, matrix
 from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Question, Wrong
-from ..weights import filled, matrix
 
 RNG = np.random.default_rng(15)
 

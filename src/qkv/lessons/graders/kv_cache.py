@@ -10,9 +10,9 @@ from ...attention import masks
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..exercises import kv_cache as solved
+from ..fixed_weights import filled, matrix
 from ..grade import furthest, pair
 from ..lesson import Lesson, Question, Wrong
-from ..weights import filled, matrix
 from .rotary import right as turned
 
 RNG = np.random.default_rng(16)

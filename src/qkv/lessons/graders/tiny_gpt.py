@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from ...attention import masks
 from ...i18n import Message
 from ..exercises import tiny_gpt as solved
+from ..fixed_weights import drawn, filled, matrix
 from ..grade import Noted, Told, furthest
 from ..lesson import Lesson, Question, Wrong
-from ..weights import drawn, filled, matrix
 from .encoder_layer import attention, layer_norm, linear
 
 STEPS = 150

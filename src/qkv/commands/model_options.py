@@ -1,0 +1,192 @@
+"""What the verbs that use a model share: how it is named, opening it, and refusing one of the wrong kind."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..i18n import Message, Problem, all_of, one_of, say
+from ..terminal.progress import bar
+
+KINDS = {
+    "generate": "decoder",
+    "chat": "decoder",
+    "fill": "encoder",
+    "classify": "encoder",
+    "translate": "encoder-decoder",
+    "caption": "encoder-decoder",
+}
+
+# Which models fit a verb: names of `qkv models`, and the command that trains one.
+FITTING = {
+    "fill": ((), "qkv train mlm"),
+    "classify": ((), "qkv train classify"),
+    "translate": (("opus-zh-en",), "qkv train translate"),
+    "caption": ((), "python tools/make_captioner.py"),
+}
+LANGUAGE_MODELS = (("smollm2", "minimind"), "qkv train lm")
+
+
+def which_model(verb: str) -> Problem:
+    """What to say if no model was named: one that fits, and how to get it."""
+    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    if not names:
+        return Problem("say which model: --model RUN, the folder of a run (make one with  {command})", command=command)
+    return Problem(
+        "say which model, as in  --model {name} (get it with  qkv models get {name}); a run's folder will do too (make one "
+        "with  {command})",
+        name=names[0],
+        command=command,
+    )
+
+
+def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
+    """What to say of a model of another kind than a verb needs: which kind that is, and which models have it."""
+    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    return Problem(
+        "{model} is a model of kind {kind}: {verb} needs one of kind {needed}, such as {models}",
+        model=model,
+        kind=kind,
+        verb=f"qkv {verb}",
+        needed=needed,
+        models=one_of([*names, Message("a run of  {command}", command=command)]),
+    )
+
+
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    """--model and --yes."""
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help=say("fetch the model first if it is named and not here"),
+    )
+
+
+def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
+    """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
+    that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
+
+    def opening(named: str) -> tuple[Any, Any]:
+        from ..formats.open_model import open_any  # which loads torch, and may take longer than the model
+
+        return open_any(named, eager=eager, words=words)
+
+    return _open(name, yes, opening)
+
+
+def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
+    """The same of a model of ours, of the kind that this verb needs."""
+
+    def opening(named: str) -> tuple[Any, Any]:
+        from ..formats.model_files import load
+
+        return load(named)
+
+    if name is None:
+        raise which_model(verb)
+    model, tokenizer = _open(name, yes, opening)
+    kind = model.config.kind
+    if verb in KINDS and kind != KINDS[verb]:
+        raise wrong_kind(name, kind, verb, KINDS[verb])
+    if int8:
+        from ..formats.quantise import quantise
+
+        quantise(model)
+    return model, tokenizer
+
+
+def _open(name: str, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
+    if yes:
+        fetch(name)
+    from ..formats.locate import find
+
+    find(name)  # refuses a wrong name before torch is loaded
+    with bar(say("opening {name}", name=name)):
+        model, tokenizer = opening(name)
+        if tokenizer is None:
+            from .. import text
+
+            text.load(find(name))  # says what is missing: commands read and write text
+    return model, tokenizer
+
+
+def drawing(options: argparse.Namespace, tokenizer: Any, **usual: float) -> dict[str, Any]:
+    """How tokens are drawn: as the options say, else as the model's files do, else as usual; the files' part is told."""
+    habits = tokenizer.habits
+    said = habits.sampling()
+    usual = {} if said else usual
+    said |= {"repetition_penalty": habits.repetition_penalty} if habits.repetition_penalty != 1.0 else {}
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    obeyed = {name: value for name, value in said.items() if name not in given and value is not None}
+    if obeyed and not options.quiet:
+        told = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in obeyed.items())
+        print(
+            say("as the model's files say: {names} (an option on the command line goes before it)", names=told),
+            file=sys.stderr,
+        )
+    return usual | obeyed | given
+
+
+def fetch(name: str) -> None:
+    """Get a named model if it isn't here, with a progress bar; anything that isn't a name is left alone."""
+    from pathlib import Path
+
+    from ..library import store
+    from ..library.catalogue import Item
+
+    if Path(name).exists() or store.path(name) is not None:
+        return
+    item = store.find(name)
+    if isinstance(item, Item):  # what is fetched is packed, and smaller than what `qkv models` lists
+        packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
+        told = say("fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size)
+    else:
+        told = say("fetching {name} …", name=name)
+    print(told, file=sys.stderr)
+    with bar(name, in_bytes=True) as progress:
+        store.get(name, progress)
+
+
+def check_choices(options: argparse.Namespace) -> None:
+    """Refuse how many tokens were asked for, and how they are to be chosen, before anything is loaded or printed."""
+    from ..generation.sampling import Sampling, check_seeds
+
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
+    check_seeds([getattr(options, "seed", 0)])
+    if options.most is not None and options.most < 1:
+        raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)
+
+
+class Pace:
+    """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
+
+    def __init__(self, prompt: int) -> None:
+        self.prompt, self.made, self.begun, self.first = prompt, 0, time.perf_counter(), 0.0
+
+    def __call__(self, token: int) -> None:
+        self.first = self.first or time.perf_counter() - self.begun
+        self.made += 1
+
+    def tell(self) -> None:
+        """One line."""
+        after = time.perf_counter() - self.begun - self.first
+        speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
+        reading = self.prompt / max(self.first, 1e-9)
+        numbers = dict(prompt=self.prompt, before=self.first, made=self.made)
+        print(
+            say(
+                "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
+                **numbers,
+                reading=f"{reading:.0f}",
+                speed=f"{speed:.1f}",
+            ),
+            file=sys.stderr,
+        )

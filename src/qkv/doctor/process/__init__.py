@@ -1,1 +1,0 @@
-"""The process that runs the user's code, and the limits on it."""

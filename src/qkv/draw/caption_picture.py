@@ -1,0 +1,135 @@
+"""Where each word of a caption looked, laid over the picture: in a terminal, as a figure, as a page without scripts.
+
+Weights are relative to the largest of their word: a word looks somewhere, and this shows where.
+"""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..disk.atomic_files import write_file
+from ..i18n import language, say
+from ..terminal import text_grid
+from .figure_canvas import blank, save
+from .page_shell import tag
+from .terminal_map import SHADES, colours, paper_of, room
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..tracing.study.caption_attention import Caption, Looked
+
+HALVES = " ▀▄█"  # a column of two pixels: 1 is the upper, 2 the lower
+HEAT = "#d9480f"
+STYLE = """:root { color-scheme: light dark; --paper: #fff; --ink: #222; }
+@media (prefers-color-scheme: dark) { :root { --paper: #1b1b1b; --ink: #ddd; } }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem; background: var(--paper); color: var(--ink); }
+.words { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: 0; } figcaption { text-align: center; }
+svg { width: 12rem; height: 6rem; border: 1px solid #8886; }"""
+
+
+def terminal(pixels: np.ndarray, told: Caption, *, colour: str | None = None, columns: int | None = None) -> str:
+    """The picture once for each word, side by side: in colour the patches that the word looked at lie behind the ink;
+    without, they are shades, beside the picture itself."""
+    colour = colours() if colour is None else colour
+    panels = [[word.word, *_rows(pixels, word, colour)] for word in told.words]
+    if colour == "none":
+        panels = [["", *("".join(HALVES[i] for i in row) for row in _columns(pixels))], *panels]
+    wide = pixels.shape[1] + 2
+    each = max(room(columns) // wide, 1)
+    lines = []
+    for first in range(0, len(panels), each):
+        for line in zip(*panels[first : first + each], strict=True):
+            # Escapes take no room: rows of colour are as wide as they should be already.
+            lines.append(
+                "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, wide) for cell in line).rstrip()
+            )
+        lines.append("")
+    return "\n".join(lines[:-1])
+
+
+def _columns(pixels: np.ndarray) -> list[list[int]]:
+    """Two pixels, one above the other, as the number of a half block; a row for every two of the picture."""
+    return [[int(a) + 2 * int(b) for a, b in zip(*pixels[i : i + 2], strict=True)] for i in range(0, len(pixels), 2)]
+
+
+def _rows(pixels: np.ndarray, word: Looked, colour: str) -> list[str]:
+    heat = word.patches / max(float(word.patches.max()), 1e-30)
+    if colour == "none":
+        return ["".join(SHADES[min(int(share**0.5 * 5), 4)] * 2 for share in row) for row in heat]
+    made = []
+    for halves, row in zip(_columns(pixels), heat, strict=True):
+        cells = [HALVES[half] for half in halves]
+        made.append(
+            "".join(paper_of(share * 0.5, "".join(cells[2 * j : 2 * j + 2]), colour) for j, share in enumerate(row))
+        )
+    return made
+
+
+def figure(
+    pixels: np.ndarray, told: Sequence[Caption], *, lang: str | None = None, path: str | Path | None = None
+) -> Figure:
+    """A row of pictures for each language, a picture for each word."""
+    across = max(len(each.words) for each in told)
+    size = (2.0 * across + 0.4, 1.4 * len(told) + 0.3)
+    made = blank(size, [each.text for each in told], lang)
+    for i, each in enumerate(told):
+        for j, word in enumerate(each.words):
+            axes = made.add_subplot(len(told), across, i * across + j + 1)
+            rows, columns = word.patches.shape
+            place: dict[str, Any] = {"interpolation": "nearest", "extent": (0, columns, rows, 0)}
+            axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, **place)
+            axes.imshow(word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, **place)
+            axes.set_title(word.word, fontsize=11)
+            axes.set_xticks([])
+            axes.set_yticks([])
+    return save(made, path)
+
+
+def _seen(word: Looked) -> np.ndarray:
+    """How much of the heat covers the picture."""
+    return 0.85 * np.sqrt(word.patches / max(float(word.patches.max()), 1e-30))
+
+
+def page(
+    pixels: np.ndarray, told: Sequence[Caption], path: str | Path, *, title: str = "", lang: str | None = None
+) -> Path:
+    """The same as one HTML file: drawn in SVG, with no script and no request, every weight in its patch's tooltip."""
+    spoken, place = language(lang), Path(path)
+    heading = escaping.escape(title or say("A picture in words", spoken))
+    parts = [f"<h1>{heading}</h1>", f"<p>{escaping.escape(say('Darker patches: where the word looked.', spoken))}</p>"]
+    for each in told:
+        parts.append(f'<h2 lang="{tag(each.lang)}">{escaping.escape(each.text)}</h2><div class="words">')
+        parts += [
+            f'<figure lang="{tag(each.lang)}">{_svg(pixels, word)}<figcaption>{escaping.escape(word.word)}</figcaption></figure>'
+            for word in each.words
+        ]
+        parts.append("</div>")
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_file(
+        place,
+        f'<!doctype html>\n<html lang="{tag(spoken)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{heading}</title>\n'
+        f"<style>\n{STYLE}\n</style>\n</head>\n<body>\n<main>\n" + "\n".join(parts) + "\n</main>\n</body>\n</html>\n",
+    )
+    return place
+
+
+def _svg(pixels: np.ndarray, word: Looked) -> str:
+    ink = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(pixels))
+    seen = _seen(word)
+    boxes = "".join(
+        f'<rect x="{2 * j}" y="{2 * i}" width="2" height="2" fill="{HEAT}" fill-opacity="{seen[i, j]:.2f}">'
+        f"<title>{i},{j}: {word.patches[i, j]:.3f}</title></rect>"
+        for i, j in np.ndindex(*seen.shape)
+    )
+    name = escaping.escape(word.word, quote=True)
+    tall, wide = pixels.shape
+    return f'<svg viewBox="0 0 {wide} {tall}" role="img" aria-label="{name}"><path d="{ink}" fill="currentColor"/>{boxes}</svg>'

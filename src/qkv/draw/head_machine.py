@@ -1,0 +1,319 @@
+"""One head as a machine with numbers small enough to follow: X → Q, K, V → scores → scaled → masked → weights → output.
+
+    html(Machine(["我", "爱", "你"], x=[[1, 0], [0, 1], [1, 1]], mask="causal"))
+
+gives one offline page in which every given number can be changed and everything after it follows at once; `table_html` gives
+the same stages as plain tables, for print and for browsers without scripts.
+
+What is given is what can be changed: x with its W; or q, k and v; or q and k alone (then the stages end with the weights); or
+the scores. All of it is computed by the oracle here and by static/arithmetic.js there, and a test holds the two together.
+
+N words, M keys (N of them without `memory`), C numbers of a word, D of a query.
+"""
+
+from __future__ import annotations
+
+import html as escaping
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..attention import oracle
+from ..i18n import Message, Problem, _, all_of, language, say, unknown
+from .page_shell import shell, tag
+
+STAGES = ("x", "w", "qkv", "scores", "scaled", "masked", "weights", "output")
+SCALES = ("sqrt", "none")
+# The tables of each stage, in the order they are read in.
+TABLES = {
+    "x": ("x", "memory"),
+    "w": ("w_q", "w_k", "w_v"),
+    "qkv": ("q", "k", "v"),
+    "scores": ("scores",),
+    "scaled": ("scaled",),
+    "masked": ("mask", "masked"),
+    "weights": ("weights",),
+    "output": ("output",),
+}
+NAMES = {
+    "x": _("Words X"),
+    "memory": _("Other text Y"),
+    "w_q": "W_Q",
+    "w_k": "W_K",
+    "w_v": "W_V",
+    "q": _("Queries Q"),
+    "k": _("Keys K"),
+    "v": _("Values V"),
+    "scores": _("Scores"),
+    "scaled": _("Scaled"),
+    "mask": _("Mask"),
+    "masked": _("Masked"),
+    "weights": _("Weights"),
+    "output": _("Output"),
+}
+OVER_KEYS = ("scores", "scaled", "mask", "masked", "weights")  # tables with a column for every key
+GIVEN = ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """What a machine is given, and how much of it is shown.
+
+    A W left out is the identity. `memory` with `key_words`: keys and values come from another text. `mask`: "causal", or True
+    where a query may look. `scale`: "sqrt" is ÷ √d, "none" leaves the scores alone (as where only they are given), a number
+    is what they are multiplied by. `show`: the stages, else all that there are. `query`: the word whose row is lit at first.
+    `digits`: decimals of what is computed.
+
+    >>> made = Machine(["I", "sing"], x=[[1, 0], [0, 1]], mask="causal")
+    >>> made.stages, made.steps().weights.round(2).tolist()
+    (('x', 'qkv', 'scores', 'scaled', 'masked', 'weights', 'output'), [[1.0, 0.0], [0.33, 0.67]])
+    >>> Machine(["a"], scores=[[1, 2, 3]], key_words="abc").stages
+    ('scores', 'weights')
+    """
+
+    words: Sequence[str]
+    _: KW_ONLY
+    x: ArrayLike | None = None  # (N, C)
+    w_q: ArrayLike | None = None  # (C, D)
+    w_k: ArrayLike | None = None
+    w_v: ArrayLike | None = None
+    q: ArrayLike | None = None  # (N, D)
+    k: ArrayLike | None = None  # (M, D)
+    v: ArrayLike | None = None
+    scores: ArrayLike | None = None  # (N, M)
+    key_words: Sequence[str] | None = None
+    memory: ArrayLike | None = None  # (M, C)
+    mask: str | ArrayLike | None = None  # (N, M)
+    scale: str | float = "sqrt"
+    show: Sequence[str] | None = None
+    query: int | str | None = None
+    digits: int = 2
+
+    def __post_init__(self) -> None:
+        given = {name for name in GIVEN if getattr(self, name) is not None}
+        kinds = ({"x", "memory", "w_q", "w_k", "w_v"}, {"q", "k", "v"}, {"scores", "v"})
+        needed = ({"x"}, {"q", "k"}, {"scores"})
+        if not any(must <= given <= may for must, may in zip(needed, kinds, strict=True)):
+            raise Problem(
+                "a machine is given x (with its W, and memory for another text), or q and k (and v), or scores (and v); "
+                "here came {given}",
+                given=all_of(sorted(given)) if given else Message("nothing"),
+            )
+        if isinstance(self.scale, str) and self.scale not in SCALES:
+            raise unknown("scale", self.scale, SCALES)
+        if not isinstance(self.scale, str) and not (math.isfinite(self.scale) and self.scale > 0):
+            raise Problem("scale is {scale}: give a positive number, sqrt or none", scale=self.scale)
+        if isinstance(self.mask, str) and self.mask != "causal":
+            raise unknown("mask", self.mask, ["causal"])
+        if not 0 <= self.digits <= 6:
+            raise Problem("digits is {digits}: give 0 to 6", digits=self.digits)
+        self.steps()  # refuses sizes that don't fit together
+        there = self._there()
+        for stage in self.show or ():
+            if stage not in STAGES:
+                raise unknown("show", stage, STAGES)
+            if stage not in (*there, "scaled", "masked"):
+                raise Problem(
+                    "there is no stage {stage} in this machine; there are: {stages}", stage=stage, stages=all_of(there)
+                )
+        if self.query is not None:
+            self.row()
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What is shown, in the order it is read in."""
+        return self._there() if self.show is None else tuple(stage for stage in STAGES if stage in self.show)
+
+    def steps(self) -> oracle.Steps:
+        """Every stage, computed by the oracle."""
+        scale = {"sqrt": None, "none": 1.0}[self.scale] if isinstance(self.scale, str) else float(self.scale)
+        words = [*map(str, self.words)]
+        others = None if self.key_words is None else [*map(str, self.key_words)]
+        if self.x is not None:
+            cross = self.memory is not None
+            if others is not None and not cross:
+                raise Problem("key_words name the rows of memory: give memory too")
+            return oracle.steps(
+                self.x,
+                self.w_q,
+                self.w_k,
+                self.w_v,
+                mask=self._allowed(len(words), len(words) if self.memory is None else len(np.asarray(self.memory))),
+                scale=scale,
+                memory=self.memory,
+                names=words,
+                memory_names=others if cross else None,
+            )
+        q, k = self.q, self.k
+        if self.scores is not None:  # scores are queries of keys that are one-hot
+            q = np.asarray(self.scores, float)
+            k = np.eye(q.shape[-1])
+            scale = 1.0 if scale is None else scale
+        keys = np.asarray(k)
+        v = np.zeros((len(keys), 1)) if self.v is None else self.v
+        return oracle.from_qkv(
+            q if q is not None else (),
+            keys,
+            v,
+            self._allowed(len(words), len(keys)),
+            scale,
+            names=words,
+            memory_names=others,
+        )
+
+    def row(self) -> int | None:
+        """The row that is lit at first."""
+        if self.query is None:
+            return None
+        if isinstance(self.query, int) and 0 <= self.query < len(self.words):
+            return self.query
+        if self.query in self.words:
+            return [*self.words].index(str(self.query))
+        raise Problem("there is no word {word}; there are: {words}", word=self.query, words=all_of(self.words))
+
+    def tables(self) -> dict[str, Floats]:
+        """Every table that is there, by name; the mask as 1 and 0."""
+        done = self.steps()
+        made = {name: getattr(done, name) for name in ("scores", "scaled", "masked", "weights")}
+        if self.scores is None:
+            made |= {"q": done.q, "k": done.k}
+        if self.v is not None or self.x is not None:
+            made |= {"v": done.v, "output": done.output}
+        given = {name: np.asarray(getattr(self, name), float) for name in GIVEN if getattr(self, name) is not None}
+        allowed = self._allowed(*done.scores.shape)
+        return made | given | {"mask": np.ones(done.scores.shape) if allowed is None else allowed.astype(float)}
+
+    def _allowed(self, n: int, m: int) -> NDArray[np.bool_] | None:
+        """The mask written out; causal is lower-right, as everywhere in qkv."""
+        if isinstance(self.mask, str):
+            return np.tri(n, m, m - n, dtype=bool)
+        if self.mask is None:
+            return None
+        allowed = np.asarray(self.mask, bool)
+        if allowed.shape != (n, m):
+            raise Problem(
+                "mask is {shape}: give a row for each of {n} queries, with a True/False for each of {m} keys",
+                shape=allowed.shape,
+                n=n,
+                m=m,
+            )
+        return allowed
+
+    def _there(self) -> tuple[str, ...]:
+        """The stages that there are by what is given."""
+        made = self.x is not None
+        there = {
+            "x": made,
+            "w": any(w is not None for w in (self.w_q, self.w_k, self.w_v)),
+            "qkv": self.scores is None or self.v is not None,
+            "scores": True,
+            "scaled": self.scores is None or self.scale not in SCALES,
+            "masked": self.mask is not None,
+            "weights": True,
+            "output": made or self.v is not None,
+        }
+        return tuple(stage for stage in STAGES if there[stage])
+
+
+def html(machine: Machine, lang: str | None = None, title: str | None = None) -> str:
+    """The machine as one offline page.
+
+    >>> html(Machine(["I", "sing"], x=[[1, 0], [0, 1]])).splitlines()[0]
+    '<!doctype html>'
+    """
+    spoken = None if lang is None else language(lang)
+    done = machine.steps()
+    tables = machine.tables()
+    header: dict[str, Any] = dict(
+        element="machine",
+        lang=spoken,
+        words=done.names(0, done.scores.shape[0]),
+        keys=done.names(1, done.scores.shape[1]),
+        given={name: tables[name].tolist() for name in GIVEN if getattr(machine, name) is not None},
+        mask=tables["mask"].astype(bool).tolist(),
+        scale=machine.scale,
+        show=machine.stages,
+        query=machine.row(),
+        digits=machine.digits,
+    )
+    name = title or say("Attention, step by step", spoken or "en")
+    return shell(name, spoken or "en", "machine", "figure", header=header, styles=("style", "machine"))
+
+
+def table_html(machine: Machine, lang: str | None = None) -> str:
+    """The same stages and numbers as plain tables.
+
+    >>> print(table_html(Machine(["I"], scores=[[1, 1]], key_words=["a", "b"], show=["weights"]), "en"))
+    <div class="qkv-stages" lang="en">
+    <table>
+    <caption>Weights</caption>
+    <thead><tr><td></td><th scope="col">a</th><th scope="col">b</th></tr></thead>
+    <tbody>
+    <tr><th scope="row">I</th><td>0.50</td><td>0.50</td></tr>
+    </tbody>
+    </table>
+    </div>
+    """
+    lang = language(lang)
+    done = machine.steps()
+    words, keys = (done.names(axis, size) for axis, size in enumerate(done.scores.shape))
+    tables = machine.tables()
+    lines = [f'<div class="qkv-stages" lang="{tag(lang)}">']
+    for stage in machine.stages:
+        for name in TABLES[stage]:
+            if name not in tables:
+                continue
+            table = tables[name]
+            across = keys if name in OVER_KEYS else [str(c + 1) for c in range(table.shape[1])]
+            down = keys if name in ("k", "v", "memory") else words
+            if name.startswith("w_"):
+                down = [str(c + 1) for c in range(len(table))]
+            given = getattr(machine, name, None) is not None
+            lines += ["<table>", f"<caption>{escaping.escape(_caption(name, machine, done, lang))}</caption>"]
+            heads = "".join(f'<th scope="col">{escaping.escape(each)}</th>' for each in across)
+            lines += [f"<thead><tr><td></td>{heads}</tr></thead>", "<tbody>"]
+            for word, row in zip(down, table, strict=True):
+                cells = "".join(f"<td>{_cell(name, x, given, machine.digits)}</td>" for x in row.tolist())
+                lines.append(f'<tr><th scope="row">{escaping.escape(word)}</th>{cells}</tr>')
+            lines += ["</tbody>", "</table>"]
+    return "\n".join([*lines, "</div>"])
+
+
+def _caption(name: str, machine: Machine, done: oracle.Steps, lang: str) -> str:
+    said = say(NAMES[name], lang)
+    if name != "scaled":
+        return said
+    d = done.q.shape[-1]
+    by = {"sqrt": f"÷ √{d}", "none": "÷ 1"}[machine.scale] if isinstance(machine.scale, str) else f"× {machine.scale:g}"
+    return f"{said} {by}"
+
+
+def _cell(name: str, x: float, given: bool, digits: int) -> str:
+    """What a cell says: given numbers as they are, up to four decimals.
+
+    >>> _cell("x", 0.5, True, 2), _cell("mask", 1.0, True, 2), _cell("q", 0.5, False, 2)
+    ('0.5', '■', '0.50')
+    """
+    if name == "mask":
+        return "■" if x else "·"
+    text = written(x, max(digits, 4) if given else digits)
+    return text.rstrip("0").rstrip(".") if given and "." in text else text
+
+
+def written(x: float, digits: int) -> str:
+    """A number as the pages write it: a true minus sign, which 0 has none of; ties away from 0, as in JavaScript.
+
+    >>> [written(x, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
+    ['0.13', '−0.13', '0.00', '−∞']
+    """
+    if math.isinf(x):
+        return "−∞"
+    text = f"{Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")

@@ -1,0 +1,168 @@
+"""What is told of a layer to who draws it: its mask and bias in words and small tables, and which arrays it has.
+
+A page packs the arrays as text (page_data.py), the studio sends them as they are; both tell the same.
+
+B batch, H heads, G key/value heads (of a mixer: groups of q and k), N queries, M keys, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from ..attention.dispatch import Call
+from ..attention.rules import Band, Full, Padding
+from ..mixers.calls import Mixing
+from ..tracing.views.token_labels import Tokens
+from ..tracing.views.trace_file import distances_of
+from ..tracing.views.traces import Trace
+
+DENSE = 1 << 26  # cells of a mask that has no words
+BIAS = 1 << 19  # numbers of a bias that isn't one of distances
+DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
+
+
+class Keeper(Protocol):
+    """Who keeps arrays: gives how each is told, or None where there is no room."""
+
+    def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
+        """One that many layers may have in common."""
+
+
+@dataclass
+class Arrays:
+    """Keeps them as they are, in order."""
+
+    all: list[np.ndarray] = field(default_factory=list)
+
+    def share(self, name: str, array: np.ndarray) -> dict[str, Any]:
+        """Any array."""
+        self.all.append(np.ascontiguousarray(array))
+        return {"id": str(len(self.all) - 1), "shape": list(array.shape), "dtype": dtype_of(array)}
+
+
+def dtype_of(array: np.ndarray) -> str:
+    """
+    >>> dtype_of(np.zeros(3, np.float32))
+    'f4'
+    """
+    return next(short for short, name in DTYPES.items() if name == array.dtype.name)
+
+
+def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> dict[str, Any]:
+    """A layer with all its arrays, in float32, and how far its numbers may be off."""
+    told = layer_of(call, number) | dict(mask=mask_of("", call, arrays), bias=bias_of("", call, arrays), errors=errors)
+    tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | beside(call)
+    return told | {what: arrays.share("", tensor.numpy()) for what, tensor in tensors.items()}
+
+
+def beside(call: Call | Mixing) -> dict[str, Tensor]:
+    """What a mixer's weights are made of beside q and k: the logarithms of its decays, and its writes."""
+    if not isinstance(call, Mixing):
+        return {}
+    return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
+
+
+def layer_of(call: Call | Mixing, number: int) -> dict[str, Any]:
+    """How a layer's scores become weights; it has no arrays yet."""
+    told: dict[str, Any] = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
+    told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
+    if isinstance(call, Mixing):
+        return told | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
+    sinks = None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist()
+    return told | dict(softcap=call.softcap, sinks=sinks)
+
+
+def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[Any]] | None:
+    """The mask in words, or as bits where it has none; None where those are too many."""
+    batch, _, n, _ = call.q.shape
+    m = call.k.shape[2]
+    rules: list[list[Any]] = []
+    if isinstance(call, Mixing) and call.resets is not None:
+        rules.append(["starts", [item.nonzero()[:, 0].tolist() for item in call.resets]])
+        call = replace(call, resets=None)
+    for i, rule in enumerate(call.mask.terms()):
+        if isinstance(rule, Band):
+            rules.append(["band", rule.left, rule.right])
+        elif isinstance(rule, Padding) and rule.lengths is not None:
+            rules.append(["lengths", [int(length) for length in rule.lengths]])
+        elif not isinstance(rule, Full):
+            # Padding is the same for every query: one row of bits.
+            rows = slice(0, 1) if isinstance(rule, Padding) else slice(0, n)
+            if (rows.stop - rows.start) * m > DENSE:
+                return None
+            allowed = np.asarray(rule.tensor(n, m, batch=batch, heads=call.q.shape[1], rows=rows).cpu())
+            allowed = np.broadcast_to(allowed, (*allowed.shape[:2], rows.stop - rows.start, m))
+            stored = keeper.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
+            if stored is None:
+                return None
+            rules.append(["dense", stored])
+    return rules
+
+
+def bias_of(name: str, call: Call | Mixing, keeper: Keeper) -> dict[str, Any] | bool | None:
+    """The bias as a table over distances, or written out; False where it is too large for that."""
+    if call.bias is None:
+        return None
+    distances = distances_of(call.bias)
+    if distances is not None:
+        stored = keeper.share(f"{name}.bias", distances.numpy().astype(np.float32))
+        return False if stored is None else dict(kind="distances", table=stored)
+    table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+    if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
+        return False
+    stored = keeper.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
+    return False if stored is None else dict(kind="dense", table=stored)
+
+
+def token_lists(
+    queries: Mapping[str, Sequence[Tokens]], keys: Mapping[str, Sequence[Tokens]]
+) -> tuple[dict[tuple[str, bool], list[int]], list[dict[str, Any]]]:
+    """Every list of tokens once, and which list each side of each part has."""
+    listed: list[dict[str, Any]] = []
+    places: dict[Tokens, int] = {}
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for part in queries:
+        for looked_at in (False, True):
+            for tokens in (keys if looked_at else queries)[part]:
+                if tokens not in places:
+                    places[tokens] = len(listed)
+                    special = [i for i, one in enumerate(tokens.special) if one]
+                    listed.append(
+                        dict(
+                            labels=tokens.numbered,
+                            special=special,
+                            words=tokens.words,
+                            characters=tokens.groups() if len(tokens.whole) < len(tokens) else None,
+                        )
+                    )
+                numbers.setdefault((part, looked_at), []).append(places[tokens])
+    return numbers, listed
+
+
+def opened_at(trace: Trace, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Where a page that nobody asked anything of opens: at the strongest link between two words."""
+    best: tuple[tuple[bool, bool, bool, float], dict[str, Any]] | None = None
+    for part in parts:
+        asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
+        for layer, heads in enumerate(part["links"][0]):
+            for head, link in enumerate(heads):
+                i, j, share = link or (0, 0, 0.0)
+                apart = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and asking[i] != asked[j]
+                words = all(any(c.isalnum() for c in text) for text in (asking[i], asked[j]))
+                if part["signed"]:
+                    share = abs(share) / (part["tops"][layer][0][head] or 1.0)
+                rank = part["layers"][layer]["q"] is not None, not part["signed"], apart and words, share
+                if best is None or rank > best[0]:
+                    best = rank, dict(part=part["name"], item=0, layer=layer, head=head, query=i, key=j)
+    assert best is not None
+    return best[1]
+
+
+def _characters(tokens: Tokens) -> list[str]:
+    """What each token says, whole characters for parts of them."""
+    return [text.strip() for text, first, end in tokens.whole for _ in range(first, end)]

@@ -1,0 +1,253 @@
+"""A mixer's steps as text and as a figure: the table A and what it is made of, the state after each token, the chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..i18n import _, say
+from ..terminal import text_grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..mixers.stepwise import Array, MixerSteps
+    from ..tracing.views.traces import Trace
+
+NAMES = {
+    "linear": _("Linear attention with decay"),
+    "retention": _("Retention"),
+    "mamba2": "Mamba-2",
+    "delta": _("The gated delta rule"),
+}
+FORMULAS = {
+    "linear": "y = (L ∘ Q·Kᵀ)·V",
+    "retention": "y = (L ∘ Q·Kᵀ)·V",
+    "mamba2": "y = (L ∘ C·Bᵀ)·(Δ·x)",
+    "delta": "y = (L ∘ Q·Kᵀ)·(I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β·V",
+}
+WRITES = {
+    "linear": _("After {word}: what was there fades to γ = {decay}, then k·vᵀ is added. It reads y = Sᵀ·q."),
+    "retention": _("After {word}: what was there fades to γ = {decay}, then k·vᵀ is added. It reads y = Sᵀ·q/√d."),
+    "mamba2": _(
+        "After {word}: what was there fades to γ = e^(−Δ) = {decay}, then B·(Δ·x)ᵀ is added. It reads y = Sᵀ·C."
+    ),
+    "delta": _(
+        "After {word}: what was there fades to γ = {decay}; what key k holds moves towards v by the share β = {write}, so "
+        "that it is overwritten, not added to. It reads y = Sᵀ·q/√d."
+    ),
+}
+STATES = 8  # tokens whose state is printed
+
+
+def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
+    """Parallel, recurrent, chunkwise; see the head of mixers/stepwise.py."""
+    n, (d, p) = len(steps.names), steps.states.shape[1:]
+    q, k, v = ("C", "B", "Δ·x") if steps.kind == "mamba2" else ("Q", "K", "V")
+    rows = list(steps.names)
+    lines = [
+        say(
+            "{name}, step by step: {formula}, no softmax",
+            lang,
+            name=say(NAMES[steps.kind], lang),
+            formula=FORMULAS[steps.kind],
+        ),
+        say(
+            "{n} tokens. All that is kept of a text is a state S of {d}×{p} numbers, whatever its length.",
+            lang,
+            n=n,
+            d=d,
+            p=p,
+        ),
+    ]
+
+    def table(values: Array, labels: list[str] | None = None, columns: list[str] | None = None) -> None:
+        lines.extend("     " + line for line in text_grid.numbers(values, labels, columns, digits=digits).split("\n"))
+
+    def step(title: str, *sentences: str) -> None:
+        lines.extend(["", title, *("   " + sentence for sentence in sentences)])
+
+    step(f"0  {q}, {k}, {v}")
+    for name, values in ((q, steps.q), (k, steps.k), (v, steps.v)):
+        lines.append(f"     {name}  {values.shape}")
+        table(values, rows)
+    given = {"γ": steps.decay} | ({} if steps.write is None else {"β": steps.write})
+    given = given if steps.step is None else {"Δ": steps.step} | given
+    lines.append("     " + say("of each token", lang))
+    table(np.stack(list(given.values()), 1), rows, list(given))
+
+    step(
+        f"1  {q}·{k}ᵀ" + ("/√d" if steps.scale != 1 else "") + f"  {steps.scores.shape}",
+        say("How well each query matches each key, as in attention.", lang),
+    )
+    table(steps.scores, rows, rows)
+    step(
+        f"2  L  {steps.left.shape}",
+        say(
+            "How much of what a token wrote is left when a later one reads: the product of the γ between them. Later "
+            "tokens are not there yet: 0.",
+            lang,
+        ),
+    )
+    table(steps.left, rows, rows)
+    made = f"L ∘ {q}·{k}ᵀ"
+    if steps.corrected is not None:
+        step(
+            f"2b (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β  {steps.corrected.shape}",
+            say("What each write takes out of those before it, whose keys are like its own.", lang),
+        )
+        table(steps.corrected, rows, rows)
+        made = f"({made})·(2b)"
+    most = np.unravel_index(np.abs(steps.weights).argmax(), steps.weights.shape)
+    step(
+        f"3  A = {made}  {steps.weights.shape}",
+        say(
+            "What attention's weights are, but signed, and rows don't sum to 1. Largest: {query} takes {key} times {value}.",
+            lang,
+            query=rows[most[0]],
+            key=rows[most[1]],
+            value=float(steps.weights[most]),
+        ),
+    )
+    table(steps.weights, rows, rows)
+    step(
+        f"4  y = A·{v if v == 'V' else '(Δ·x)'}  {steps.output.shape}",
+        say("The parallel form: the whole text at once.", lang),
+    )
+    table(steps.output, rows)
+
+    step(
+        "5  " + say("the same, one token after the other", lang),
+        say("The recurrent form: a new token costs the same after any text.", lang),
+    )
+    for t in range(min(n, STATES)):
+        numbers: dict[str, Any] = dict(word=rows[t], decay=float(steps.decay[t]))
+        numbers |= {} if steps.write is None else dict(write=float(steps.write[t]))
+        lines.append("   " + say(WRITES[steps.kind], lang, **numbers))
+        table(steps.states[t], [f"S{i}" for i in range(d)])
+        lines.append("     y  " + "  ".join(text_grid.number(value, digits) for value in steps.stepped[t]))
+    if n > STATES:
+        lines.append("   " + say("and so on for {n} more tokens.", lang, n=n - STATES))
+
+    step(
+        "6  " + say("the same in chunks", lang),
+        say(
+            "The chunkwise form, which training uses: the table inside each chunk, the state between them. y is the sum.",
+            lang,
+        ),
+    )
+    for chunk in steps.chunks[:STATES]:
+        words = rows[chunk.begin : chunk.end]
+        lines.append("   " + say("{first} … {last}", lang, first=words[0], last=words[-1]))
+        for name, part in (
+            (_("inside the chunk"), chunk.inside),
+            (_("from the state before it"), chunk.before),
+            (_("together: y"), chunk.output),
+        ):
+            lines.append("     " + say(name, lang))
+            table(part, words)
+    lines += ["", say("The three forms differ by at most {difference}.", lang, difference=f"{steps.difference:.1e}")]
+    return "\n".join(lines)
+
+
+def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) -> str:
+    """One token's output, term by term: weight × V of every token up to it."""
+    terms = steps.terms(row)[: row + 1]
+    table = np.column_stack([steps.weights[row][: row + 1], terms])
+    total = np.concatenate([[steps.weights[row].sum()], steps.output[row]])
+    columns = [say("weight", lang), *(f"×V{i}" for i in range(terms.shape[1]))]
+    labels = [*steps.names[: row + 1], say("sum", lang)]
+    shown = text_grid.numbers(np.vstack([table, total]), labels, columns, digits=digits, most=16)
+    title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names[row])
+    return "\n".join([title, *("     " + line for line in shown.split("\n"))])
+
+
+def row(
+    trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
+) -> str:
+    """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
+    from ..tracing.views.word_map import stand
+
+    asking = trace.tokens(part, batch)
+    place, names = asking.find(query), asking.numbered
+    _, (_name, first, end) = stand(asking, query, by)
+    one = trace.head(layer, head, part, batch)
+    call, cols = one.call, range(place + 1)
+    weights = one.weights([place], cols)[0].double().numpy()
+    scores = (call.q[0, 0, place] @ call.k[0, 0, : place + 1].T * call.scale).double().numpy()
+    total = call.decay[0, 0].double().cumsum(0)
+    left = (total[place] - total[: place + 1]).exp().numpy()
+    if call.resets is not None:
+        left = left * one.allowed([place], cols)[0].numpy()
+    order = np.argsort(-np.abs(weights))[:12]
+    columns = {"q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}": scores, "L": left}
+    if call.write is not None:
+        columns["β"] = call.write[0, 0, : place + 1].double().numpy()
+    columns[say("weight")] = weights
+    table = np.stack(list(columns.values()), 1)[order]
+    lines = [
+        say(
+            "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
+            word=query if end - first == 1 else names[place],
+            layer=layer,
+            head=head,
+        )
+    ]
+    if call.write is not None:
+        lines.append(say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)"))
+    lines += [
+        "  " + line for line in text_grid.numbers(table, [names[i] for i in order], list(columns), most=16).split("\n")
+    ]
+    if (rest := place + 1 - len(order)) > 0:
+        lines.append(
+            "  " + say("and {n} more, at most {size} each", n=rest, size=float(np.abs(np.delete(weights, order)).max()))
+        )
+    lines.append(say("Σ weight × V:"))
+    output = weights @ call.v[0, 0, : place + 1].double().numpy()
+    lines += ["  " + line for line in text_grid.numbers(output[None], [names[place]], most=10).split("\n")]
+    lines.append(
+        say(
+            "The same to {difference} as the model's own kernel gives from these q, k and v.",
+            difference=f"{trace.difference(layer, head, part=part, batch=batch):.0e}",
+        )
+    )
+    return "\n".join(lines)
+
+
+def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[bytes] | None = None) -> Figure:
+    """Q·Kᵀ, L and A from left to right, and below them the state after each of the last tokens, in signed colours."""
+    from .figure_canvas import SIGNED, blank, label, paint, save, write
+    from .plots import WRITTEN
+
+    names = list(steps.names)
+    n = len(names)
+    shown = list(range(max(0, n - 4), n))  # of the states
+    side = min(max(0.55 * n + 0.9, 2.8), 8)
+    drawing = blank((3 * side + 1, side + 3.2), names, lang)
+    spec = drawing.add_gridspec(2, 12, height_ratios=[side, 2.6])
+    q, k = ("C", "B") if steps.kind == "mamba2" else ("q", "k")
+    tables = (
+        (f"1  {q}·{k}ᵀ", steps.scores),
+        (say("2  L: what is left", lang), steps.left),
+        (say("3  A: signed, rows don't sum to 1", lang), steps.weights),
+    )
+    seen = np.tril(np.ones((n, n), dtype=bool))
+    for at, (title, table) in enumerate(tables):
+        axes = drawing.add_subplot(spec[0, 4 * at : 4 * at + 4])
+        top = float(np.abs(table).max()) or 1.0
+        image = paint(axes, table, seen if at else np.ones_like(seen), colours=SIGNED, bottom=-top, top=top)
+        label(axes, names if at == 0 else None, names)
+        if n <= WRITTEN:
+            write(axes, np.where(seen | (at == 0), table, np.nan), image)
+        axes.set_title(title, fontsize=10, loc="left")
+    top = float(np.abs(steps.states).max()) or 1.0
+    for at, t in enumerate(shown):
+        axes = drawing.add_subplot(spec[1, 3 * at : 3 * at + 3])
+        whole = np.ones_like(steps.states[t], dtype=bool)
+        paint(axes, steps.states[t], whole, colours=SIGNED, bottom=-top, top=top)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_title(say("S after {word}", lang, word=names[t]), fontsize=10, loc="left")
+    return save(drawing, path)

@@ -1,0 +1,328 @@
+"""What a page carries of a trace, and what fits: tokens, a small picture of every head, then q, k and v.
+
+Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
+they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
+q, k and v of every layer in float32; where that is too much, in float16, q and k of the layers asked for, then of those with
+a head that links the two words of `focus`, the strongest first, then of the others, kinds of heads taking turns
+(tracing/study/survey.py); v in the same order. How exact weights, q·k and v are is told with each layer, and shown by its digits.
+
+A mixer's layer (retention, Mamba-2, the delta rule) carries its log-decays and writes β too, always in float32, and where
+documents begin. Its weights may have any size, so how exact they are is a share of their head's largest.
+
+B batch, H heads, G key/value heads (of a mixer: groups of q and k), N queries, M keys, D head width.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..attention.dispatch import Call
+from ..i18n import Problem, unknown
+from ..mixers.calls import Mixing
+from ..tracing.study.survey import KINDS, Place, Progress, in_turn, plain
+from ..tracing.views.token_labels import BY, NoSuchToken
+from ..tracing.views.traces import Trace, no_layer
+from .layer_json import DTYPES, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
+from .precision import HALF, difference, errors_of
+
+LINKED = 0.1  # a head that gives a word this much links the two words asked for
+LEAST = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
+EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
+
+Opening = tuple[str, int, int]  # part, layer, head
+
+
+@dataclass
+class Carried:
+    """What a page carries: its header, and packed blocks by name."""
+
+    room: int
+    header: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
+    tightest: dict[str, float] = field(
+        default_factory=dict
+    )  # dtype → the least share of its bytes that one was packed to
+
+    @property
+    def whole(self) -> dict[str, list[int]]:
+        """The layers of each part that are carried with their q and k, not as small pictures alone."""
+        return {
+            part["name"]: [layer["number"] for layer in part["layers"] if layer["q"] is not None]
+            for part in self.header["parts"]
+        }
+
+    def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
+        """Keep an array, unless there is no room for it."""
+        dtype = dtype_of(array)
+        if array.nbytes * self.tightest.get(dtype, 0.0) > self.room and not must:
+            return None  # not even packed as well as any before it
+        block, _ = pack(array)
+        if array.nbytes > 1 << 16 and dtype != "u1":
+            self.tightest[dtype] = min(self.tightest.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
+        stored = {"id": name, "shape": list(array.shape), "dtype": dtype}
+        cost = len(block) + len(name) + 100
+        if cost > self.room and not must:
+            return None
+        self.room -= cost
+        self.blocks[name] = block
+        return stored
+
+    def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
+        """The same for what many layers have in common."""
+        key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
+        if key in self.names:
+            known = self.names[key]
+            return {"id": known, "shape": list(array.shape), "dtype": dtype_of(array)}
+        stored = self.add(name, array)
+        if stored is not None:
+            self.names[key] = name
+        return stored
+
+
+def carry(
+    trace: Trace,
+    room: int,
+    layers: Sequence[int] | None = None,
+    focus: tuple[int | str, int | str] | None = None,
+    lang: str | None = None,
+    progress: Progress | None = None,
+    opening: Opening | None = None,
+    by: str = "characters",
+) -> Carried:
+    """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
+    if by not in BY:
+        raise unknown("by", by, BY)
+    for layer in layers or ():
+        there = sorted({number for part in trace.parts for number in trace.layers(part)})
+        if layer not in there:
+            raise no_layer(layer, tuple(there))
+    link = None if focus is None else _focus(trace, focus, None if opening is None else opening[0])
+    carried = Carried(room)
+    numbers, listed = token_lists(*({part: side[part] for part in trace.parts} for side in (trace.queries, trace.keys)))
+    tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
+    kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
+
+    every = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
+    before = 0
+    parts: list[dict[str, Any]] = []
+    looks: dict[Place, dict[str, float]] = {}
+    tops: dict[Place, list[list[float]]] = {}  # item → head → its largest weight
+    for part in trace.parts:
+        looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
+        for at, layer in enumerate(trace.layers(part)):
+            heads = [one.looks for item in looked.heads for one in item[at]]
+            looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
+            tops[part, layer] = [[one.top for one in item[at]] for item in looked.heads]
+        stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
+        before += stack.shape[0] * stack.shape[1]
+        call = trace.calls[part][0]
+        parts.append(
+            dict(
+                name=part,
+                n=call.q.shape[2],
+                m=call.k.shape[2],
+                queries=numbers[part, False],
+                keys=numbers[part, True],
+                layers=[_layer(trace, part, number) for number in trace.layers(part)],
+                thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
+                links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
+                signed=part == "mixers",
+                tops=[tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
+                precision=None,
+            )
+        )
+    linked: list[Place] = []
+    if link is not None:
+        top = trace.find(link["query"], link["key"], part=link["part"], most=10**6)
+        linked = [
+            (link["part"], layer)
+            for layer, head, share in top
+            if abs(share) >= LINKED * tops[link["part"], layer][0][head] or layer == top[0][0]
+        ]
+        places = {number: i for i, number in enumerate(trace.layers(link["part"]))}
+        digits = ".6g" if link["part"] == "mixers" else ".6f"
+        link["top"] = [(places[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
+    carried.header = dict(
+        model=trace.model,
+        text=text_of(trace),
+        lang=lang,
+        context=trace.more.get("context"),  # of the model, where the text is longer
+        tokens=kept,
+        parts=parts,
+        focus=link,
+        first=None,
+    )
+    # What a layer's line in the header will grow by is less than this.
+    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
+    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
+    carried.header["first"] = _first(trace, carried.header, opening)
+    split = any(tokens["characters"] for tokens in listed)
+    carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
+    return carried
+
+
+def _layer(trace: Trace, part: str, number: int) -> dict[str, Any]:
+    """A layer without its arrays, and how far the weights of its links may be off."""
+    call = trace.call(number, part)
+    return layer_of(call, number) | dict(linkError=errors_of(trace, plain(call))["weight"])
+
+
+def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> None:
+    """The progress of one part, told as that of all."""
+    progress(before + done, every)
+
+
+def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dict[str, Any]:
+    """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
+    focus = header["focus"]
+    if opening is not None:
+        part, layer, head = opening
+        trace.head(layer, head, part)  # refuses what isn't there
+        shown = next(each for each in header["parts"] if each["name"] == part)
+        at = trace.layers(part).index(layer)
+        i, j, _ = shown["links"][0][at][head] or (0, 0, 0.0)
+        if focus is not None and focus["part"] == part:
+            i, j = focus["query"], focus["key"]
+        return dict(part=part, item=0, layer=at, head=head, query=i, key=j)
+    if focus is not None:
+        layer, head, _ = focus["top"][0]
+        return {key: focus[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
+    return opened_at(trace, header["parts"])
+
+
+def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dict[str, float]]) -> list[Place]:
+    """Every layer, those to be carried first in front."""
+    order = [*linked, *in_turn({place: kinds for place, kinds in looks.items() if place not in linked})]
+    return sorted(order, key=lambda place: place[1] not in asked)
+
+
+def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
+    """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
+    order = list(order)
+    numbers = sum(
+        tensor.numel()
+        for calls in trace.calls.values()
+        for call in calls
+        for tensor in (call.q, call.k, call.v, *beside(call).values())
+    )
+    whole = None
+    if 4 * numbers * LEAST <= carried.room:
+        alone = replace(carried, blocks={}, names={})
+        whole = _packed(trace, alone, order, exact=True)
+        if whole is not None:
+            carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
+    whole = _packed(trace, carried, order, exact=False) if whole is None else whole
+    assert whole is not None
+    for part in carried.header["parts"]:
+        for layer in part["layers"]:
+            layer.update(whole.get((part["name"], layer["number"]), {}))
+        mine = [layer for layer in part["layers"] if layer["q"] is not None]
+        if mine:
+            kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in mine})
+            error = max(layer["errors"]["weight"] for layer in mine)
+            part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
+
+
+def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
+    """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
+    whole: dict[Place, dict[str, Any]] = {}
+    for part, layer in order:
+        call = plain(trace.call(layer, part))
+        name, before = f"{part}.{layer}", carried.room
+        mask, bias = mask_of(name, call, carried), bias_of(name, call, carried)
+        if mask is None or bias is False:
+            continue
+        errors = errors_of(trace, call)
+        dtype = np.float16 if trace.more.get("precision") == "float16" else np.float32
+        if not exact:
+            dtype, errors = _precision(call, errors)
+        packed = {what: tensor.numpy().astype(dtype) for what, tensor in (("q", call.q), ("k", call.k))}
+        packed |= {what: tensor.numpy() for what, tensor in beside(call).items()}
+        stored = {what: carried.add(f"{name}.{what}", array) for what, array in packed.items()}
+        if all(stored.values()):
+            whole[part, layer] = dict(mask=mask, bias=bias, errors=errors) | stored
+        elif exact:
+            return None
+        else:  # all or none
+            for what in packed:
+                carried.blocks.pop(f"{name}.{what}", None)
+            carried.room = before
+    for (part, layer), packed in whole.items():
+        v = plain(trace.call(layer, part)).v.numpy()
+        if not v.shape[3]:  # weights alone
+            continue
+        most = float(np.abs(v).max(initial=0.0))
+        half = (not exact and most < 6e4) or trace.more.get("precision") == "float16"
+        packed["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
+        if packed["v"] is None and exact:
+            return None
+        packed["errors"] = packed["errors"] | {"value": most * HALF if half else 0.0}
+    return whole
+
+
+def pack(array: np.ndarray) -> tuple[str, str]:
+    """An array as text: its bytes plane by plane (all first bytes, then all second), deflated, in base64.
+
+    >>> pack(np.arange(3, dtype=np.uint8))
+    ('eJxjYGQCAAAHAAQ=', 'u1')
+    """
+    dtype = dtype_of(array)
+    size = array.dtype.itemsize
+    planes = array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, size).T.tobytes()
+    # Floats have no repetitions to look for, only bytes that are commoner than others.
+    strategy = zlib.Z_DEFAULT_STRATEGY if size == 1 else zlib.Z_HUFFMAN_ONLY
+    packer = zlib.compressobj(6 if size == 1 else 1, zlib.DEFLATED, 15, 9, strategy)
+    return base64.b64encode(packer.compress(planes) + packer.flush()).decode(), dtype
+
+
+def _precision(call: Call | Mixing, errors: dict[str, float]) -> tuple[type[np.floating], dict[str, float]]:
+    """float16 for q and k if weights stay exact, measured on rows of every head, and how exact; else float32."""
+    weight, dot = difference(call, replace(call, q=call.q.half().float(), k=call.k.half().float()))
+    if weight > EXACT:
+        return np.float32, errors
+    return np.float16, dict(weight=max(weight, errors["weight"]), dot=max(dot, errors["dot"]), value=0.0)
+
+
+def _rounded_up(error: float) -> str:
+    """
+    >>> _rounded_up(0.00034), _rounded_up(0.0012), _rounded_up(0.0)
+    ('0.0005', '0.002', '0.000001')
+    """
+    for exponent in range(-6, 0):
+        for digit in (1, 2, 5):
+            if error <= digit * 10.0**exponent:
+                return f"{digit * 10.0**exponent:.{-exponent}f}"
+    return "1"
+
+
+def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> dict[str, Any]:
+    """Where the two words are: in the part that the page opens at, else in the first that has both."""
+    problem: Problem | None = None
+    for part in sorted(trace.parts, key=lambda part: part != opening):
+        try:
+            query, key = trace.place(focus[0], part), trace.place(focus[1], part, keys=True)
+        except Problem as raised:
+            if problem is None or isinstance(problem, NoSuchToken):
+                problem = raised
+            continue
+        return dict(part=part, item=0, query=query, key=key)
+    assert problem is not None
+    raise problem
+
+
+def text_of(trace: Trace, most: int = 1500) -> str:
+    """The text, or where only ids were given what the tokens say; the beginning of a long one."""
+    tokens = trace.tokens(trace.parts[-1], keys=True)
+    text = re.sub(r"\s*\n\s*", "\n", (trace.text or "".join(piece for piece, _, _ in tokens.whole[:most])).strip())
+    return text if len(text) <= most else text[:most].rstrip() + " …"

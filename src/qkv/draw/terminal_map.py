@@ -1,0 +1,225 @@
+"""Maps in a terminal: a coloured cell per weight, with its number where there is room.
+
+Colour is 24-bit where the terminal says so, 256 colours or shades of ░▒▓█ elsewhere; NO_COLOR and pipes get shades.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..i18n import say
+from ..terminal import text_grid
+
+if TYPE_CHECKING:
+    from ..tracing.views.word_map import View
+
+# From paper to ink, dark enough at the end to tell 0.6 from 0.9.
+RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
+BELOW = ((250, 250, 247), (253, 219, 199), (244, 165, 130), (214, 96, 77), (178, 24, 43), (103, 0, 31))  # below 0
+SHADES = " ░▒▓█"
+HIDDEN = "╱╱"
+
+
+def colours() -> str:
+    """What this terminal can show: "true", "256" or "none".
+
+    >>> colours() in ("true", "256", "none")
+    True
+    """
+    if os.environ.get("FORCE_COLOR"):
+        return "true"
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return "none"
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "true"
+    return "256" if "256" in os.environ.get("TERM", "") else "none"
+
+
+def heatmap(
+    weights: ArrayLike,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    allowed: ArrayLike | None = None,
+    mark: tuple[int, int] | None = None,
+    special: tuple[Sequence[bool], Sequence[bool]] | None = None,
+    colour: str | None = None,
+    columns: int | None = None,
+    top: float | None = None,
+) -> str:
+    """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
+
+    Where numbers are below 0, as a mixer's may be, these are red and all colours are relative to the largest. `mark` points
+    at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
+    terminal is too narrow for all keys, neighbours are joined (see `together`): their sum, so that rows add up as before.
+    `top` is the weight with the deepest colour; 1 by default, or the largest if some are below 0.
+
+    >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
+            i
+         我 t
+      我 1.0 ╱╱
+      it .25 .75
+    """
+    table = np.asarray(weights, dtype=np.float64)
+    shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
+    colour = colours() if colour is None else colour
+    names = _names(queries)
+    wide = max(map(text_grid.width, names), default=0)
+    free = room(columns) - wide - 3
+    signed = bool((table < 0).any())
+    if top is None:
+        top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
+    cell = 4 + signed if table.shape[1] * (4 + signed) <= free else 2
+    labels = list(keys)
+    dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
+    join = together(table.shape[1], queries, columns)
+    if join > 1:
+        table, shown, labels = _joined(table, join), _joined(shown.astype(float), join) > 0, labels[::join]
+        dimmed[1] = dimmed[1][::join]
+        mark = None if mark is None else (mark[0], mark[1] // join)
+    lines = [" " * (wide + 3) + line for line in _header(labels, cell, dimmed[1])]
+    for i, name in enumerate(names):
+        cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark, top) for j in range(table.shape[1])]
+        pointer = "▸" if mark is not None and mark[0] == i else " "
+        label = text_grid.right(name, wide)
+        lines.append(f"{pointer} {_dim(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
+    return "\n".join(lines)
+
+
+def together(keys: int, queries: Sequence[str], columns: int | None = None) -> int:
+    """How many neighbouring keys share a column, so that a map with these rows fits into the terminal.
+
+    >>> together(40, ["a"], columns=100), together(40, ["a"], columns=80), together(40, ["a"], columns=24)
+    (1, 2, 4)
+    """
+    wide = max(map(text_grid.width, _names(queries)), default=0)
+    return -(-keys // max((room(columns) - wide - 3) // 2, 1))
+
+
+def _names(queries: Sequence[str]) -> list[str]:
+    return [text_grid.clip(label, 16) for label in queries]
+
+
+def room(columns: int | None) -> int:
+    """How many columns a terminal has, or is said to have.
+
+    >>> room(72)
+    72
+    """
+    return columns or shutil.get_terminal_size((100, 24)).columns
+
+
+def _joined(table: np.ndarray, size: int) -> np.ndarray:
+    return np.add.reduceat(table, np.arange(0, table.shape[1], size), axis=1)
+
+
+def _dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m"
+
+
+def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[str]:
+    """Labels written downwards, ending on one line; at most eight letters of each."""
+    words = [label if len(label) <= 8 else label[:7] + "…" for label in labels]
+    height = max(map(len, words), default=0)
+    words = [" " * (height - len(word)) + word for word in words]
+    lines = []
+    for line in range(height):
+        cells = [text_grid.left(" " * (cell > 2) + word[line], cell) for word in words]
+        bare = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
+        for j, inside in enumerate(cells):
+            kept = inside[: max(bare, 0)]
+            bare -= len(inside)
+            cells[j] = _dim(kept) if kept.strip() and any(dimmed[j : j + 1]) else kept
+        lines.append("".join(cells))
+    return lines
+
+
+def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: float) -> str:
+    if not shown:
+        return (HIDDEN if colour == "none" else _dim(HIDDEN)) + " " * (cell - 2)
+    number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if cell == 4 else "  "
+    if cell == 5:
+        number = _signed(value)
+    size = abs(value) / top
+    if colour == "none":
+        if cell > 2:
+            return text_grid.left(number, cell)
+        return ("−" if value < 0 else "") + SHADES[min(int(size**0.5 * 5), 4)] * (1 if value < 0 else 2)
+    r, g, b = _ink(size, RAMP if value >= 0 else BELOW)
+    front = "255;255;255" if size > 0.35 else "40;40;40"
+    inside = f"{number:^{cell}}" if not marked else f"[{number}"[:cell] if cell == 2 else f"{number}◂"
+    if colour == "true":
+        return f"\x1b[48;2;{r};{g};{b};38;2;{front}m{inside}\x1b[0m"
+    code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
+    return f"\x1b[48;5;{code};38;5;{231 if size > 0.35 else 236}m{inside}\x1b[0m"
+
+
+def paper_of(size: float, text: str, colour: str) -> str:
+    """A text in black on paper of the colour of a weight, for terminals of colour "true" or "256".
+
+    >>> paper_of(1.0, "cat", "256").endswith("mcat\\x1b[0m")
+    True
+    """
+    r, g, b = _ink(size)
+    if colour == "true":
+        return f"\x1b[48;2;{r};{g};{b};38;2;20;20;20m{text}\x1b[0m"
+    code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
+    return f"\x1b[48;5;{code};38;5;232m{text}\x1b[0m"
+
+
+def _signed(value: float) -> str:
+    """A number of any size in four letters.
+
+    >>> [_signed(value) for value in (0.001, -0.25, 1.5, -12.3, -4000.0, 1e10)]
+    ['  · ', '−.25', ' 1.5', ' −12', '−4e3', '1e10']
+    """
+    size = abs(value)
+    sign = "−" if value < 0 else ""
+    if size < 0.005:
+        return "  · "
+    text = f"{size:.2f}"[1:] if size < 0.995 else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
+    return (
+        text_grid.right(sign + text, 4)
+        if len(sign + text) <= 4
+        else f"{sign}{size:.0e}".replace("e+0", "e").replace("e+", "e")
+    )
+
+
+def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[int, int, int]:
+    """The colour of a weight: its square root, so that small ones can be told apart."""
+    at = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(ramp) - 1)
+    low = min(int(at), len(ramp) - 2)
+    one, two = ramp[low], ramp[low + 1]
+    r, g, b = (round(a + (z - a) * (at - low)) for a, z in zip(one, two, strict=True))
+    return r, g, b
+
+
+def whole_map(seen: View, mark: tuple[int, int] | None = None) -> str:
+    """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined.
+
+    >>> from importlib.resources import files
+    >>> from ..tracing import Trace
+    >>> from ..tracing.views.word_map import view
+    >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
+    >>> print(whole_map(view(trace, 13, 8, "words"))[-60:])
+     .05 .01 ╱╱
+        tired .04 .74  ·   ·   ·  .08 .01 .11 .01  ·
+    """
+    drawn = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+    joined = together(len(seen.keys), seen.names[0])
+    return (
+        drawn
+        if joined == 1
+        else say(
+            "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)", n=joined
+        )
+        + "\n"
+        + drawn
+    )

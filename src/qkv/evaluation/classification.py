@@ -1,0 +1,216 @@
+"""Texts told apart: which label a text has, by an encoder with head="classes", and how often that is right.
+
+R texts, N tokens, L labels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ..attention import masks
+from ..generation.batching import in_batches
+from ..generation.prefill import pad, quiet
+from ..i18n import Notice, Problem, all_of
+from ..model.transformer import Transformer
+from ..text.tokenizer import Tokenizer
+
+Progress = Callable[[int, int], Any]
+
+
+def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> list[dict[str, float]]:
+    """The probability of each label for each text, the likeliest first.
+
+    >>> import torch
+    >>> from ..text import Bytes
+    >>> from ..model import Config
+    >>> _ = torch.manual_seed(0)
+    >>> small = dict(vocab=256, width=16, n_layer=1, n_head=2, pooler=True)
+    >>> model = Transformer(Config(kind="encoder", head="classes", labels=("bad", "good"), **small)).eval()
+    >>> [sorted(each) for each in classify(model, Bytes.make(), ["很好看"])]
+    [['bad', 'good']]
+    """
+    rows = [text_ids(model, tokenizer, text) for text in texts]
+    shares = in_batches(rows, len, lambda some: probabilities(model, some).tolist())
+    labels = model.config.labels
+    return [dict(sorted(zip(labels, row, strict=True), key=lambda each: -each[1])) for row in shares]
+
+
+def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text as a classifier reads them."""
+    refuse_others(model)
+    ids = tokenizer.frame(tokenizer.encode(text))
+    if not text.strip() or not ids:
+        raise Problem("the text is empty: there is nothing to tell a label by")
+    if all_unknown(tokenizer, text):
+        raise Problem(
+            "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
+            "was taught this language",
+            text=repr(text[:40]),
+        )
+    tokens = tokenizer.encode(text)
+    unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
+    if 3 * unknown > len(tokens):
+        warnings.warn(
+            Notice(
+                "this model doesn't know {n} of the {all} tokens of {text}: its label may mean nothing",
+                n=unknown,
+                all=len(tokens),
+                text=repr(text[:40]),
+            ),
+            stacklevel=2,
+        )
+    if model.config.position == "learned" and len(ids) > model.config.context:
+        raise Problem(
+            "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+            tokens=len(ids),
+            context=model.config.context,
+        )
+    return ids
+
+
+def all_unknown(tokenizer: Tokenizer, text: str) -> bool:
+    """Does a tokenizer see nothing in a text but that something is there?"""
+    ids = tokenizer.encode(text)
+    return tokenizer.unk is not None and bool(ids) and all(i == tokenizer.unk for i in ids)
+
+
+def tells_apart(model: Any) -> bool:
+    """Is this a model of ours that gives labels to texts?"""
+    return isinstance(model, Transformer) and model.config.head == "classes"
+
+
+def refuse_others(model: Any) -> None:
+    """Refuse a model that knows no labels."""
+    if not tells_apart(model):
+        raise Problem(
+            "this model tells no labels: teach an encoder some, as in  qkv train classify --pairs reviews.tsv --from minilm"
+        )
+
+
+def probabilities(model: Transformer, rows: Sequence[Sequence[int]]) -> Tensor:
+    """(R, L) of the tokens of some texts."""
+    with quiet(model):
+        ids, lengths = pad([list(row) for row in rows], model.embedding.weight.device)  # (R, N)
+        rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
+        return model(ids, mask=rule).double().softmax(-1).cpu()
+
+
+class Labelled(NamedTuple):
+    """A line of a file: its text, the label it should have, and the probability of each label."""
+
+    line: int
+    text: str
+    label: str
+    shares: tuple[float, ...]
+
+
+class ClassNumbers(NamedTuple):
+    """Of one label: how many texts have it, and how often it is told rightly."""
+
+    label: str
+    texts: int
+    precision: float  # of those told to have it, the share that has it
+    recall: float  # of those that have it, the share told to have it
+    f1: float
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How a classifier does on texts whose labels are known; `problems` are lines that were left out, and why."""
+
+    labels: tuple[str, ...]
+    lines: tuple[Labelled, ...]
+    problems: tuple[tuple[int, Problem], ...]
+
+    def said(self, line: Labelled) -> str:
+        """The likeliest label."""
+        return self.labels[int(np.argmax(line.shares))]
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """(L, L): how many texts of the label of a row were told to have the label of a column."""
+        table = np.zeros((len(self.labels),) * 2, dtype=np.int64)
+        for line in self.lines:
+            table[self.labels.index(line.label), int(np.argmax(line.shares))] += 1
+        return table
+
+    @property
+    def accuracy(self) -> float:
+        """The share of texts whose label is told rightly."""
+        return float(np.trace(self.confusion)) / len(self.lines)
+
+    @property
+    def loss(self) -> float:
+        """Nats per text: −log of the probability of the right label."""
+        right = [line.shares[self.labels.index(line.label)] for line in self.lines]
+        return float(-np.log(np.maximum(right, 1e-300)).mean())
+
+    @property
+    def classes(self) -> list[ClassNumbers]:
+        """Each label by itself; a share of nothing is 0."""
+        table, found = self.confusion, []
+        for i, label in enumerate(self.labels):
+            hit, told, there = int(table[i, i]), int(table[:, i].sum()), int(table[i].sum())
+            f1 = 2 * hit / max(told + there, 1)
+            found.append(ClassNumbers(label, there, hit / max(told, 1), hit / max(there, 1), f1))
+        return found
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of F1 over labels, each counting the same, however rare it is."""
+        return float(np.mean([each.f1 for each in self.classes]))
+
+
+def score_labels(
+    model: Any, tokenizer: Tokenizer, lines: Sequence[tuple[int, str, str]], *, progress: Progress | None = None
+) -> ClassScore:
+    """How a classifier does on (line, text, label); what it can't read, or a label it never learned, is left out and told.
+
+    >>> from ..text import Bytes
+    >>> from ..model import Config
+    >>> small = dict(vocab=256, width=16, n_layer=1, n_head=2, pooler=True)
+    >>> model = Transformer(Config(kind="encoder", head="classes", labels=("bad", "good"), **small)).eval()
+    >>> for parameter in model.parameters():
+    ...     _ = parameter.data.zero_()
+    >>> model.head.bias.data[1] = 1.0
+    >>> score = score_labels(model, Bytes.make(), [(1, "yes", "good"), (2, "no", "bad"), (3, "hm", "so-so")])
+    >>> score.accuracy, score.confusion.tolist(), [line for line, problem in score.problems]
+    (0.5, [[0, 1], [0, 1]], [3])
+    """
+    refuse_others(model)
+    labels = model.config.labels
+    ready: list[tuple[int, str, str, list[int]]] = []
+    problems: list[tuple[int, Problem]] = []
+    for line, text, label in lines:
+        try:
+            if label not in labels:
+                raise Problem(
+                    "the label {label} was not seen in training: the model knows {labels}",
+                    label=repr(label),
+                    labels=all_of(labels),
+                )
+            ready.append((line, text, label, text_ids(model, tokenizer, text)))
+        except Problem as problem:
+            problems.append((line, problem))
+    if not ready:
+        if problems:
+            first, why = problems[0]
+            raise Problem("line {line}: {problem}", line=first, problem=why)
+        raise Problem("there are no texts with labels: give at least one")
+    done = 0
+
+    def answer(some: list[tuple[int, str, str, list[int]]]) -> list[Labelled]:
+        nonlocal done
+        shares = probabilities(model, [ids for *_, ids in some]).tolist()
+        done += len(some)
+        if progress is not None:
+            progress(done, len(ready))
+        return [Labelled(*each[:3], tuple(row)) for each, row in zip(some, shares, strict=True)]
+
+    return ClassScore(labels, tuple(in_batches(ready, lambda each: len(each[3]), answer)), tuple(problems))

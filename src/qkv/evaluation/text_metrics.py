@@ -1,0 +1,367 @@
+"""How good a model is: what it makes of a text it is given, and of translations that are known.
+
+A text may be longer than the model's context. It is read in windows of `context` tokens that begin every `stride` tokens;
+a window scores the tokens that no window before it has scored. So each token is scored once, the tokens at its back are as
+many as fit, and never fewer than context − stride + 1:
+
+    tokens    0 1 2 3 4 5 6 7 8        context 4, stride 2
+    window 1  ▒ █ █ █ █                ▒ is read, █ is scored (the last of them is not read)
+    window 2      ▒ ▒ ▒ █ █
+    window 3          ▒ ▒ ▒ █ █
+
+A stride as long as the context cuts the text into plain chunks, the quickest; a stride of 1 gives every token all the
+context there is, and takes as many windows as there are tokens. What is kept is a number per token, never the logits.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..generation.batching import TOKENS, in_batches
+from ..generation.decoding import source_ids
+from ..i18n import Notice, Problem, pip_install
+from ..text.tokenizer import Tokenizer
+from .token_losses import Scorer, scorer_of
+
+UNSAID = 2048  # tokens of a window, where neither the model nor anybody else says how many
+Progress = Callable[[int, int], Any]
+HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+class Window(NamedTuple):
+    """ids[start:end] are read, ids[first : end + 1] are scored."""
+
+    start: int
+    end: int
+    first: int
+
+
+def windows(tokens: int, context: int, stride: int) -> Iterator[Window]:
+    """The windows of a text of so many tokens.
+
+    >>> list(windows(9, context=4, stride=2))
+    [Window(start=0, end=4, first=1), Window(start=2, end=6, first=5), Window(start=4, end=8, first=7)]
+    """
+    start, first = 0, 1
+    while first < tokens:
+        end = min(start + context, tokens - 1)
+        yield Window(start, end, first)
+        start, first = start + stride, end + 1
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Nats of some tokens, and how many bytes of UTF-8 they spell."""
+
+    nats: np.ndarray  # a number per token
+    spelled: int
+
+    @property
+    def loss(self) -> float:
+        """Nats per token."""
+        return float(self.nats.mean())
+
+    @property
+    def perplexity(self) -> float:
+        """Among how many equally likely tokens the model might as well have drawn: e to the loss."""
+        return math.exp(self.loss) if self.loss < 700 else math.inf
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits per byte of the text itself: the one number that doesn't depend on how a tokenizer cuts."""
+        return float(self.nats.sum()) / math.log(2) / max(self.spelled, 1)
+
+
+@dataclass(frozen=True)
+class TextScore(Losses):
+    """A text as a model reads it; `nats` are those of ids[1:], since nothing stands before the first."""
+
+    ids: tuple[int, ...]
+    context: int
+    stride: int
+    windows: int
+
+
+@torch.inference_mode()
+def score_text(
+    model: Any,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    context: int | None = None,
+    stride: int | None = None,
+    progress: Progress | None = None,
+) -> TextScore:
+    """What each token of a text costs a decoder.
+
+    `context` is the model's own if none is given, `stride` half of it. `progress(done, total)` counts tokens.
+
+    >>> from ..text import Bytes
+    >>> from ..model import Config, Transformer
+    >>> model = Transformer(Config(vocab=256, width=32, n_layer=1, n_head=2, context=16))
+    >>> for parameter in model.parameters():
+    ...     _ = parameter.data.zero_()
+    >>> score = score_text(model, Bytes.make(), "knows nothing: each byte costs eight bits")
+    >>> len(score.nats), round(score.perplexity, 3), round(score.bits_per_byte, 3), score.windows
+    (40, 256.0, 8.0, 4)
+    """
+    scorer = scorer_of(model)
+    if scorer.kind == "encoder":
+        raise Problem(
+            "this model is an encoder, which sees a whole text at once: the loss and perplexity of a text are those of "
+            "each next word and aren't defined for it; see its guesses of hidden words with  qkv fill"
+        )
+    if scorer.kind == "encoder-decoder":
+        raise Problem(
+            "this model is an encoder-decoder, which says one text to another: give pairs of both, as in  qkv eval "
+            "--pairs zh-en.tsv"
+        )
+    bare = tokenizer.encode(text)
+    ids = tokenizer.frame(bare)
+    if len(ids) < 2:
+        raise Problem(
+            "the text has {tokens} tokens, and a loss is that of a token after others: give two tokens or more",
+            tokens=len(ids),
+        )
+    _note_unknown(tokenizer, bare)
+    context, stride = _sizes(scorer, len(ids), context, stride)
+    row, found, count = torch.tensor(ids), [], 0
+    for batch in _batches(windows(len(ids), context, stride), max(TOKENS // context, 1)):
+        rows = torch.stack([row[window.start : window.end + 1] for window in batch])  # (B, N + 1)
+        found.append(scorer.next_tokens(rows, batch[0].end + 1 - batch[0].first).flatten())
+        count += len(batch)
+        if progress is not None:
+            progress(batch[-1].end, len(ids) - 1)
+    return TextScore(torch.cat(found).numpy(), _spelled(tokenizer, text, ids), tuple(ids), context, stride, count)
+
+
+def _sizes(scorer: Scorer, tokens: int, context: int | None, stride: int | None) -> tuple[int, int]:
+    """Context and stride of a text; what was asked for is looked at."""
+    context = scorer.context or UNSAID if context is None else context
+    if context < 1:
+        raise Problem("{option} is {value}: give {wanted}", option="context", value=context, wanted="1, 2, 3, …")
+    stride = max(context // 2, 1) if stride is None else stride
+    if not 1 <= stride <= context:
+        raise Problem(
+            "the stride is {stride} and the context {context}: give 1 to {context}, or tokens between two windows would "
+            "never be scored",
+            stride=stride,
+            context=context,
+        )
+    read, most = min(context, tokens - 1), scorer.context
+    if most is not None and read > most and scorer.bounded:
+        raise Problem("the context is {context}, but this model learned {most} positions", context=context, most=most)
+    if most is not None and read > most:
+        warnings.warn(
+            Notice(
+                "a window has {tokens} tokens and the model's context is {context}: the numbers are what the model "
+                "computes, but it never learned texts that long",
+                tokens=read,
+                context=most,
+            ),
+            stacklevel=3,
+        )
+    return context, stride
+
+
+def _batches(all_: Iterator[Window], rows: int) -> Iterator[list[Window]]:
+    """Windows of one shape that follow each other, so many at a time: nothing is padded."""
+    for _, alike in groupby(all_, key=lambda window: (window.end - window.start, window.end - window.first)):
+        several = list(alike)
+        yield from (several[i : i + rows] for i in range(0, len(several), rows))
+
+
+def _spelled(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> int:
+    """Bytes of a text without those of its first token, which isn't scored, unless the tokenizer put that before it."""
+    raw = text.encode()
+    if ids[0] in tokenizer.special_ids:
+        return len(raw)
+    first = tokenizer.token_bytes(ids[:1])[0]
+    first = first if raw.startswith(first) else first.removeprefix(b" ")  # SentencePiece begins every text with one
+    return len(raw) - (len(first) if raw.startswith(first) else 0)
+
+
+def _note_unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
+    if unknown := sum(i == tokenizer.unk for i in ids):
+        warnings.warn(
+            Notice(
+                "{unknown} of {tokens} tokens are unknown to the tokenizer, which loses what they spell: the model is "
+                "measured on less than the text",
+                unknown=unknown,
+                tokens=len(ids),
+            ),
+            stacklevel=3,
+        )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A pair: what should be said, what is said, and the nats of each token of the target and of its end."""
+
+    line: int  # in its file, from 1
+    source: str
+    target: str
+    said: str
+    nats: np.ndarray
+    cut: bool = False  # it had as many tokens as were allowed, and had not ended
+
+    @property
+    def loss(self) -> float:
+        """Nats per token."""
+        return float(self.nats.mean())
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score of sacrebleu's, and the words by which it says how it was computed."""
+
+    score: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class PairScore(Losses):
+    """Pairs in the order they came, and those that couldn't be scored, each with its line."""
+
+    pairs: tuple[Scored, ...]
+    problems: tuple[tuple[int, Problem], ...]
+    bleu: Metric | None  # None where sacrebleu isn't installed
+    chrf: Metric | None
+
+    @property
+    def exact(self) -> float:
+        """The share of pairs that are said as they should be."""
+        return sum(pair.said.strip() == pair.target.strip() for pair in self.pairs) / len(self.pairs)
+
+    @property
+    def cut(self) -> int:
+        """How many had not ended when they were as long as they may be."""
+        return sum(pair.cut for pair in self.pairs)
+
+
+def score_pairs(
+    model: Any,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[int, str, str]],
+    *,
+    width: int | None = None,
+    most: int = 128,
+    progress: Progress | None = None,
+) -> PairScore:
+    """How an encoder-decoder translates pairs (line, source, target) whose translations are known.
+
+    `width` and `most` are those of `translate`. A pair that the model can't read is left out and told in `problems`.
+
+    >>> import qkv
+    >>> from importlib.resources import files
+    >>> model, tokenizer = qkv.load(str(files("qkv") / "demo" / "dates"))
+    >>> pairs = [(1, "15 Nov 2026", "2026-11-15"), (2, "2026年11月15日", "2026-11-15"), (3, "May 4, 2026", "2026-05-05")]
+    >>> score = score_pairs(model, tokenizer, pairs)
+    >>> [pair.said for pair in score.pairs], round(score.exact, 3)
+    (['2026-11-15', '2026-11-15', '2026-05-04'], 0.667)
+    """
+    scorer = scorer_of(model)
+    if scorer.kind != "encoder-decoder":
+        raise Problem(
+            "this model is of kind {kind} and doesn't say one text to another: pairs are for encoder-decoders; for a "
+            "decoder give --text",
+            kind=scorer.kind,
+        )
+    ready: list[_Ready] = []
+    problems: list[tuple[int, Problem]] = []
+    for line, source, target in pairs:
+        try:
+            ready.append(_ready(scorer, tokenizer, line, source, target))
+        except Problem as problem:
+            problems.append((line, problem))
+    if not ready:
+        if problems:
+            first, why = problems[0]
+            raise Problem("line {line}: {problem}", line=first, problem=why)
+        raise Problem("there are no pairs: give at least one (source, target)")
+    done = 0
+    # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
+    full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
+    full -= bool(tokenizer.habits.forced_eos_token_id)
+
+    def answer(some: list[_Ready]) -> list[Scored]:
+        nonlocal done
+        sources = [each.source_ids for each in some]
+        nats = scorer.targets(sources, [each.target_ids for each in some], tokenizer)
+        said = scorer.translations(sources, tokenizer, width, most)
+        done += len(some)
+        if progress is not None:
+            progress(done, len(ready))
+        return [
+            Scored(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy(), len(ids) >= full)
+            for each, ids, cost in zip(some, said, nats, strict=True)
+        ]
+
+    found = tuple(in_batches(ready, lambda each: len(each.source_ids) + len(each.target_ids), answer))
+    bleu, chrf = metrics([pair.said for pair in found], [pair.target for pair in found])
+    nats = np.concatenate([pair.nats for pair in found])
+    spelled = sum(len(pair.target.encode()) for pair in found)
+    return PairScore(nats, spelled, found, tuple(problems), bleu, chrf)
+
+
+class _Ready(NamedTuple):
+    line: int
+    source: str
+    target: str
+    source_ids: list[int]
+    target_ids: list[int]
+
+
+def _ready(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str, target: str) -> _Ready:
+    """A pair as tokens, if the model has positions for them."""
+    read, said = source_ids(tokenizer, source), tokenizer.encode_target(target)
+    longest = max(len(read), len(said) + 1)
+    if scorer.bounded and scorer.context is not None and longest > scorer.context:
+        raise Problem(
+            "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+            tokens=longest,
+            context=scorer.context,
+        )
+    return _Ready(line, source, target, read, said)
+
+
+def metrics(said: Sequence[str], wanted: Sequence[str]) -> tuple[Metric, Metric] | tuple[None, None]:
+    """BLEU and chrF of what was said against what was wanted, by sacrebleu; None where it isn't installed.
+
+    BLEU compares words, which Chinese doesn't part by spaces: where most of what is wanted is Chinese, 汉字 are the words.
+
+    >>> bleu, chrf = metrics(["the cat sat on a mat"], ["the cat sat on the mat"])
+    >>> round(bleu.score, 2), round(chrf.score, 2), bleu.signature.split("|")[3]
+    (53.73, 65.98, 'tok:13a')
+    """
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError:
+        return None, None
+    letters = [letter for text in wanted for letter in text if letter.isalpha()]
+    chinese = sum(HAN.match(letter) is not None for letter in letters) > len(letters) / 2
+    found = []
+    for metric in (BLEU(tokenize="zh" if chinese else "13a"), CHRF()):
+        score = metric.corpus_score(list(said), [list(wanted)])
+        found.append(Metric(score.score, str(metric.get_signature())))
+    return found[0], found[1]
+
+
+def without_metrics() -> Notice | None:
+    """What to tell before a long work where sacrebleu is missing."""
+    try:
+        import sacrebleu  # noqa: F401
+    except ImportError:
+        return Notice(
+            "BLEU and chrF need sacrebleu and are left out; to have them: {command}", command=pip_install("sacrebleu")
+        )
+    return None

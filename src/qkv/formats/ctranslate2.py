@@ -1,0 +1,314 @@
+"""CTranslate2's `model.bin`, in which OPUS-MT translators (Marian) are often published, quantised to 8 bits.
+
+    version · the name of the layout · its revision · number of tensors
+    tensors: name, shape, type, bytes …        other names for the same tensors …
+
+A matrix in 8 bits has a scale per row, and a weight is the integer divided by it. q, k and v are stacked. What comes
+out has the names of Hugging Face's MarianMTModel. Its decoder begins with a token whose vector is all zero, which the
+file leaves out: it is put back as one more row at the end of the vocabulary, the padding token.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..disk.bounded_reading import read_json, reading
+from ..i18n import Message, Problem, _
+from ..text.tokenizer import refuse_long
+from .binary_reader import Cursor, Tensors, broken, mapped
+
+TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
+BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
+ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu"}
+# What a Marian says of itself; a file that says otherwise is of another model.
+MARIAN = {
+    "encoder/pre_norm": 0,
+    "decoder/pre_norm": 0,
+    "encoder/scale_embeddings": 1,
+    "decoder/scale_embeddings": 1,
+    "decoder/start_from_zero_embedding": 1,
+    "decoder/alibi": 0,
+}
+
+
+def find(folder: Path) -> Path | None:
+    """Where the three files lie together: the folder itself, or its `model` as Argos packs them; None if nowhere."""
+    for place in (folder, folder / "model"):
+        if (place / "model.bin").is_file() and (place / "shared_vocabulary.json").is_file():
+            return place
+    return None
+
+
+def read(folder: str | Path) -> tuple[dict[str, Any], Tensors]:
+    """What config.json would say, and the tensors."""
+    place = find(Path(folder))
+    if place is None:
+        raise Problem("{folder} has no model.bin with a shared_vocabulary.json beside it", folder=folder)
+    file = place / "model.bin"
+    spec, held = header(file)
+    if spec != "TransformerSpec":
+        raise Problem(
+            "{file} has the layout {spec}: of CTranslate2's, qkv reads TransformerSpec, as OPUS-MT translators have it",
+            file=file,
+            spec=spec[:80],
+        )
+    for name, wanted in MARIAN.items():
+        if name in held and held.number(name) != wanted:
+            raise Problem(
+                "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
+                "not {wanted}",
+                file=file,
+                name=name,
+                value=held.number(name),
+                wanted=wanted,
+            )
+    vocab, width = held.shape("decoder/embeddings/weight", 2)
+    for name in ("decoder/projection/weight", "encoder/embeddings_0/weight"):
+        if held.name(name) != held.name("decoder/embeddings/weight"):
+            raise Problem(
+                "{file} keeps {name} apart from the decoder's word vectors: qkv reads translators that share them",
+                file=file,
+                name=name,
+            )
+    layers = {side: held.layers(side) for side in ("encoder", "decoder")}
+    theirs: dict[str, Any] = dict(
+        model_type="marian",
+        architectures=["MarianMTModel"],
+        vocab_size=vocab + 1,
+        d_model=width,
+        encoder_layers=layers["encoder"],
+        decoder_layers=layers["decoder"],
+        encoder_attention_heads=held.number("encoder/num_heads", 8),
+        decoder_attention_heads=held.number("decoder/num_heads", 8),
+        encoder_ffn_dim=held.shape("encoder/layer_0/ffn/linear_0/weight", 2)[0],
+        decoder_ffn_dim=held.shape("decoder/layer_0/ffn/linear_0/weight", 2)[0],
+        max_position_embeddings=_positions(held, width),
+        activation_function=ACTIVATIONS.get(held.number("encoder/activation", 2), "?"),
+        scale_embedding=True,
+        static_position_embeddings=True,
+        normalize_before=False,
+        tie_word_embeddings=True,
+        share_encoder_decoder_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        pad_token_id=vocab,
+        decoder_start_token_id=vocab,
+        bad_words_ids=[[vocab]],
+    )
+    return theirs, _tensors(held, vocab, width, layers)
+
+
+def _tensors(held: "Held", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
+    makers: dict[str, Callable[[], Tensor]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def put(name: str, shape: tuple[int, ...], make: Callable[[], Tensor]) -> None:
+        makers[name], shapes[name] = make, shape
+
+    def stacked(ours: str, names: tuple[str, ...]) -> None:
+        """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
+        rows, columns = held.shape(f"{ours}/weight", 2)
+        if rows % len(names) or held.shape(f"{ours}/bias", 1) != (rows,):
+            raise broken(held.file, Message("{ours} doesn't divide by {n}", ours=ours, n=len(names)))
+        each = rows // len(names)
+        for i, name in enumerate(names):
+            cut = slice(i * each, (i + 1) * each)
+            put(f"{name}.weight", (each, columns), lambda cut=cut: held.matrix(f"{ours}/weight", cut))  # type: ignore[misc]
+            put(f"{name}.bias", (each,), lambda cut=cut: held.floats(f"{ours}/bias")[cut])  # type: ignore[misc]
+
+    def norm(ours: str, name: str) -> None:
+        for part, word in (("weight", "gamma"), ("bias", "beta")):
+            whole = f"{ours}/layer_norm/{word}"
+            put(f"{name}.{part}", held.shape(whole, 1), lambda whole=whole: held.floats(whole))  # type: ignore[misc]
+
+    for side in ("encoder", "decoder"):
+        for i in range(layers[side]):
+            ours, name = f"{side}/layer_{i}", f"model.{side}.layers.{i}"
+            looks = [("self_attention", "self_attn")] + [("attention", "encoder_attn")] * (side == "decoder")
+            for look, word in looks:
+                q, k, v, out = (f"{name}.{word}.{part}_proj" for part in ("q", "k", "v", "out"))
+                cuts = [(q, k, v), (out,)] if look == "self_attention" else [(q,), (k, v), (out,)]
+                for n, cut in enumerate(cuts):
+                    stacked(f"{ours}/{look}/linear_{n}", cut)
+                norm(f"{ours}/{look}", f"{name}.{word}_layer_norm")
+            for n in (0, 1):
+                stacked(f"{ours}/ffn/linear_{n}", (f"{name}.fc{n + 1}",))
+            norm(f"{ours}/ffn", f"{name}.final_layer_norm")
+
+    bias = held.shape("decoder/projection/bias", 1) if "decoder/projection/bias" in held else None
+    if bias not in (None, (vocab,)):
+        raise broken(held.file, Message("its output bias doesn't fit its vocabulary"))
+
+    def embedding() -> Tensor:
+        made = torch.zeros(vocab + 1, width)
+        made[:vocab] = held.matrix("decoder/embeddings/weight")
+        return made
+
+    def output_bias() -> Tensor:
+        made = torch.zeros(1, vocab + 1)
+        if bias is not None:
+            made[0, :vocab] = held.floats("decoder/projection/bias")
+        return made
+
+    put("model.shared.weight", (vocab + 1, width), embedding)
+    put("final_logits_bias", (1, vocab + 1), output_bias)
+    return Tensors(makers, shapes)
+
+
+def _positions(held: "Held", width: int) -> int:
+    """How many positions the file has; they are Marian's sines and cosines, or it is no Marian."""
+    name = "encoder/position_encodings/encodings"
+    if name not in held:
+        return 512
+    length, columns = held.shape(name, 2)
+    some = min(length, 64)  # the table is a formula: its beginning tells
+    angles = np.arange(some)[:, None] / 10000.0 ** (2 * np.arange(width // 2) / width)
+    if columns != width or not np.allclose(
+        held.floats(name)[:some].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
+    ):
+        raise Problem(
+            "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
+            "not {wanted}",
+            file=held.file,
+            name=name,
+            value="?",
+            wanted="sin, cos",
+        )
+    return length
+
+
+class Held:
+    """The tensors of a file under its own names."""
+
+    def __init__(self, file: Path, raw: np.ndarray) -> None:
+        self.file, self.raw = file, raw
+        self.pieces: dict[str, tuple[tuple[int, ...], torch.dtype, int, int]] = {}  # shape, type, begin, end
+        self.aliases: dict[str, str] = {}
+
+    def name(self, name: str) -> str:
+        """The name under which a tensor is kept; refused if there is none."""
+        name = self.aliases.get(name, name)
+        if name not in self.pieces:
+            raise broken(self.file, Message("it has no {name}", name=name))
+        return name
+
+    def __contains__(self, name: str) -> bool:
+        return self.aliases.get(name, name) in self.pieces
+
+    def shape(self, name: str, rank: int) -> Any:
+        """The shape of a tensor, which must have so many dimensions."""
+        shape = self.pieces[self.name(name)][0]
+        if len(shape) != rank or 0 in shape:
+            raise broken(self.file, Message("{name} is {shape}", name=name, shape=shape))
+        return shape
+
+    def stored(self, name: str, rows: slice = slice(None)) -> Tensor:
+        """A tensor as it is kept, or some of its rows."""
+        shape, dtype, begin, end = self.pieces[self.name(name)]
+        raw = self.raw[begin:end]
+        if shape:
+            raw = raw.reshape(shape[0], -1)[rows]
+            shape = (len(raw), *shape[1:])
+        return torch.from_numpy(np.array(raw)).view(-1).view(dtype).reshape(shape)  # copied: nothing is aligned here
+
+    def floats(self, name: str) -> Tensor:
+        """A tensor of floats."""
+        made = self.stored(name)
+        if not made.is_floating_point():
+            raise broken(self.file, Message("{name} is {dtype}", name=name, dtype=made.dtype))
+        return made.float()
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A single integer."""
+        if name not in self and default is not None:
+            return default
+        made = self.stored(name)
+        if made.numel() != 1 or made.is_floating_point():
+            raise broken(self.file, Message("{name} is no single integer", name=name))
+        return int(made.item())
+
+    def matrix(self, name: str, rows: slice = slice(None)) -> Tensor:
+        """A matrix, or some of its rows, whether kept as floats or as integers with a scale."""
+        name = self.name(name)
+        made = self.stored(name, rows)
+        if made.is_floating_point():
+            return made.float()
+        scale = self.floats(f"{name}_scale")
+        if made.dtype == torch.int8:  # one per row; 16 bits share a single one
+            if scale.shape != (self.shape(name, 2)[0],):
+                raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
+            scale = scale[rows, None]
+        elif scale.numel() != 1:
+            raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
+        return made.float().div_(scale)
+
+    def layers(self, side: str) -> int:
+        """How many layers a side has: they are numbered from 0."""
+        found = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
+        if not found or found != set(range(len(found))):
+            raise broken(self.file, Message("the layers of its {side} are not whole", side=side))
+        return len(found)
+
+
+def header(file: Path) -> tuple[str, Held]:
+    """The name of the layout and the table of tensors, all within the file's bounds."""
+    raw = mapped(file)
+    cursor = Cursor(file, raw)
+
+    def text() -> str:
+        return cursor.text(cursor.number("H")).rstrip("\0")
+
+    version = cursor.number("I")
+    if not 2 <= version <= 6:
+        raise Problem(
+            "{file} is no model of CTranslate2 that qkv reads: it says version {version}, not 2 to 6",
+            file=file,
+            version=version,
+        )
+    spec, _ = text(), cursor.number("I")
+    held = Held(file, raw)
+    count = cursor.number("I")
+    cursor.need(count, 2 + 1 + 1 + 4)  # the least that one takes
+    for _ in range(count):
+        name, rank = text(), cursor.number("B")
+        cursor.need(rank, 4)
+        shape = tuple(cursor.number("I") for _ in range(rank))
+        kind = cursor.number("B")
+        kind = kind if version >= 4 else BY_SIZE.get(kind, -1)
+        if kind not in TYPES or name in held.pieces or rank > 4 or 0 in shape:
+            raise broken(file, Message("{value} is of no known type, or there twice", value=name[:80]))
+        size = TYPES[kind].itemsize
+        length = cursor.number("I") * (1 if version >= 4 else size)
+        if length != math.prod(shape) * size:
+            raise broken(
+                file,
+                Message("{value} is {shape} and has {length} bytes", value=name[:80], shape=shape, length=length),
+            )
+        begin = cursor.at
+        cursor.take(length)
+        held.pieces[name] = (shape, TYPES[kind], begin, cursor.at)
+    if version >= 3:
+        for _ in range(cursor.number("I")):
+            alias, name = text(), text()
+            if alias in held.pieces or name not in held.pieces:
+                raise broken(file, Message("{value} stands for nothing", value=alias[:80]))
+            held.aliases[alias] = name
+    return spec, held
+
+
+def vocabulary(place: Path) -> list[str]:
+    """The pieces in the order of the model's ids; its padding token, which the file leaves out, comes last."""
+    file = place / "shared_vocabulary.json"
+    pieces = read_json(file, _("{file} can't be read: {error}"))
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        raise Problem("{file} can't be read: {error}", file=file, error=Message("it is no list of words"))
+    with reading(file, _("{file} can't be read: {error}")):
+        refuse_long(pieces)
+    return [*pieces, "<pad>"]

@@ -1,0 +1,223 @@
+"""BART: an encoder-decoder with learned positions and a norm over its embeddings on each side, norms after each part.
+
+mBART is a BART with its norms before each part and one more at the end; Marian, which translates, is a BART with sines for
+positions, all before their cosines, and no norm over its embeddings. All add a number per word to the logits.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...attention.positions import Sinusoidal
+from ...i18n import Message, Notice, all_of
+from ...model.config import Config
+from .family import (
+    PLAIN,
+    Family,
+    Foreign,
+    Row,
+    State,
+    insist_on_sides,
+    linear,
+    need,
+    plain_heads,
+    word_of,
+    zero_biases,
+)
+
+ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "relu": "relu", "gelu-tanh": "gelu_new", "relu2": "relu2"}
+CLASSES = {
+    "bart": "BartForConditionalGeneration",
+    "mbart": "MBartForConditionalGeneration",
+    "marian": "MarianMTModel",
+}
+HOLDS: dict[str, tuple[Any, ...]] = dict(
+    kind=("encoder-decoder",),
+    position=("learned", "sinusoidal"),
+    norm=("layer",),
+    norm_eps=(1e-5,),
+    feed_forward=tuple(ACTIVATIONS),
+    qk_norm=(None,),
+    window=(None,),
+    mixer=("attention",),
+    head=("linear",),
+) | (PLAIN | dict(head_bias=(True, False)))
+del HOLDS["source_vocab"]
+UNUSED = 2  # lines before the first position
+PLACES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def member(config: Config) -> str:
+    """Which of them the model is, as transformers names it."""
+    return "marian" if config.position == "sinusoidal" else "bart" if config.norm_place == "post" else "mbart"
+
+
+def obstacles(config: Config) -> list[Message]:
+    """What Marian has otherwise than BART, and the embedding's scale."""
+    found, marian = plain_heads(config), member(config) == "marian"
+    if config.embedding_norm == marian:
+        found.append(need(f"embedding_norm={not marian}", config.embedding_norm))
+    if marian and config.sinusoid != "halves":
+        found.append(need("sinusoid='halves'", repr(config.sinusoid)))
+    if marian and config.norm_place != "post":
+        found.append(need("norm_place='post'", repr(config.norm_place)))
+    if config.embedding_scale not in (1.0, math.sqrt(config.width)):
+        found.append(need("embedding_scale = 1 | √width", config.embedding_scale))
+    if config.source_vocab is None and not config.tied:
+        found.append(need("tied=True, or source_vocab", config.tied))
+    if config.source_vocab is not None and not marian and (config.tied or config.source_vocab != config.vocab):
+        found.append(need("source_vocab=None", config.source_vocab))
+    return found
+
+
+def write(config: Config) -> dict[str, Any]:
+    """config.json."""
+    kind, (encoder, decoder) = member(config), config.layers
+    return dict(
+        model_type=kind,
+        architectures=[CLASSES[kind]],
+        is_encoder_decoder=True,
+        vocab_size=config.read_vocab,
+        d_model=config.width,
+        encoder_layers=encoder,
+        decoder_layers=decoder,
+        num_hidden_layers=encoder,
+        encoder_attention_heads=config.n_head,
+        decoder_attention_heads=config.n_head,
+        encoder_ffn_dim=config.hidden_width,
+        decoder_ffn_dim=config.hidden_width,
+        max_position_embeddings=config.context,
+        activation_function=ACTIVATIONS[config.feed_forward],
+        scale_embedding=config.embedding_scale != 1.0,
+        dropout=config.dropout,
+        attention_dropout=config.dropout,
+        tie_word_embeddings=config.tied,
+        forced_eos_token_id=None,
+        **(dict(decoder_vocab_size=config.vocab) if kind == "marian" else {}),
+        **(dict(share_encoder_decoder_embeddings=config.source_vocab is None) if kind == "marian" else {}),
+    )
+
+
+def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+    """The other way."""
+    kind = theirs["model_type"]
+    insist_on_sides(theirs)
+    tied = theirs.get("tie_word_embeddings", True)
+    shared = kind != "marian" or theirs.get("share_encoder_decoder_embeddings", True)
+    vocab = theirs["vocab_size"]
+    for what in ("attention_heads", "ffn_dim"):
+        a, b = theirs[f"encoder_{what}"], theirs[f"decoder_{what}"]
+        if a != b:
+            raise Foreign(
+                "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
+                "one number",
+                first=f"encoder_{what}",
+                second=f"decoder_{what}",
+                a=a,
+                b=b,
+            )
+    encoder, decoder = theirs["encoder_layers"], theirs["decoder_layers"]
+    marian = kind == "marian"
+    sines = marian and all(_are_sines(tensors[name]) for name in PLACES if name in tensors)
+    if marian and not sines:
+        warnings.warn(
+            Notice("{names} are not the sines that a Marian computes: the file's own are used", names=all_of(PLACES)),
+            stacklevel=4,
+        )
+    return Config(
+        kind="encoder-decoder",
+        vocab=vocab if shared else theirs.get("decoder_vocab_size") or vocab,
+        source_vocab=None if tied and shared else vocab,  # untied, transformers 5 keeps all three apart
+        tied=tied,
+        width=theirs["d_model"],
+        n_layer=encoder,
+        n_decoder_layer=None if encoder == decoder else decoder,
+        n_head=theirs["encoder_attention_heads"],
+        hidden=theirs["encoder_ffn_dim"],
+        context=theirs["max_position_embeddings"],
+        position="sinusoidal" if sines else "learned",
+        sinusoid="halves" if marian else "pairs",
+        norm="layer",
+        norm_place="pre" if kind == "mbart" else "post",
+        norm_eps=1e-5,
+        feed_forward=word_of(theirs.get("activation_function", "gelu"), ACTIVATIONS),
+        bias=True,
+        embedding_scale=math.sqrt(theirs["d_model"]) if theirs.get("scale_embedding") else 1.0,
+        embedding_norm=not marian,
+        sides="shared" if sines else "own",
+        head_bias="final_logits_bias" in tensors,
+        dropout=theirs.get("dropout", 0.1),
+    )
+
+
+def _are_sines(table: Tensor) -> bool:
+    """Is this what Marian computes, as exactly as the numbers were kept?"""
+    made = Sinusoidal(table.shape[1], halves=True)(torch.zeros(table.shape, dtype=torch.float64))
+    kept = (torch.bfloat16, torch.float16, torch.float32)
+    coarsest = next((dtype for dtype in kept if torch.equal(table.to(dtype).to(table.dtype), table)), torch.float32)
+    return torch.allclose(table.double(), made, rtol=0, atol=max(torch.finfo(coarsest).eps, 1e-4))
+
+
+def rows(config: Config) -> list[Row]:
+    """Where each tensor lies."""
+    table = [Row("embedding.weight", "model.shared.weight")] * (
+        config.source_vocab is None or member(config) != "marian"
+    )
+    if config.source_vocab is not None:  # of `shared` nothing is used
+        table += [Row("source_embedding.weight", "model.encoder.embed_tokens.weight")]
+        table += [Row("embedding.weight", "model.decoder.embed_tokens.weight")]
+    for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
+        before = "decoder_" if side == "decoder" else ""
+        if config.position == "learned":
+            theirs = f"model.{side}.embed_positions.weight"
+            table += [Row(f"{before}position.table", theirs, unused=UNUSED if config.embedding_norm else 0)]
+        if config.embedding_norm:
+            table += linear(f"{before}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
+        if config.norm_place == "pre":
+            table += linear(f"{side}_norm", f"model.{side}.layer_norm", bias=True)
+        parts = [("attention", "self_attn"), ("cross", "encoder_attn")][: 1 + (side == "decoder")]
+        for i in range(layers):
+            ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
+            for part, word in parts:
+                for name in ("q", "k", "v", "out"):
+                    table += linear(f"{ours}.{part}.{name}", f"{theirs}.{word}.{name}_proj", bias=True)
+                table += linear(f"{ours}.{part}_norm", f"{theirs}.{word}_layer_norm", bias=True)
+            table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
+            table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
+            table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
+    table += [Row("head.bias", "final_logits_bias", lifted=0)] * config.head_bias
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+
+
+def fill(config: Config, state: State) -> State:
+    """BART always has biases, and positions and norms for each side, though both may be the same."""
+    twice = {}
+    if config.sides == "shared":
+        twice = {f"decoder_{name}": state[name] for name in state if name.startswith(("position.", "embedding_norm."))}
+    return twice | zero_biases(state)
+
+
+# The embedding may stand there once for each side and once more as the head; so may Marian's sines.
+REPEATS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+IGNORED = (
+    r"^model\.shared\.weight$|^model\.(encoder|decoder)\.(embed_tokens|embed_positions)\.weight$|^lm_head\.weight$"
+)
+HEAD = r"^lm_head\.|^final_logits_bias$"
+BART = Family(
+    "BART",
+    tuple(CLASSES),
+    HOLDS,
+    obstacles,
+    write,
+    read,
+    rows,
+    fill,
+    IGNORED,
+    "model.",
+    HEAD,
+    dict.fromkeys(REPEATS, "model.shared.weight"),
+)

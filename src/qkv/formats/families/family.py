@@ -1,0 +1,412 @@
+"""What a family is: where each of our tensors lies in a published layout, and how its config.json reads.
+
+A family is a table, not code: `Row("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` says it
+in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v), or weave them head by
+head (Qwen3-Next's queries and gates), may transpose (GPT-2 keeps its matrices the other way round) and may have lines before
+ours that are never used (BART's positions begin at line 2). Every row must be there: a tensor too few or too many is an error.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...i18n import Listed, Message, Notice, Problem, _, all_of, one_of
+from ...mixers.hf_weights import unwoven, woven
+from ...model.config import Config
+
+State = dict[str, Tensor]
+
+
+class Foreign(Problem):
+    """A layout, or a setting of one, that qkv doesn't know: transformers may."""
+
+
+class Unread(Foreign):
+    """A setting of a config.json that qkv reads with another value only."""
+
+    cure: Callable[[dict[str, Any]], dict[str, Any]]  # gives the same config.json with a value that it reads
+
+
+def unread(sentence: str, name: str, value: Any, instead: Any, **values: Any) -> Unread:
+    """A setting with a value that isn't read, told by a sentence; `instead` is one that is, None that it isn't there."""
+    problem = Unread(sentence, name=name, value=repr(value), **values)
+    problem.cure = lambda theirs: {key: kept for key, kept in (theirs | {name: instead}).items() if kept is not None}
+    return problem
+
+
+UNFIT = {
+    "extra": _("these weights are no {family} that qkv knows: there is also {names}"),
+    "missing": _("these weights are no whole {family}: missing {names}"),
+    "place": _("a {family} layout has no place for {names}"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor of theirs, and the one of ours that it is, or those that it stacks along the outputs."""
+
+    ours: str | tuple[str, ...]
+    theirs: str
+    transposed: bool = False
+    unused: int = 0  # lines of theirs that come before ours and stand for nothing
+    lifted: int | None = None  # an axis of length 1 that theirs has and ours hasn't
+    groups: int = 1  # where theirs goes group by group: so many,
+    sizes: tuple[int, ...] = ()  # each with so many lines of each part; one that is named twice has two such pieces
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Our names."""
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+    def write(self, parts: list[Tensor]) -> Tensor:
+        """Theirs of ours."""
+        tensor = woven(self._pieces(parts), self.groups) if self.sizes else torch.cat(parts)
+        if self.unused:
+            tensor = torch.cat([tensor.new_zeros(self.unused, *tensor.shape[1:]), tensor])
+        tensor = tensor if self.lifted is None else tensor.unsqueeze(self.lifted)
+        return (tensor.T if self.transposed else tensor).contiguous()
+
+    def read(self, tensor: Tensor) -> State:
+        """Ours of theirs."""
+        tensor = tensor.T if self.transposed else tensor
+        tensor = tensor if self.lifted is None else tensor.squeeze(self.lifted)
+        if not self.sizes:
+            return dict(zip(self.parts, tensor[self.unused :].chunk(len(self.parts)), strict=True))
+        pieces = list(zip(self.parts, unwoven(tensor, self.groups, self.sizes), strict=True))
+        return {name: torch.cat([piece for part, piece in pieces if part == name]) for name in self.parts}
+
+    def _pieces(self, parts: list[Tensor]) -> list[Tensor]:
+        """What theirs weaves: a part that is named twice is cut into its two pieces."""
+        rows = {
+            name: [self.groups * size for part, size in zip(self.parts, self.sizes, strict=True) if part == name]
+            for name in self.parts
+        }
+        cut = {name: iter(part.split(rows[name])) for name, part in zip(self.parts, parts, strict=True)}
+        return [next(cut[name]) for name in self.parts]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A published layout: what it can hold, its config reader and writer, its table of names."""
+
+    name: str  # as people call it
+    types: tuple[str, ...]  # the words that transformers has for it, `model_type`
+    holds: dict[str, tuple[Any, ...]]  # setting -> the values that the layout can express, the usual one first
+    obstacles: Callable[[Config], list[Message]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
+    write: Callable[[Config], dict[str, Any]]
+    read: Callable[[dict[str, Any], Mapping[str, Tensor]], Config]  # from config.json, and the names of the tensors
+    rows: Callable[[Config], list[Row]]
+    fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
+    ignored: str = (
+        "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours; {n_layer}
+    )
+    prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
+    head: str = "$^"  # a pattern: the names that have no prefix
+    repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
+    example: dict[str, Any] = field(default_factory=dict)  # settings without which no model has this layout
+
+
+# What a layout has only if it says so.
+PLAIN: dict[str, tuple[Any, ...]] = dict(
+    experts=(None,),
+    parallel=(False,),
+    softcap=(None,),
+    output_softcap=(None,),
+    embedding_width=(None,),
+    source_vocab=(None,),
+    depth_scale=(False,),
+    window_base=(None,),
+    attention_scale=(None,),
+    attention_gate=(False,),
+    rotary_fraction=(1.0,),
+    head_bias=(False,),
+    output_scale=(1.0,),
+    pooler=(False,),
+)
+# transformers has several words for some activations.
+SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
+
+
+def linear(ours: str | Sequence[str], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
+    """The rows of a layer with a weight and perhaps a bias."""
+    parts = (ours,) if isinstance(ours, str) else ours
+    rows = [Row(tuple(f"{part}.weight" for part in parts), f"{theirs}.weight", transposed)]
+    return rows + [Row(tuple(f"{part}.bias" for part in parts), f"{theirs}.bias")] * bias
+
+
+def in_the_way(family: Family, config: Config) -> list[Message]:
+    """Each setting that the layout can't express, with what it could: empty if the model fits."""
+    obstacles = []
+    for name, values in family.holds.items():
+        if getattr(config, name) not in values:
+            obstacles.append(need(one_of(f"{name}={value!r}" for value in values), repr(getattr(config, name))))
+    return obstacles + family.obstacles(config)
+
+
+def need(wanted: str | Message | Listed, *here: object) -> Message:
+    """What a layout would need, and what is there."""
+    return Message("{wanted} (here {here})", wanted=wanted, here=Listed(here, _(" and ")))
+
+
+def unshared_heads(config: Config) -> list[Message]:
+    """The obstacle of a layout whose heads share nothing."""
+    shares = config.n_kv_head not in (None, config.n_head)
+    return [need(f"n_kv_head={config.n_head}", config.n_kv_head)] if shares else []
+
+
+def plain_heads(config: Config) -> list[Message]:
+    """The obstacles of a layout whose heads share nothing and divide the width."""
+    return unshared_heads(config) + plain_width(config)
+
+
+def plain_width(config: Config) -> list[Message]:
+    """The obstacle of a layout whose heads divide the width."""
+    obstacles = []
+    if config.head_width is not None and config.head_width * config.n_head != config.width:
+        obstacles.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
+    return obstacles
+
+
+def zero_biases(state: State) -> State:
+    """A bias of 0 for each matrix of the blocks that has none: the same function, for layouts that always have one."""
+    inside = re.compile(r"(.*\.(?:attention|cross|feed_forward)\.\w+)\.weight")
+    matrices = {found[1]: weight for name, weight in state.items() if (found := inside.fullmatch(name))}
+    return {f"{name}.bias": weight.new_zeros(len(weight)) for name, weight in matrices.items()} | state
+
+
+def rename_to_theirs(family: Family, config: Config, state: State) -> State:
+    """Our tensors under their names."""
+    state, theirs = family.fill(config, state), {}
+    rows = family.rows(config)
+    _account("place", family, set(state) - {part for row in rows for part in row.parts})
+    for row in rows:
+        name = row.theirs.removeprefix(family.prefix) if config.head == "none" else row.theirs
+        theirs[name] = row.write([state[part] for part in row.parts])
+    return theirs
+
+
+def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> State:
+    """Their tensors under our names, as `Transformer(config).load_state_dict` takes them."""
+    rows = family.rows(config)
+    known = {row.theirs for row in rows}
+    _account("missing", family, known - set(tensors))
+    ignored = family.ignored.replace("{n_layer}", str(config.n_layer))
+    _account("extra", family, {name for name in set(tensors) - known if not re.search(ignored, name)})
+    ours: State = {}
+    for row in rows:
+        tensor = tensors[row.theirs]
+        try:
+            ours |= row.read(tensor)
+        except (RuntimeError, IndexError):
+            raise Foreign(
+                "{name} is {shape}, which does not fit the sizes in this config.json: it is another model's, or damaged",
+                name=row.theirs,
+                shape=tuple(tensor.shape),
+            ) from None
+    if config.tied and config.says_words:
+        ours["head.weight"] = ours["embedding.weight"]
+    for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
+        table = f"{side}.0.attention.position.table"  # one for all layers of a side
+        ours |= {f"{side}.{i}.attention.position.table": ours[table] for i in range(layers) if table in ours}
+    return ours
+
+
+class Respelled(Mapping[str, Tensor]):
+    """The same tensors under other names, none of them touched before it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], names: dict[str, str]) -> None:
+        self.tensors, self.names = tensors, names
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[self.names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def respelled(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Names as the whole model has them, where a file is of the bare one, or as old as BERT and says gamma and beta."""
+    bare = not any(name.startswith(family.prefix) for name in tensors)
+    names = {}
+    for name in tensors:
+        new = re.sub(r"(LayerNorm\.)beta$", r"\1bias", re.sub(r"(LayerNorm\.)gamma$", r"\1weight", name))
+        names[family.prefix + new if bare and not re.search(family.head, new) else new] = name
+    return Respelled(tensors, names)
+
+
+def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tuple[Config, Mapping[str, Tensor]]:
+    """What a file repeats is looked at, not dropped: where it is another tensor, the file's is used and that is said.
+
+    So does transformers. A copy also stands in for what it copies, where a file kept only that.
+    """
+    names, repeats = {name: name for name in tensors}, family.repeats
+    if (
+        config.source_vocab is not None
+    ):  # nothing is repeated; but files of transformers 4 keep both sides' words as one
+        for copy, source in repeats.items():
+            if source in names and copy.endswith(".embed_tokens.weight"):
+                names.setdefault(copy, source)
+        return config, Respelled(tensors, names)
+    sides = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # what each side reads
+    for copy, source in repeats.items():
+        if copy in names:
+            names.setdefault(source, copy)
+        elif source in names and copy.endswith(".bias"):  # a head that comes apart has a bias too
+            names[copy] = source
+
+    def differ(a: str, b: str) -> bool:
+        return names[a] != names[b] and not torch.equal(tensors[names[a]], tensors[names[b]])
+
+    # A head of its own is what an untied config.json promises.
+    kept = [copy for copy in repeats if copy in names and (config.tied or copy in sides)]
+    apart = [copy for copy in kept if differ(copy, repeats[copy])]
+    if not apart:
+        return config, Respelled(tensors, names)
+    pairs = [f"{copy} ≠ {repeats[copy]}" for copy in apart]
+    head = next(copy for copy in repeats if copy.endswith(("head.weight", "decoder.weight", "embed_out.weight")))
+    if set(apart) & set(sides):
+        first, second = (copy if copy in apart else repeats[copy] for copy in sides)
+        if differ(first, second):
+            raise Foreign(
+                "the encoder and the decoder of this {family} read different word vectors ({names}): qkv reads models "
+                "whose sides share them",
+                family=family.name,
+                names=all_of([first, second]),
+            )
+        names = {head: names[repeats[head]], **names, repeats[first]: names[first]}
+        apart.append(head)
+    names |= {repeats[copy]: names[copy] for copy in apart if copy.endswith(".bias")}
+    warnings.warn(
+        Notice(
+            "config.json says that these tensors are one, but the file holds two that differ ({names}): the model "
+            "is built with both, as the file has them. If the file was changed or mixed with another's, get it "
+            "again",
+            names=all_of(pairs),
+        ),
+        stacklevel=4,
+    )
+    return config.replace(tied=config.tied and head not in apart), Respelled(tensors, names)
+
+
+def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
+    for name, value in wanted.items():
+        if theirs.get(name, value) != value:
+            sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
+            raise unread(sentence, name, theirs[name], value, wanted=repr(value))
+
+
+def heads_divide_width(theirs: dict[str, Any]) -> None:
+    """Refuse a head_dim in a layout whose heads divide the width: transformers counts angles by it, and nothing else."""
+    if theirs.get("head_dim"):
+        insist(theirs, dict(head_dim=theirs["hidden_size"] // theirs["num_attention_heads"]))
+
+
+def insist_on_sides(theirs: dict[str, Any]) -> None:
+    """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
+    insist(theirs, dict(is_encoder_decoder=True))
+    if "is_causal" in theirs:
+        sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
+        raise unread(sentence, "is_causal", theirs["is_causal"], None, wanted=Message("nothing said of it"))
+
+
+def one_number(theirs: dict[str, Any], first: str, second: str, usual: int) -> int:
+    """A number that goes by two names, which no tensor's shape tells apart if they differ."""
+    a, b = theirs.get(first, theirs.get(second)), theirs.get(second, theirs.get(first))
+    if a != b:
+        raise Foreign(
+            "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are one number",
+            first=first,
+            second=second,
+            a=a,
+            b=b,
+        )
+    return usual if a is None else a
+
+
+# A setting of ours -> what config.json files call it.
+NAMES: dict[str, tuple[str, ...]] = {
+    "vocab": ("vocab_size",),
+    "width": ("hidden_size", "n_embd", "d_model"),
+    "n_layer": ("num_hidden_layers", "num_layers", "encoder_layers"),
+    "n_decoder_layer": ("num_decoder_layers", "decoder_layers"),
+    "n_head": ("num_attention_heads", "num_heads", "encoder_attention_heads"),
+    "n_kv_head": ("num_key_value_heads",),
+    "head_width": ("qk_nope_head_dim", "head_dim", "d_kv"),
+    "hidden": ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "encoder_ffn_dim"),
+    "context": ("max_position_embeddings", "n_positions"),
+    "norm_eps": ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"),
+    "tied": ("tie_word_embeddings",),
+    "window": ("sliding_window",),
+    "window_layers": ("layer_types",),
+    "mixer": ("layer_types", "attn_layer_indices"),
+    "attention_scale": ("query_pre_attn_scalar",),
+    "softcap": ("attn_logit_softcapping",),
+    "output_softcap": ("final_logit_softcapping",),
+    "rotary_base": ("rope_theta", "rotary_emb_base"),
+    "rotary_fraction": ("partial_rotary_factor", "rotary_pct"),
+    "window_base": ("rope_local_base_freq", "sliding_attention"),
+    "state_width": ("mamba_d_state", "linear_key_head_dim", "state_size"),
+    "n_state_head": ("mamba_n_heads", "linear_num_value_heads", "num_heads"),
+    "state_head_width": ("mamba_d_head", "linear_value_head_dim", "head_dim"),
+    "n_state_group": ("mamba_n_groups", "linear_num_key_heads", "n_groups"),
+    "taps": ("mamba_d_conv", "linear_conv_kernel_dim", "conv_kernel"),
+    "rank": ("kv_lora_rank",),
+    "q_rank": ("q_lora_rank",),
+    "rope_width": ("qk_rope_head_dim",),
+    "value_width": ("v_head_dim",),
+    "embedding_width": ("word_embed_proj_dim",),
+    "relative_buckets": ("relative_attention_num_buckets",),
+    "relative_distance": ("relative_attention_max_distance",),
+    "token_types": ("type_vocab_size",),
+    "experts.count": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "experts.per_token": ("num_experts_per_tok",),
+    "experts.hidden": ("moe_intermediate_size",),
+    "experts.shared": ("n_shared_experts",),
+    "experts.scale": ("routed_scaling_factor",),
+    "experts.groups": ("n_group",),
+    "experts.groups_per_token": ("topk_group",),
+    "experts.normed": ("norm_topk_prob",),
+}
+
+
+def in_their_words(problem: Problem, theirs: dict[str, Any]) -> Problem:
+    """What is wrong with a setting of ours, by the name that the config.json has for it."""
+    said = set(theirs).union(*(value for value in theirs.values() if isinstance(value, dict)))
+    known = {ours: next((word for word in words if word in said), None) for ours, words in NAMES.items()}
+    known = {ours: word for ours, word in known.items() if word is not None and ours not in theirs}
+    renamed = {key: known[name] for key in ("name", "what") if (name := problem.values.get(key)) in known}
+    problem = Problem(problem.sentence, problem.values | renamed)
+    named = [ours for ours in known if re.search(rf"\b{re.escape(ours)}\b", problem.sentence)]
+    if not named:
+        return problem
+    names = all_of(f"{ours} = {known[ours]}" for ours in named)
+    return Problem("{problem} (in the words of this config.json: {names})", problem=problem, names=names)
+
+
+def word_of(theirs: str, words: dict[str, str]) -> str:
+    """Our word for one of theirs, from a table ours -> theirs."""
+    for ours, word in words.items():
+        if word == SAME.get(theirs, theirs):
+            return ours
+    problem = Unread(
+        "the activation {word!r} has no word in qkv: it knows {known}", word=theirs, known=all_of(words.values())
+    )
+    known = next(iter(words.values()))
+    problem.cure = lambda told: {name: known if value == theirs else value for name, value in told.items()}
+    raise problem
+
+
+def _account(what: str, family: Family, names: Iterable[str]) -> None:
+    if names := sorted(names):
+        few, more = all_of(names[:5]), len(names) - 5
+        shown = few if more <= 0 else Message("{few} and {more} more", few=few, more=more)
+        raise Foreign(UNFIT[what], family=family.name, names=shown)

@@ -1,0 +1,352 @@
+"""GGUF, the file format of llama.cpp: one file with the settings, the vocabulary and the (mostly quantised) weights.
+
+    "GGUF" · version · number of tensors · number of settings
+    settings: key, type, value …        tensors: name, dims, type, where its bytes begin …        the bytes
+
+The header is read here and every number in it is checked against the length of the file before it is used; the
+`gguf` package knows how each type is quantised. What comes out is in Hugging Face's words: `read(file).theirs` is
+what config.json would say, `.tensors` has Hugging Face's names and is dequantised as it is asked for.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..i18n import Message, Problem, all_of
+from .binary_reader import Cursor, broken, mapped
+from .gguf_layouts import LAYOUTS, Layout
+from .gguf_settings import LONG_ROPE, Piece, Settings, config_of, refuse_rest
+
+# GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, LIST = 8, 9
+LONGEST = 1 << 22  # no vocabulary has as many tokens, merges or scores
+
+
+@dataclass(frozen=True)
+class Gguf:
+    """A GGUF file in Hugging Face's words."""
+
+    theirs: dict[str, Any]
+    tensors: "Tensors"
+    vocabulary: dict[str, Any]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
+
+
+Order = Callable[[np.ndarray], np.ndarray]
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How one of Hugging Face's tensors is kept: in which pieces, and what makes it of them."""
+
+    pieces: tuple[Piece, ...]
+    shape: tuple[int, ...]  # Hugging Face's
+    order: Order | None = None  # of a piece's rows, which are quantised one by one
+    make: Callable[..., Tensor] = _as_it_is  # of the floats of all pieces
+
+
+class Tensors(Mapping[str, Tensor]):
+    """Hugging Face's name -> tensor in float32, dequantised each time it is asked for."""
+
+    def __init__(self, file: Path, raw: np.ndarray, kept: dict[str, Kept]) -> None:
+        self._file, self._raw, self._kept = file, raw, kept
+        self.shapes = {name: one.shape for name, one in kept.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        kept = self._kept[name]
+        return kept.make(*(self._floats(name, piece, kept.order) for piece in kept.pieces))
+
+    def _floats(self, name: str, piece: Piece, order: Order | None) -> Tensor:
+        raw = self._raw[piece.begin : piece.end]
+        if order is not None:
+            raw = order(raw.reshape(piece.shape[0], -1))
+        try:
+            return dequantise(raw, piece.type).reshape(piece.shape)
+        except NotImplementedError:
+            raise Problem(
+                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
+                "quantisation",
+                file=self._file,
+                name=name,
+                type=piece.type,
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def read(file: str | Path) -> Gguf:
+    """The whole header of a file; its weights are read when they are asked for."""
+    file = Path(file)
+    entries, pieces, raw = header(file)
+    settings = Settings(file, raw, entries, str(entries.get("general.architecture")))
+    if settings.architecture not in LAYOUTS:
+        near = difflib.get_close_matches(settings.architecture, LAYOUTS, n=1)
+        raise Problem(
+            "{file} is a {name}, which qkv does not know in GGUF: it reads {known}; the nearest is {near}",
+            file=file,
+            name=settings.architecture[:80],
+            known=all_of(LAYOUTS),
+            near=near[0] if near else "llama",
+        )
+    layout = LAYOUTS[settings.architecture]
+    theirs = config_of(settings, layout, pieces)
+    refuse_rest(settings, theirs)
+    table: dict[str, Kept] = {}
+    for name, piece in pieces.items():
+        part, kind = name.rpartition(".")[::2]
+        if name in ANGLES and "rope_theta" in theirs:
+            continue
+        if stacked := _in_layer(layout.experts, part):
+            table |= _apart(file, name, piece, f"{stacked}.{kind}")
+        elif whole := _in_layer(layout.joined, part):
+            halves = [part.rpartition(".")[0] + f".{half}.{kind}" for half in layout.joined]
+            if all(half in pieces for half in halves):  # or the whole is missing, and will be missed
+                table[f"{whole}.{kind}"] = _join(file, name, *(pieces[half] for half in halves))
+        else:
+            hf = _rename(name, layout)
+            table[hf] = _keep(file, name, hf, piece, layout, theirs)
+    return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, entries))
+
+
+def _vocabulary(file: Path, entries: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in entries.items():
+        if key.startswith("tokenizer."):
+            if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
+                raise broken(file, Message("{value} has {n} entries", value=key[:80], n=len(value)))
+            found[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
+    return found
+
+
+def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
+    """Settings and tensors of a GGUF file as it names them, all within its bounds, and its bytes."""
+    raw = mapped(file)
+    cursor = Cursor(file, raw)
+    if bytes(cursor.take(min(4, cursor.left))) != b"GGUF":
+        raise Problem("{file} is no GGUF file: it does not begin with GGUF", file=file)
+    version = cursor.number("I")
+    if version not in (2, 3):
+        raise Problem(
+            "{file} is GGUF of version {version}: qkv reads 2 and 3, little-endian; convert the model again with "
+            "llama.cpp",
+            file=file,
+            version=version if version < 1 << 16 else "big-endian",
+        )
+    n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
+    cursor.need(n_tensors, 24 + 8)  # the least that one takes
+    cursor.need(n_settings, 8 + 4 + 1)
+    settings: dict[str, Any] = {}
+    for _ in range(n_settings):
+        key = cursor.text(cursor.number("Q"))
+        if key in settings:
+            raise broken(file, Message("the setting {value!r} is there twice", value=key[:80]))
+        settings[key] = _value(cursor, cursor.number("I"))
+    return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
+
+
+def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+    """A setting's value: a number, a text, or a list (an array, if of numbers)."""
+    if kind in NUMBERS:
+        return cursor.number(NUMBERS[kind])
+    if kind == TEXT:
+        return cursor.text(cursor.number("Q"))
+    if kind != LIST or depth > 1:
+        at = cursor.at
+        raise broken(cursor.file, Message("byte {at}: no setting has the type {kind}", at=at, kind=kind))
+    of, count = cursor.number("I"), cursor.number("Q")
+    if of in NUMBERS:
+        dtype = np.dtype(NUMBERS[of]).newbyteorder("<")
+        cursor.need(count, dtype.itemsize)
+        return np.frombuffer(cursor.take(count * dtype.itemsize), dtype)
+    cursor.need(count, 8)
+    return [_value(cursor, of, depth + 1) for _ in range(count)]
+
+
+def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
+    """The table of tensors: each within the file, none over another."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    file, listed = cursor.file, []
+    for _ in range(count):
+        name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
+        if not 1 <= rank <= 4:
+            raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=rank))
+        shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
+        listed.append((name, shape, cursor.number("I"), cursor.number("Q")))
+    if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
+        raise broken(file, Message("general.alignment is {alignment!r}", alignment=alignment))
+    first = -(-cursor.at // alignment) * alignment
+    pieces: dict[str, Piece] = {}
+    for name, shape, kind, offset in listed:
+        try:
+            block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+        except (ValueError, KeyError):
+            raise Problem(
+                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
+                "quantisation",
+                file=file,
+                name=name[:80],
+                type=kind,
+            ) from None
+        if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
+            raise broken(
+                file,
+                Message(
+                    "{value} can't be {shape} of type {kind} at {offset}, or is there twice",
+                    value=name[:80],
+                    shape=shape,
+                    kind=kind,
+                    offset=offset,
+                ),
+            )
+        begin, length = first + offset, math.prod(shape) // block * size
+        if begin + length > len(cursor.raw):
+            raise broken(
+                file,
+                Message(
+                    "{value} {shape} ends at byte {value2} and the file at {n}: it was cut short or damaged; get it again",
+                    value=name[:80],
+                    shape=shape,
+                    value2=begin + length,
+                    n=len(cursor.raw),
+                ),
+            )
+        pieces[name] = Piece(shape, kind, begin, begin + length)
+    end = first
+    for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
+        if piece.begin < end:
+            raise broken(file, Message("{value} lies over another tensor", value=name[:80]))
+        end = piece.end
+    return pieces
+
+
+# Tensors that hold no weights: what angles are divided by, which the settings are read from.
+ANGLES = ("rope_freqs.weight", *LONG_ROPE)
+
+
+def _in_layer(words: Mapping[str, str], name: str) -> str | None:
+    """Hugging Face's name of what GGUF calls `blk.7.attn_q`, say, if it is one of these words."""
+    found = re.fullmatch(r"blk\.(\d{1,6})\.([\w.]+)", name)
+    return words[found[2]].replace("{i}", found[1]) if found and found[2] in words else None
+
+
+def _rename(name: str, layout: Layout) -> str:
+    """Hugging Face's name of a tensor; one that is unknown keeps its name."""
+    part, _, kind = name.rpartition(".")
+    if whole := _in_layer(layout.inside, name):
+        return whole
+    known = layout.outside.get(part) or _in_layer(layout.inside, part)
+    return f"{known}.{kind}" if known else name
+
+
+def _keep(file: Path, name: str, hf: str, piece: Piece, layout: Layout, theirs: dict[str, Any]) -> Kept:
+    """A tensor that is one in both, whatever order and way round it has."""
+    part = name.split(".")[-2] if "." in name else name
+    heads = theirs.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
+    order: Order | None = None
+    if heads and part in layout.permuted:
+        _need_rows(file, name, piece, 2, heads)
+        order = partial(unpermute, heads=heads)
+    if heads and part in layout.woven:
+        _need_rows(file, name, piece, 3, heads)
+        order = partial(weave, heads=heads)
+    if len(piece.shape) == 2 and re.search(layout.turned, hf):
+        return Kept((piece,), piece.shape[::-1], order, torch.t)
+    if re.search(layout.raised, hf):
+        return Kept((piece,), piece.shape, order, lambda weight: weight - 1)
+    return Kept((piece,), piece.shape, order)
+
+
+def _need_rows(file: Path, name: str, piece: Piece, each: int, heads: int) -> None:
+    if piece.shape[0] % (each * heads):
+        rows = piece.shape[0]
+        raise broken(file, Message("{name} has {value} rows for {n} heads", name=name[:80], value=rows, n=heads))
+
+
+def _apart(file: Path, name: str, piece: Piece, theirs: str) -> dict[str, Kept]:
+    """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
+    if len(piece.shape) != 3:
+        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(piece.shape)))
+    count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
+    places = [piece.begin + i * size for i in range(count)]
+    ones = [Piece(piece.shape[1:], piece.type, at, at + size) for at in places]
+    return {theirs.replace("{e}", str(i)): Kept((one,), one.shape) for i, one in enumerate(ones)}
+
+
+def _join(file: Path, name: str, keys: Piece, values: Piece) -> Kept:
+    """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
+    if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
+        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(keys.shape)))
+    heads, rank, width = keys.shape
+    shape = (heads * (width + values.shape[1]), rank)
+    return Kept((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
+
+
+def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of q or k in Hugging Face's order.
+
+    Its rotary turns the pairs (i, i + D/2) of a head, llama.cpp's the neighbours (2i, 2i + 1), so the rows of each
+    head were interleaved for it. Rows are quantised one by one, so this works on their bytes.
+    """
+    width = rows.shape[0] // heads
+    return rows.reshape(heads, width // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def weave(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of all of q, then k, then v, as GPT-NeoX has them: q, k and v of the first head, then of the next."""
+    return rows.reshape(3, heads, -1, rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
+
+
+def dequantise(raw: np.ndarray, kind: int) -> Tensor:
+    """Bytes of a GGUF type as a flat float32 tensor.
+
+    The three commonest types take a shorter road in PyTorch, with the same result to the bit.
+    """
+    from gguf.constants import GGMLQuantizationType as Type
+    from gguf.quants import dequantize
+
+    if kind == Type.F32:
+        return torch.from_numpy(raw.reshape(-1).view(np.float32))
+    if kind == Type.F16:
+        return torch.from_numpy(raw.reshape(-1).view(np.float16)).float()
+    if kind in SHORT_ROADS:
+        size, unpack = SHORT_ROADS[kind]
+        return unpack(torch.from_numpy(np.ascontiguousarray(raw)).reshape(-1, size)).reshape(-1)
+    return torch.from_numpy(dequantize(raw.reshape(-1), Type(kind))).reshape(-1)
+
+
+def _half(raw: Tensor) -> Tensor:
+    return raw.contiguous().view(torch.float16).float()
+
+
+def _nibbles(raw: Tensor) -> Tensor:
+    """16 bytes a block -> 32 numbers from 0 to 15, the lower halves of all bytes first."""
+    made = torch.empty(len(raw), 32, dtype=torch.float32)
+    made[:, :16] = raw & 15
+    made[:, 16:] = raw >> 4
+    return made
+
+
+# A block of 32 weights begins with its step in float16 (and, in q4_1, its least value).
+SHORT_ROADS = {
+    2: (18, lambda raw: _nibbles(raw[:, 2:]).sub_(8).mul_(_half(raw[:, :2]))),  # q4_0
+    3: (20, lambda raw: _nibbles(raw[:, 4:]).mul_(_half(raw[:, :2])).add_(_half(raw[:, 2:4]))),  # q4_1
+    8: (34, lambda raw: raw[:, 2:].view(torch.int8).float().mul_(_half(raw[:, :2]))),  # q8_0
+}

@@ -1,0 +1,387 @@
+"""What the settings of a GGUF file say, in the words of config.json: sizes, experts, angles.
+
+What is asked for is noted, so that whatever nobody asked for can be refused: a setting that isn't obeyed must not be passed over.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..i18n import Message, Problem
+from .binary_reader import broken
+from .gguf_layouts import SILENT, Layout
+
+SOFTMAX, SIGMOID = 1, 2  # GGUF's numbers for how experts are scored
+MOST_LAYERS = 1 << 12
+LONG_ROPE = ("rope_factors_short.weight", "rope_factors_long.weight")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A tensor in the file: its shape as PyTorch has it, its type, and where its bytes lie."""
+
+    shape: tuple[int, ...]
+    type: int
+    begin: int
+    end: int
+
+
+Pieces = Mapping[str, Piece]
+Theirs = dict[str, Any]  # what config.json would say
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one architecture."""
+
+    file: Path
+    raw: np.ndarray
+    entries: dict[str, Any]
+    architecture: str
+    asked: set[str] = field(default_factory=set)  # for what
+
+    def get(self, word: str, default: Any = None) -> Any:
+        """A number that all layers share, or the default."""
+        self.asked.add(word)
+        key = f"{self.architecture}.{word}"
+        value = self.entries.get(key, default)
+        if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
+            value = value[0].item()
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise self.refusal(word, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.refusal(word, value)
+        return value
+
+    def must(self, word: str) -> Any:
+        """A number that has to be there."""
+        value = self.get(word)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.refusal(word, value)
+        return value
+
+    def count(self, word: str, default: int | None = None) -> int:
+        """A whole number, which has to be there if there is no default."""
+        value = self.get(word, default)
+        if type(value) is not int or value < 0:
+            raise self.refusal(word, value)
+        return value
+
+    def refusal(self, word: str, value: Any) -> Problem:
+        """No model can be built with this."""
+        return Problem(
+            "{file} says {key} = {value}, with which qkv can't build the model",
+            file=self.file,
+            key=f"{self.architecture}.{word}",
+            value=str(value)[:80],
+        )
+
+
+def refuse_rest(settings: Settings, theirs: Theirs) -> None:
+    """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
+
+    llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
+    """
+    heads = settings.must("attention.head_count")
+    width = theirs.get("head_dim") or settings.must("embedding_length") / max(heads, 1)
+    neutral: dict[str, tuple[Any, ...]] = {
+        "attention.causal": (settings.architecture != "bert",),
+        "attention.scale": (max(width, 1) ** -0.5,),
+        "attention.head_count_kv": (heads,),
+        "rope.scaling.yarn_ext_factor": (-1.0, 1.0),
+        **dict.fromkeys(("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"), (1.0,)),
+        **dict.fromkeys(("logit_scale", "residual_scale", "embedding_scale"), (1.0,)),
+    }
+    for key in settings.entries:
+        arch, _, word = key.partition(".")
+        if arch != settings.architecture or word in settings.asked or word in SILENT:
+            continue
+        value = settings.entries[key] if isinstance(settings.entries[key], list) else settings.get(word)
+        off = not value and word != "attention.causal"
+        usual = [v for v in neutral.get(word, ()) if type(v) is type(value)]
+        same = any(math.isclose(value, v, rel_tol=1e-6) for v in usual)
+        wide = word == "attention.sliding_window" and type(value) is int and value >= settings.must("context_length")
+        if not (off or wide or same):
+            raise Problem(
+                "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute "
+                "something else",
+                file=settings.file,
+                key=key[:80],
+                value=str(value)[:80],
+            )
+
+
+def config_of(settings: Settings, layout: Layout, pieces: Pieces) -> Theirs:
+    """What config.json would say."""
+    file, embedding = settings.file, pieces.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise broken(file, Message("it has no token_embd.weight, the word vectors"))
+    theirs: Theirs = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
+    theirs |= {word: settings.must(name) for name, word in layout.settings.items()}
+    theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
+    for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
+        theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
+    theirs |= {} if layout.model_type == "deepseek2" else _experts(settings, layout)
+    return theirs | READERS[layout.model_type](settings, pieces, theirs)
+
+
+def _bert(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    types = pieces.get("token_types.weight")
+    return {"type_vocab_size": types.shape[0] if types else 0}
+
+
+def _gpt2(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    return {}
+
+
+def _llama(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    """LLaMA, which is a Mistral if it has a window, and those with its words."""
+    sizes = _whole_heads(settings, theirs)
+    sizes |= _rotary(settings, pieces, sizes["head_dim"])
+    kind = theirs["model_type"]
+    if kind not in ("llama", "mixtral"):
+        return sizes
+    window = settings.get("attention.sliding_window")
+    windowed: Theirs = {"sliding_window": window} if window else {}
+    if kind == "mixtral":
+        return sizes | windowed
+    sizes |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
+    return sizes | windowed | ({"model_type": "mistral", "architectures": ["MistralForCausalLM"]} if window else {})
+
+
+def _gemma(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    """Caps, windows and the scale of scores: where a file is silent, as llama.cpp takes it."""
+    sizes = _whole_heads(settings, theirs)
+    sizes |= _rotary(settings, pieces, sizes["head_dim"])
+    kind, layers = theirs["model_type"], settings.count("block_count")
+    if kind == "gemma":
+        return sizes
+    second = kind == "gemma2"
+    largest = layers == (46 if second else 62)  # of 27 billion parameters, which scales by another width
+    window = settings.count("attention.sliding_window", 4096 if second else 0)
+    every = settings.count("attention.sliding_window_pattern", 2 if second else 6)
+    if not every:
+        raise settings.refusal("attention.sliding_window_pattern", every)
+    slides = [bool(window and (i + 1) % every) for i in range(min(layers, MOST_LAYERS))]
+    more = dict(
+        query_pre_attn_scalar=theirs["hidden_size"] // theirs["num_attention_heads"] if largest else sizes["head_dim"],
+        attn_logit_softcapping=settings.get("attn_logit_softcapping", 50.0) or None if second else None,
+        final_logit_softcapping=settings.get("final_logit_softcapping", 30.0 if second else None) or None,
+        sliding_window=window or None,
+        layer_types=["sliding_attention" if slide else "full_attention" for slide in slides],
+    )
+    if not second:  # the angles of layers with a window are of another base, and not scaled
+        more["rope_local_base_freq"] = settings.get("rope.freq_base_swa", 10000.0)
+        del sizes["rope_parameters"]
+    return sizes | more
+
+
+def _phi3(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    """A part of each head may be turned; transformers obeys the window, which llama.cpp has switched off."""
+    sizes = _heads(settings, theirs)
+    turned = settings.count("rope.dimension_count", sizes["head_dim"])
+    sizes |= _rotary(settings, pieces, turned)
+    original = (sizes["rope_scaling"] or {}).get("original_max_position_embeddings", theirs["max_position_embeddings"])
+    return sizes | dict(
+        sliding_window=settings.count("attention.sliding_window", 0) or None,
+        partial_rotary_factor=_share(turned, sizes["head_dim"]),
+        original_max_position_embeddings=original,
+    )
+
+
+def _gpt_neox(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    """Its keys are as many as its queries, and a part of each head is turned."""
+    sizes = _heads(settings, theirs)
+    for word, found, wanted in (
+        ("attention.head_count_kv", sizes["num_key_value_heads"], theirs["num_attention_heads"]),
+        ("attention.key_length", sizes["head_dim"], theirs["hidden_size"] // theirs["num_attention_heads"]),
+    ):
+        if found != wanted:
+            raise settings.refusal(word, found)
+    turned = settings.count("rope.dimension_count", sizes["head_dim"])
+    return _rotary(settings, pieces, turned) | dict(
+        rotary_pct=_share(turned, sizes["head_dim"]),
+        use_parallel_residual=bool(settings.get("use_parallel_residual", True)),
+        attention_bias="blk.0.attn_qkv.bias" in pieces,
+    )
+
+
+def _deepseek(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+    """Latent attention and experts. V3 scores each expert by itself, V2 all of them by softmax."""
+    heads, rank = settings.count("attention.head_count"), settings.count("attention.kv_lora_rank")
+    turned, scored = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
+    if scored not in (SOFTMAX, SIGMOID):
+        raise settings.refusal("expert_gating_func", scored)
+    third, kept = scored == SIGMOID, settings.get("attention.head_count_kv", 1)
+    keys, values = settings.count("attention.key_length"), settings.count("attention.value_length")
+    if "attn_k_b" in pieces_of_a_layer(pieces):  # keys are kept as one latent, and these are its sizes
+        if (keys, values) != (rank + turned, rank):
+            raise settings.refusal("attention.key_length", keys)
+        keys, values = settings.count("attention.key_length_mla"), settings.count("attention.value_length_mla")
+    if kept not in (1, heads):
+        raise settings.refusal("attention.head_count_kv", kept)
+    if keys <= turned:
+        raise settings.refusal("attention.key_length", keys)
+    groups = settings.count("expert_group_count", 1) or 1
+    more = dict(
+        model_type="deepseek_v3" if third else "deepseek_v2",
+        architectures=["DeepseekV3ForCausalLM" if third else "DeepseekV2ForCausalLM"],
+        num_key_value_heads=heads,
+        q_lora_rank=settings.count("attention.q_lora_rank", 0) or None,
+        kv_lora_rank=rank,
+        qk_nope_head_dim=keys - turned,
+        qk_rope_head_dim=turned,
+        v_head_dim=values,
+        n_routed_experts=settings.count("expert_count"),
+        num_experts_per_tok=settings.count("expert_used_count"),
+        moe_intermediate_size=settings.count("expert_feed_forward_length"),
+        n_shared_experts=settings.count("expert_shared_count", 0),
+        first_k_dense_replace=settings.count("leading_dense_block_count", 0),
+        routed_scaling_factor=settings.get("expert_weights_scale") or 1.0,
+        norm_topk_prob=bool(settings.get("expert_weights_norm", False)),
+        n_group=groups,
+        topk_group=settings.count("expert_group_used_count", 1) or 1,
+        topk_method="noaux_tc" if third else "greedy" if groups == 1 else "group_limited_greedy",
+    )
+    angles = _rotary(settings, pieces, turned)
+    if (angles["rope_scaling"] or {}).get("rope_type") == "yarn" and settings.get("rope.scaling.yarn_log_multiplier"):
+        weight = 10 * settings.must("rope.scaling.yarn_log_multiplier")  # of which llama.cpp keeps a tenth
+        magnitudes = {"mscale": weight, "mscale_all_dim": weight}  # it takes them to be the same
+        angles = {name: value | magnitudes if isinstance(value, dict) else value for name, value in angles.items()}
+    return more | angles
+
+
+def pieces_of_a_layer(pieces: Pieces) -> set[str]:
+    """What GGUF calls the parts of layers."""
+    return {name.split(".")[2] for name in pieces if name.startswith("blk.") and name.count(".") == 3}
+
+
+def _heads(settings: Settings, theirs: Theirs) -> Theirs:
+    """How many heads there are, and how wide they are."""
+    heads = theirs["num_attention_heads"]
+    kept = settings.get("attention.head_count_kv") or heads
+    if not all(type(n) is int and n > 0 for n in (heads, kept, theirs["hidden_size"])):
+        raise settings.refusal("attention.head_count", heads)
+    width = settings.get("attention.key_length") or theirs["hidden_size"] // heads
+    if type(width) is not int:
+        raise settings.refusal("attention.key_length", width)
+    if (values := settings.get("attention.value_length", width)) != width:
+        raise settings.refusal("attention.value_length", values)
+    return {"num_key_value_heads": kept, "head_dim": width}
+
+
+def _whole_heads(settings: Settings, theirs: Theirs) -> Theirs:
+    """The same, for what turns all of a head."""
+    sizes = _heads(settings, theirs)
+    if (turned := settings.get("rope.dimension_count", sizes["head_dim"])) != sizes["head_dim"]:
+        raise settings.refusal("rope.dimension_count", turned)
+    return sizes
+
+
+def _share(part: int, whole: int) -> float:
+    """A fraction that gives this part of the whole when it is multiplied and cut."""
+    share = part / max(whole, 1)
+    return share if int(whole * share) == part else math.nextafter(share, 2.0)
+
+
+READERS = {
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3_moe"), _llama),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), _gemma),
+    **dict(phi3=_phi3, gpt_neox=_gpt_neox, deepseek2=_deepseek, gpt2=_gpt2, bert=_bert),
+}
+
+
+def _experts(settings: Settings, layout: Layout) -> Theirs:
+    """What config.json would say of a mixture of experts, where there is one."""
+    if not (count := settings.get("expert_count")):
+        return {}
+    if not layout.mixed:
+        raise Problem(
+            "{file} is a mixture of {count} experts, which qkv has no layers for", file=settings.file, count=count
+        )
+    architecture = "MixtralForCausalLM" if layout.mixed == "mixtral" else "Qwen3MoeForCausalLM"
+    return {
+        "model_type": layout.mixed,
+        "architectures": [architecture],
+        "num_local_experts": count,
+        "num_experts_per_tok": settings.must("expert_used_count"),
+    }
+
+
+def _rotary(settings: Settings, pieces: Pieces, width: int) -> Theirs:
+    """The base of the rotary angles and how they are scaled."""
+    base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
+    if not isinstance(base, int | float) or not base > 0:
+        raise settings.refusal("rope.freq_base", base)
+    base = float(base)
+    theirs: Theirs = {"rope_type": "default"}
+    factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
+    if "rope_freqs.weight" in pieces:
+        theirs = llama3_scaling(settings.file, _divisors(settings, pieces["rope_freqs.weight"], width), base)
+    elif any(name in pieces for name in LONG_ROPE):
+        if not all(name in pieces for name in LONG_ROPE):
+            raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
+        short, long = (_divisors(settings, pieces[name], width).tolist() for name in LONG_ROPE)
+        theirs = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+        theirs["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
+        if (stretch := settings.get("rope.scaling.attn_factor")) is not None:
+            theirs["attention_factor"] = stretch
+    elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
+        if (factor := factor or settings.get("rope.scale_linear") or 1.0) != 1.0:
+            theirs = {"rope_type": "linear", "factor": factor}
+    elif kind == "yarn":
+        theirs = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
+            if (value := settings.get(f"rope.scaling.{name}")) is not None:
+                theirs[word] = value
+    elif kind != "none":
+        raise settings.refusal("rope.scaling.type", kind)
+    if theirs["rope_type"] == "default":
+        return {"rope_theta": base, "rope_scaling": None, "rope_parameters": {"rope_theta": base, **theirs}}
+    return {"rope_theta": base, "rope_scaling": theirs, "rope_parameters": {"rope_theta": base, **theirs}}
+
+
+def _divisors(settings: Settings, piece: Piece, width: int) -> np.ndarray:
+    """The number that each pair's angle is divided by; `width` of a head are turned."""
+    if piece.type != 0 or piece.shape != (width // 2,):
+        raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
+    return settings.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
+
+
+def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> Theirs:
+    """LLaMA 3's settings from the number that each pair's angle is divided by, which is all that GGUF keeps of them.
+
+    A pair that turns t times within the original length keeps its angle if t > high, has it divided by the factor if
+    t < low, and by 1 / ((1 − s) / factor + s) between, where s = (t − low) / (high − low). Only the ratios of low,
+    high and the original length matter, so low is 1.
+    """
+    turns = base ** -(np.arange(len(divisors)) / len(divisors)) / (2 * np.pi)  # per token
+
+    def expected(factor: float, high: float, original: float) -> np.ndarray:
+        s = np.clip((turns * original - 1.0) / (high - 1.0), 0.0, 1.0)
+        return 1 / ((1 - s) / factor + s)
+
+    if np.isfinite(divisors).all() and divisors.min() >= 1 and divisors.max() > 1:
+        factor = float(divisors.max())
+        tries = [(factor, 4.0, 8192.0)]  # as published
+        s = (1 / divisors - 1 / factor) / (1 - 1 / factor)
+        between = (s > 1e-3) & (s < 1 - 1e-3)
+        if between.sum() > 1:
+            slope, start = np.polyfit(turns[between], s[between], 1)  # s = original / (high − 1) · t − 1 / (high − 1)
+            if start < 0 < slope:
+                tries.append((factor, 1 - 1 / start, float(np.round(-slope / start))))
+        for factor, high, original in tries:
+            if np.allclose(expected(factor, high, original), divisors, rtol=1e-3):
+                return {
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": float(np.round(high, 3)),
+                    "original_max_position_embeddings": int(original),
+                }
+    raise broken(file, Message("its rope_freqs are not LLaMA 3's scaling"))

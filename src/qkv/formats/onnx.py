@@ -1,0 +1,242 @@
+"""Weights out of an ONNX file, in which small models are published for the browser, often quantised to 8 bits.
+
+    model {graph}      graph {nodes, tensors}      node {inputs, operation, name}      tensor {shape, type, name, bytes}
+
+Only the tensors are taken, out of protobuf's wire format; the graph is looked at for names and never run. An export keeps
+the names of vectors and tables and loses those of matrices, which it turns over: `onnx::MatMul_17` is known by where it is
+used, and `/model/layers.0/mlp/up_proj/MatMul` uses model.layers.0.mlp.up_proj.weight. In 8 bits a tensor X is kept as
+X_quantized, X_scale and X_zero_point: a weight is (integer − zero point) · scale.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..i18n import Message, Problem
+from .binary_reader import Tensors, broken, mapped
+
+NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")
+TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
+PRODUCTS = {"MatMul": "/MatMul", "MatMulInteger": "/MatMul_quant"}  # operation -> how the node's name ends
+PACKED = ("MatMulNBits", "MatMulBnb4")  # less than 8 bits, in blocks
+MOST_FIELDS = 4_000_000  # a model of 100 layers has some 100,000
+MOST_NUMBERS = 1 << 20  # written one by one: scales and zero points
+
+# protobuf's numbers for what is wanted here
+GRAPH = 7
+NODE, INITIALIZER = 1, 5
+INPUT, NODE_NAME, OPERATION = 1, 3, 4
+SHAPE, TYPE, FLOATS, INTEGERS, NAME, BYTES, LOCATION = 1, 2, 4, 5, 8, 9, 14
+
+Span = tuple[int, int]  # first byte, and the one after the last
+
+
+def find(folder: Path) -> Path | None:
+    """The ONNX file of a folder, or of its `onnx` where models for the browser have it; None if there is none."""
+    places = [place / name for name in NAMES for place in (folder, folder / "onnx")]
+    return next((file for file in places if file.is_file()), None)
+
+
+def read(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+    """What config.json says, put right where the file says otherwise, and the tensors by Hugging Face's names."""
+    held = Held(file)
+    makers: dict[str, Callable[[], Tensor]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in held.pieces:
+        if name.endswith((".weight", ".bias")) and name not in held.products:
+            makers[name], shapes[name] = lambda name=name: held.floats(name), held.pieces[name].shape  # type: ignore[misc]
+    for name, used in held.products.items():
+        if len(shape := held.pieces[name].shape) == 2:
+            makers[used] = lambda name=name: held.floats(name).T  # type: ignore[misc]
+            shapes[used] = (shape[1], shape[0])
+    if not makers:
+        raise broken(file, Message("it has no weights with the names of a Hugging Face model"))
+    theirs = dict(config)
+    if "lm_head.weight" in held.products.values() and any(piece.quantised for piece in held.pieces.values()):
+        theirs["tie_word_embeddings"] = False  # one table, but rounded twice
+    return theirs, Tensors(makers, shapes)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A tensor: where its bytes lie in the file, or its few numbers themselves; `quantised` ones need scale and zero."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    span: Span
+    numbers: tuple[int, ...] | None = None
+    quantised: bool = False
+
+
+class Held:
+    """The tensors of a file under its own names (those in 8 bits without `_quantized`), and which products use them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.raw = file, mapped(file)
+        self.data, self.fields_left = self.raw.data, MOST_FIELDS
+        self.pieces: dict[str, Piece] = {}
+        self.products: dict[str, str] = {}  # a tensor's name -> the name that its place in the graph gives it
+        nodes: list[Span] = []
+        graphs = [span for number, span in self.fields((0, len(self.raw))) if number == GRAPH]
+        if len(graphs) != 1:
+            raise broken(file, Message("it has {n} graphs where an ONNX model has one", n=len(graphs)))
+        for number, span in self.fields(self.whole(graphs[0])):
+            if number == INITIALIZER:
+                self._tensor(self.whole(span))
+            elif number == NODE:
+                nodes.append(self.whole(span))
+        for node in nodes:
+            self._node(node)
+
+    def varint(self, at: int, end: int) -> tuple[int, int]:
+        """A number of 7 bits a byte, the lowest first, and where it ends."""
+        number = 0
+        for shift in range(0, 70, 7):
+            if at >= end:
+                break
+            byte, at = self.data[at], at + 1
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number, at
+        raise broken(self.file, Message("byte {at} is no number of protobuf: it was cut short or damaged", at=at))
+
+    def fields(self, span: Span) -> Iterator[tuple[int, Any]]:
+        """The fields of a message: its number with an integer, or with the span of a text, of bytes, of a message."""
+        at, end = span
+        while at < end:
+            self.fields_left -= 1
+            if self.fields_left < 0:
+                raise broken(self.file, Message("it has more than {most} fields", most=MOST_FIELDS))
+            key, at = self.varint(at, end)
+            value: Any
+            if key & 7 == 0:
+                value, at = self.varint(at, end)
+            else:
+                if key & 7 == 2:
+                    length, at = self.varint(at, end)
+                else:
+                    length = {1: 8, 5: 4}.get(key & 7, end)  # the other kinds are not in use
+                value = (at, at + length)
+                at += length
+                if at > end:
+                    raise broken(
+                        self.file,
+                        Message("byte {at} is no number of protobuf: it was cut short or damaged", at=value[0]),
+                    )
+            yield key >> 3, value
+
+    def whole(self, value: Any) -> Span:
+        """The span of a field, which must have one."""
+        if not isinstance(value, tuple):
+            raise broken(self.file, Message("a number stands where a text or a tensor should"))
+        return value
+
+    def text(self, value: Any) -> str:
+        """A short text; a longer one is no name."""
+        begin, end = self.whole(value)
+        return str(self.data[begin : min(end, begin + 1000)], "utf-8", "replace")
+
+    def integers(self, value: Any) -> list[int]:
+        """One integer, or many in a row."""
+        if isinstance(value, int):
+            return [value]
+        (at, end), found = value, []
+        while at < end:
+            number, at = self.varint(at, end)
+            found.append(number)
+            if len(found) > MOST_NUMBERS:
+                raise broken(self.file, Message("more than {most} numbers are written one by one", most=MOST_NUMBERS))
+        return found
+
+    def _tensor(self, span: Span) -> None:
+        name, dtype, shape, length = "", 0, [], 0
+        place: Span | None = None
+        numbers: list[int] | None = None
+        for number, value in self.fields(span):
+            if number == NAME:
+                name = self.text(value)
+            elif number == TYPE:
+                dtype = value if isinstance(value, int) else 0
+            elif number == SHAPE:
+                shape += self.integers(value)
+            elif number in (BYTES, FLOATS):
+                place = self.whole(value)
+            elif number == INTEGERS:
+                numbers = [*(numbers or []), *self.integers(value)]
+            elif number == LOCATION and value == 1:
+                raise broken(self.file, Message("its weights lie in another file, which qkv does not open"))
+        if dtype not in TYPES:
+            return  # positions and shapes of the graph
+        if len(shape) > 4 or 0 in shape or any(side >= 1 << 32 for side in shape):
+            raise broken(self.file, Message("{name} is {shape}", name=name[:80], shape=tuple(shape[:8])))
+        kept, quantised = (name.removesuffix("_quantized"), True) if name.endswith("_quantized") else (name, False)
+        length = len(numbers) if numbers is not None else place[1] - place[0] if place else 0
+        each = 1 if numbers is not None else TYPES[dtype].itemsize
+        if kept in self.pieces or length != math.prod(shape) * each:
+            raise broken(
+                self.file,
+                Message(
+                    "{value} is {shape} and has {length} bytes", value=name[:80], shape=tuple(shape), length=length
+                ),
+            )
+        counted = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
+        self.pieces[kept] = Piece(tuple(shape), TYPES[dtype], place or (0, 0), counted, quantised)
+
+    def _node(self, span: Span) -> None:
+        inputs, operation, name = [], "", ""
+        for number, value in self.fields(span):
+            if number == INPUT:
+                inputs.append(self.text(value))
+            elif number == OPERATION:
+                operation = self.text(value)
+            elif number == NODE_NAME:
+                name = self.text(value)
+        if operation in PACKED:
+            raise Problem(
+                "{file} has its weights in blocks of less than 8 bits ({operation}), which qkv does not read: take "
+                "the same model in 8 bits (model_quantized.onnx) or as floats (model.onnx)",
+                file=self.file,
+                operation=operation,
+            )
+        ending = PRODUCTS.get(operation)
+        used = inputs[1].removesuffix("_quantized") if len(inputs) > 1 else ""
+        if ending and used in self.pieces and name.endswith(ending):
+            self.products[used] = name.removesuffix(ending).strip("/").replace("/", ".") + ".weight"
+
+    def stored(self, name: str) -> Tensor:
+        """A tensor as it is kept."""
+        piece = self.pieces[name]
+        if piece.numbers is not None:
+            if piece.dtype not in (torch.uint8, torch.int8):
+                raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=piece.dtype))
+            return torch.tensor(piece.numbers, dtype=torch.uint8).view(piece.dtype).reshape(piece.shape)
+        raw = np.array(self.raw[slice(*piece.span)])  # copied: nothing is aligned here
+        return torch.from_numpy(raw).view(piece.dtype).reshape(piece.shape)
+
+    def floats(self, name: str) -> Tensor:
+        """A tensor in float32, whether kept as floats or as integers with a scale and a zero point."""
+        made = self.stored(name)
+        if self.pieces[name].quantised:
+            made = self._scaled(name, made)
+        elif not made.is_floating_point():
+            raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=made.dtype))
+        return made.float()
+
+    def _scaled(self, name: str, made: Tensor) -> Tensor:
+        parts = {}
+        for part in ("scale", "zero_point"):
+            if (whole := f"{name}_{part}") not in self.pieces:
+                raise broken(self.file, Message("it has no {name}", name=whole[:80]))
+            parts[part] = self.stored(whole)
+            # One for all, or one per column of a product's matrix.
+            if parts[part].numel() != 1 and parts[part].shape != made.shape[-1:]:
+                raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name[:80]))
+        if made.is_floating_point() or not parts["scale"].is_floating_point():
+            raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=made.dtype))
+        return made.float().sub_(parts["zero_point"].float()).mul_(parts["scale"].float())

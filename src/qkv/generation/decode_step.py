@@ -1,0 +1,203 @@
+"""One new token per item through the decoder, written flat: what generation spends its time on.
+
+`Transformer.decode` is the reference and says the same in modules, but for a single token of a small model calling
+modules costs more than the arithmetic. Here each block is one straight line of functions; what all layers share (where
+the token stands, which keys are real) is worked out once per step. Attention still goes through `attend`, so that
+recorders and edits see it.
+
+B batch, H heads, G key/value heads, D head width, C model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention import masks
+from ..attention.cache import KVCache
+from ..attention.dispatch import attend
+from ..attention.heads import MultiHeadAttention
+from ..attention.norms import RMSNorm
+from ..attention.positions import Rotary
+from ..model.experts import MixtureOfExperts
+from ..model.feed_forward import FeedForward
+from ..model.layers import Block
+from ..model.thin_matmul import product
+from ..model.transformer import ModelCache, Transformer
+
+# What is written out below. A block with any other part goes through the modules.
+_BLOCK = {"attention", "attention_norm", "cross", "cross_norm", "feed_forward", "feed_forward_norm", "dropout"}
+_HEADS = {"q", "k", "v", "out", "position", "q_norm", "k_norm"}
+_FORWARD = {"up", "gate", "down"}
+
+
+def fits(model: Transformer, cache: ModelCache) -> bool:
+    """Can this model be stepped flat? Otherwise `Transformer.decode` does it."""
+    return all(isinstance(kept, KVCache) and not kept.static for kept in cache.layers) and all(
+        type(block) is Block
+        and type(block.attention) is MultiHeadAttention
+        and type(block.feed_forward) in (FeedForward, MixtureOfExperts)
+        and block.attention.window is None
+        and not block.parallel
+        and _turns_plainly(block.attention)
+        and _has_only(block, _BLOCK)
+        and _has_only(block.attention, _HEADS)
+        and (not isinstance(block.feed_forward, FeedForward) or _has_only(block.feed_forward, _FORWARD))
+        for block in model.decoder or ()
+    )
+
+
+def _turns_plainly(heads: MultiHeadAttention) -> bool:
+    rotary = heads.position
+    return rotary is None or (type(rotary) is Rotary and not rotary.interleaved and rotary.turned == heads.head_width)
+
+
+def _has_only(module: nn.Module, known: set[str]) -> bool:
+    return {name for name, _ in module.named_children()} <= known
+
+
+class Step:
+    """ids (B,) in, the decoder's states (B, C) out, the cache one token longer."""
+
+    def __init__(self, model: Transformer, cache: ModelCache) -> None:
+        assert model.decoder is not None
+        self.model, self.cache = model, cache
+        self.blocks = [_block(block) for block in model.decoder]
+        self.norm = None if model.decoder_norm is None else _norm(model.decoder_norm)
+        positions: list[Any] = [block.attention.position for block in model.decoder]  # type: ignore[union-attr]
+        self.rotary: Rotary | None = positions[0]  # the layers share one
+
+    def __call__(self, ids: Tensor, memory_mask: masks.Mask | None = None) -> Tensor:
+        cache = self.cache
+        at = cache.at(1)
+        x = self.model.embed_target(ids[:, None], at)  # (B, 1, C)
+        # The newest token sees every real key. Items of one length need no mask; others share one, made here.
+        rule = masks.full()
+        if not isinstance(at, int):
+            keys = torch.arange(int(at.max()) + 1, device=at.device)
+            rule = masks.dense((keys <= at)[:, None, None])  # (B, 1, 1, M)
+        turn = None
+        if self.rotary is not None:
+            cos, sin = self.rotary.table(at, 1, x)  # (1, D/2) or (B, 1, 1, D/2)
+            turn = torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+        memory_rule = masks.full() if memory_mask is None else memory_mask
+        x = x[:, 0]  # (B, C)
+        for i, block in enumerate(self.blocks):
+            x = block(x, rule, turn, cache.layers[i], memory_rule, cache.memory[i] if cache.memory else None)
+        return x if self.norm is None else self.norm(x)
+
+
+def _block(block: Any) -> Callable[..., Tensor]:
+    """A block as one function of (x, rule, rotary table, cache, memory's rule, memory's cache)."""
+    look, look_norm = _self_attention(block.attention), _norm(block.attention_norm)
+    think, think_norm = _feed_forward(block.feed_forward), _norm(block.feed_forward_norm)
+    cross = None if block.cross is None else _cross_attention(block.cross)
+    cross_norm = None if block.cross is None else _norm(block.cross_norm)
+
+    def before(x: Tensor, rule: Any, turn: Any, own: Any, memory_rule: Any, kept: Any) -> Tensor:
+        x = x + look(look_norm(x), rule, turn, own)
+        if cross is not None and cross_norm is not None:
+            x = x + cross(cross_norm(x), memory_rule, kept)
+        return x + think(think_norm(x))
+
+    def after(x: Tensor, rule: Any, turn: Any, own: Any, memory_rule: Any, kept: Any) -> Tensor:
+        x = look_norm(x + look(x, rule, turn, own))
+        if cross is not None and cross_norm is not None:
+            x = cross_norm(x + cross(x, memory_rule, kept))
+        return think_norm(x + think(x))
+
+    return before if block.pre else after
+
+
+def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
+    to_q, to_k, to_v, out = (_linear(part) for part in (heads.q, heads.k, heads.v, heads.out))
+    n_head, groups, width = heads.n_head, heads.n_kv_head, heads.head_width
+    scale, softcap, name = heads.scale, heads.softcap, heads.name
+    norm = _norm_of_both(heads)
+
+    def look(x: Tensor, rule: masks.Mask, turn: tuple[Tensor, Tensor] | None, cache: KVCache) -> Tensor:
+        q = to_q(x).view(-1, n_head, 1, width)  # with one token, (B, H·D) → (B, H, 1, D) moves nothing
+        k = to_k(x).view(-1, groups, 1, width)
+        v = to_v(x).view(-1, groups, 1, width)
+        if norm is not None or turn is not None:
+            both = torch.cat([q, k], 1)  # (B, H + G, 1, D): normed and turned in one go
+            if norm is not None:
+                both = norm(both)
+            if turn is not None:  # [a, b] → [a, b]·[cos, cos] + [b, a]·[−sin, sin]
+                both = torch.addcmul(both * turn[0], both.roll(width // 2, -1), turn[1])
+            q, k = both[:, :n_head], both[:, n_head:]
+        k, v = cache.append(k, v)
+        output = attend(q, k, v, rule, scale=scale, softcap=softcap, name=name)
+        return out(output.reshape(-1, n_head * width))
+
+    return look
+
+
+def _norm_of_both(heads: MultiHeadAttention) -> Callable[[Tensor], Tensor] | None:
+    """The norms of q and k as one, over their heads side by side."""
+    n_head, groups, (q, k) = heads.n_head, heads.n_kv_head, (heads.q_norm, heads.k_norm)
+    if q is None or k is None:
+        return None
+    if type(q) is RMSNorm and type(k) is RMSNorm and q.eps == k.eps:
+        return _rms(torch.cat([q.weight.expand(n_head, 1, -1), k.weight.expand(groups, 1, -1)]), q.eps)
+    q_norm, k_norm = _norm(q), _norm(k)
+    return lambda x: torch.cat([q_norm(x[:, :n_head]), k_norm(x[:, n_head:])], 1)
+
+
+def _cross_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
+    to_q, out = _linear(heads.q), _linear(heads.out)
+    n_head, width, q_norm = heads.n_head, heads.head_width, None if heads.q_norm is None else _norm(heads.q_norm)
+
+    def look(x: Tensor, rule: masks.Mask, kept: KVCache) -> Tensor:
+        q = to_q(x).view(-1, n_head, 1, width)
+        q = q if q_norm is None else q_norm(q)
+        k, v = kept.k[:, :, : kept.longest], kept.v[:, :, : kept.longest]
+        output = attend(q, k, v, rule, scale=heads.scale, softcap=heads.softcap, name=heads.name)
+        return out(output.reshape(-1, n_head * width))
+
+    return look
+
+
+def _feed_forward(part: Any) -> Callable[[Tensor], Tensor]:
+    if type(part) is MixtureOfExperts:
+        return part
+    activation, up, down = part.activation, _linear(part.up), _linear(part.down)
+    if part.gate is None:
+        return lambda x: down(activation(up(x)))
+    gate = _linear(part.gate)
+    return lambda x: down(activation(gate(x)) * up(x))
+
+
+def _norm(norm: Any) -> Callable[[Tensor], Tensor]:
+    if type(norm) is RMSNorm:
+        return _rms(norm.weight, norm.eps)
+    if type(norm) is nn.LayerNorm:
+        shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        return lambda x: F.layer_norm(x, shape, weight, bias, eps)
+    return norm
+
+
+def _rms(weight: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
+    """x / √(|x|²/C + ε)·w  =  x / √(|x|² + C·ε) · (√C·w), which is one operation less."""
+    size = weight.shape[-1]
+    if weight.dtype not in (torch.float32, torch.float64):
+        return lambda x: F.rms_norm(x, (size,), None, eps) * weight
+    scaled, least = weight * size**0.5, torch.tensor(eps * size).to(weight)
+
+    def norm(x: Tensor) -> Tensor:
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * torch.addcmul(least, length, length).rsqrt_() * scaled
+
+    return norm
+
+
+def _linear(part: Any) -> Callable[[Tensor], Tensor]:
+    """A matrix product without the cost of calling a module."""
+    if type(part) is nn.Linear:
+        weight, bias = part.weight, part.bias
+        return lambda x: product(x, weight, bias)
+    return part.flat() if hasattr(part, "flat") else part

@@ -1,0 +1,92 @@
+"""Which tokens may come next by a model's habits, as transformers has it, in its order.
+
+    (repetition penalty) → no repeats, bad words, least length → forced tokens → a likelier end → suppressed tokens
+
+R rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..text.generation_defaults import Habits
+
+NEVER = float("-inf")
+
+
+def obey(
+    habits: Habits,
+    scores: Tensor,
+    texts: Sequence[Sequence[int]],
+    begun: Sequence[int],
+    *,
+    last: bool,
+    ends: Sequence[int],
+    sources: Sequence[Sequence[int]] | None = None,
+) -> Tensor:
+    """Logits or log-probabilities (R, V), −inf where a token may not come, 0 where one must.
+
+    `texts` are the tokens so far, of which the first `begun` were given; `last`: no more than this one may come.
+
+    >>> said = obey(Habits(no_repeat_ngram_size=2), torch.zeros(1, 4), [[1, 2, 3, 1]], [1], last=False, ends=[])
+    >>> said.tolist()  # 1 was followed by 2 before
+    [[0.0, 0.0, -inf, 0.0]]
+    """
+    if habits.plain and habits.forced_bos_token_id is None:
+        return scores
+    scores, vocab = scores.clone(), scores.shape[1]
+
+    def forbid(row: Tensor, tokens: Sequence[int]) -> None:
+        row[[i for i in tokens if i < vocab]] = NEVER
+
+    def force(row: Tensor, tokens: Sequence[int]) -> None:
+        row.fill_(NEVER)
+        row[[i for i in tokens if i < vocab]] = 0.0
+
+    for n, (row, text, first) in enumerate(zip(scores, texts, begun, strict=True)):
+        new = len(text) - first
+        forbid(row, _follow(text, text, habits.no_repeat_ngram_size))
+        if sources is not None:
+            forbid(row, _follow(sources[n], text, habits.encoder_no_repeat_ngram_size))
+        words = [word for word in habits.bad_words_ids if len(word) > 1 or word[0] not in ends]
+        forbid(row, [word[-1] for word in words if tuple(text[len(text) - len(word) + 1 :]) == word[:-1]])
+        if len(text) < habits.min_length or new < habits.min_new_tokens:
+            forbid(row, ends)
+        if len(text) == 1 and habits.forced_bos_token_id is not None:
+            force(row, [habits.forced_bos_token_id])
+        if last and habits.forced_eos_token_id:
+            force(row, habits.forced_eos_token_id)
+        if habits.exponential_decay_length_penalty is not None:
+            start, factor = habits.exponential_decay_length_penalty
+            if new > start:
+                grown = math.expm1(min((new - start) * math.log(factor), 80.0))  # beyond that it is the end anyway
+                end = row[list(ends)]
+                row[list(ends)] = end + torch.where(end.isfinite(), end.abs() * grown, 0.0)
+        forbid(row, habits.suppress_tokens)
+        # What is forced to be first is no beginning of its own.
+        if new == (first == 1 and habits.forced_bos_token_id is not None):
+            forbid(row, habits.begin_suppress_tokens)
+    return scores
+
+
+def _follow(where: Sequence[int], text: Sequence[int], size: int) -> list[int]:
+    """The tokens that followed, somewhere in `where`, the last size − 1 of a text."""
+    if not size or len(text) < size - 1:
+        return []
+    before = list(text[len(text) - size + 1 :])
+    windows = (where[i : i + size] for i in range(len(where) - size + 1))
+    return [window[-1] for window in windows if list(window[:-1]) == before]
+
+
+def penalised(scores: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
+    """Tokens that were there before get less likely, if the penalty is above 1."""
+    if penalty == 1.0:
+        return scores
+    seen = torch.zeros_like(scores, dtype=torch.bool)
+    for row, text in zip(seen, texts, strict=True):
+        row[list(text)] = True
+    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)

@@ -1,0 +1,215 @@
+"""Six models of one size that differ in what lets their tokens see each other, and the two tasks they learn.
+
+All have one width, depth and vocabulary; where a mixer needs more weights than another, its feed-forward has fewer.
+The keys of all states (retention, Mamba-2, delta) are as wide.
+
+B batch, N tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import text
+from ..model.config import Config
+from ..model.transformer import Transformer
+from ..text.mlm_masking import IGNORED
+from ..text.seeded_rng import dice
+from ..train.optim import make_optimizers, set_rate
+from ..train.settings import Settings
+from ..train.tasks import summed_loss
+
+KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
+HEADS = 4
+HIDDEN = 2  # times the width: the feed-forward of attention's model, whose size the others meet,
+LEAST = 0.25  # unless a mixer alone has about as many: then all grow until its feed-forward is at least so wide
+TOKENS = 1024  # of a training step, about
+TESTED = 8192  # tokens of held-out text that a loss is the mean of
+ANSWERS = 1024  # that a share of right ones is counted in
+LOOKS = 10  # at the held-out text while a model learns
+
+
+class Shape(NamedTuple):
+    """What the six have in common."""
+
+    width: int
+    layers: int
+    window: int
+    state: int
+
+    def config(self, kind: str, vocab: int, context: int) -> Config:
+        """The model of this kind that has as many weights as the others, as near as its feed-forward can bring it.
+
+        >>> from ..model.describe import parts
+        >>> shape = Shape(width=64, layers=2, window=31, state=8)
+        >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
+        [90496, 90608, 90312]
+        """
+        least = max(int(LEAST * self.width), 1)
+        wanted = max(
+            _count(self._config("attention", vocab, context, HIDDEN * self.width)),
+            *(_count(self._config(other, vocab, context, least)) for other in KINDS),
+        )
+        one, two = (_count(self._config(kind, vocab, context, hidden)) for hidden in (1, 2))
+        return self._config(kind, vocab, context, max(1 + round((wanted - one) / (two - one)), 1))
+
+    def _config(self, kind: str, vocab: int, context: int, hidden: int) -> Config:
+        own: dict[str, Any] = {"mixer": kind}
+        if kind in ("attention", "window"):
+            own = {"mixer": "attention", "qk_norm": "rms", "window": self.window if kind == "window" else None}
+        elif kind == "hybrid":
+            own = {"mixer": f"mamba2×{self.layers - 1} attention", "qk_norm": "rms", "state_width": self.state}
+        else:
+            own["state_width"] = self.state
+        sizes: dict[str, Any] = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
+        return Config(**sizes, context=context, tied=False, init="zero-out", **own)
+
+
+@functools.cache
+def _count(config: Config) -> int:
+    with torch.device("meta"):
+        return Transformer(config).count()
+
+
+class Task(Protocol):
+    """What is learned: rows for a step, and how well it is known."""
+
+    vocab: int
+    context: int
+    looks: int
+
+    def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]: ...
+    def score(self, model: Transformer) -> list[float]: ...
+
+
+class NextCharacter:
+    """A text: the loss on its last tenth, which nobody learns from."""
+
+    looks = LOOKS
+
+    def __init__(self, source: str, context: int, most: int = 4_000_000) -> None:
+        corpus = text.Corpus.of(source)
+        border = corpus.cut()
+        parts = [_read(corpus, *ends, most) for ends in ((corpus.start, border), (border, corpus.end))]
+        tokenizer = text.train_tokenizer("auto", parts, special=())
+        self.vocab, self.context = tokenizer.vocab, context
+        self.data = text.Dataset.of(*(tokenizer.encode_array([part]) for part in parts))
+        for split in ("train", "validation"):  # a text that is too short is told now
+            self.data.batch(0, 0, 1, context, split)
+
+    def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]:
+        x, y = self.data.batch(seed, step, max(TOKENS // self.context, 1), self.context)
+        return torch.from_numpy(x.copy()), torch.from_numpy(y.copy())
+
+    @torch.no_grad()
+    def score(self, model: Transformer) -> list[float]:
+        """The mean loss of held-out tokens, in nats."""
+        total = counted = 0.0
+        rows = max(TOKENS // self.context, 1)
+        for x, y in self.data.validation_batches(rows, self.context, max(TESTED // TOKENS, 1)):
+            loss, count = summed_loss(model(torch.from_numpy(x.copy())), torch.from_numpy(y.copy()))
+            total, counted = total + loss.item(), counted + int(count)
+        return [total / counted]
+
+
+def _read(corpus: text.Corpus, start: tuple[int, int], end: tuple[int, int], most: int) -> str:
+    """The text between two positions, or its first `most` characters."""
+    read = ""
+    for block in corpus.blocks(start, end):
+        read += block.text
+        if len(read) >= most:
+            break
+    return read[:most]
+
+
+class Recall:
+    """Pairs are told, then every key is asked for: what was its value?
+
+    Few pairs come first, more join over the first half of the steps: who has found out on two pairs that a key tells which
+    value is meant goes on from there, and with many from the start some take far longer.
+    """
+
+    looks = 1
+
+    def __init__(self, pairs: tuple[int, ...], steps: int) -> None:
+        self.pairs, self.steps, self.symbols = pairs, steps, pairs[-1]
+        self.vocab, self.context = 2 * self.symbols, 3 * self.symbols
+
+    def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]:
+        among = min(1 + 2 * len(self.pairs) * step // self.steps, len(self.pairs))
+        pairs = self.pairs[int(dice(seed, step, stream=12).integers(among))]
+        return recall(pairs, self.symbols, seed, step, max(TOKENS // (3 * pairs), 1))
+
+    @torch.no_grad()
+    def score(self, model: Transformer) -> list[float]:
+        """The share of right answers at each number of pairs, in rows that nobody learns from."""
+        shares = []
+        for pairs in self.pairs:
+            x, y = recall(pairs, self.symbols, 0, 10**9, max(ANSWERS // pairs, 1))
+            asked = y != IGNORED
+            shares.append(float((model(x).argmax(-1)[asked] == y[asked]).float().mean()))
+        return shares
+
+
+def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
+    """x: key value key value …, then all keys once more in another order; y: their values there, and nowhere else.
+
+    Keys of a row differ; they are 0 … symbols − 1, values symbols … 2·symbols − 1. A pure function of (seed, step).
+
+    >>> x, y = recall(2, symbols=5, seed=0, step=0, rows=1)
+    >>> x.tolist(), y.tolist()
+    ([[3, 7, 0, 9, 0, 3]], [[-100, -100, -100, -100, 9, 7]])
+    """
+    throw = dice(seed, step, stream=11)
+    keys = throw.random((rows, symbols)).argsort(1)[:, :pairs]
+    values = throw.integers(symbols, 2 * symbols, (rows, pairs))
+    order = throw.random((rows, pairs)).argsort(1)
+    told = np.stack([keys, values], 2).reshape(rows, -1)  # (B, 2·pairs)
+    x = np.concatenate([told, np.take_along_axis(keys, order, 1)], 1)  # (B, 3·pairs)
+    y = np.concatenate([np.full_like(told, IGNORED), np.take_along_axis(values, order, 1)], 1)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+class Learning:
+    """One model that learns one task: `rate` is Muon's for the matrices of its blocks, AdamW's for the rest is half of it."""
+
+    def __init__(self, config: Config, task: Task, rate: float, steps: int, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.model, self.task, self.steps, self.seed = Transformer(config), task, steps, seed
+        self.settings = Settings(steps=steps, seed=seed, lr=rate, adam_lr=rate / 2)
+        self.optimizers = make_optimizers(self.model, self.settings)
+        self.done, self.tokens, self.seconds = 0, 0, 0.0
+
+    def step(self) -> None:
+        """One step, timed."""
+        x, y = self.task.batch(self.seed, self.done)
+        begun = time.perf_counter()
+        set_rate(self.optimizers, self.settings.rate(self.done))
+        loss, counted = summed_loss(self.model(x), y)
+        (loss / counted).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.seconds += time.perf_counter() - begun
+        self.done, self.tokens = self.done + 1, self.tokens + x.numel()
+
+    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[dict[str, Any]]:
+        """All steps; how well the task is known at each look, with the tokens read and the seconds of the steps so far."""
+        return list(self._looks(tell))
+
+    def _looks(self, tell: Callable[[float], None]) -> Iterator[dict[str, Any]]:
+        at = {max(round(self.steps * (look + 1) / self.task.looks), 1) for look in range(self.task.looks)}
+        for step in range(1, self.steps + 1):
+            self.step()
+            if step in at:
+                score = self.task.score(self.model)
+                yield {"step": step, "tokens": self.tokens, "seconds": self.seconds, "score": score}
+            tell(step / self.steps)

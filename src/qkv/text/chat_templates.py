@@ -1,0 +1,212 @@
+"""A chat as the text that a model was taught to read, by the model's own template (Jinja2, as `transformers` runs it).
+
+Templates come with models, so they are strangers' programs: they run in a process of their own (see `template`), which
+is ended when it takes too long, and which is kept for the next chat otherwise.
+
+What people write must never become a control token: a message that contains "<|im_end|>" is a message about that
+token, not the end of the turn. So in every message such names are broken by a mark that no text holds, the template
+is filled in, names that are whole are then the template's own, and the marks are taken out again.
+"""
+
+import atexit
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..i18n import Problem, quoted
+
+SECONDS = 5.0  # a template takes a millisecond
+START = 120.0  # for a busy machine to start a process
+MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # never characters of any text, says Unicode
+
+
+def render(template: str, messages: Sequence[Mapping[str, Any]], *, answer: bool, names: Mapping[str, str]) -> str:
+    """The template filled in; `names` are bos_token, eos_token, …; with `answer`, up to where the model goes on.
+
+    >>> render("{% for m in messages %}{{ m.role }}: {{ m.content }}\\n{% endfor %}",
+    ...        [{"role": "user", "content": "Hi"}], answer=False, names={})
+    'user: Hi\\n'
+    """
+    values = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": answer, **names}
+    request = json.dumps({"template": template, "values": values, "seconds": SECONDS}, default=str)
+    with _lock:
+        told = json.loads(_ask(request))
+    if "refused" in told:
+        raise Problem("the model's chat template refuses: {why}", why=told["refused"])
+    if "text" not in told:
+        raise Problem("the model's chat template makes more than memory and models hold, and was stopped")
+    return told["text"]
+
+
+class _Process:
+    """The process that runs templates; there is one, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()  # after a fork the child needs its own
+        self.late = False
+        where = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        lifeline, self.lifeline = os.pipe()
+        inherited = () if os.name == "nt" else (lifeline,)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", str(Path(__file__).with_name("template_process.py")), *map(str, inherited)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, **where},
+                pass_fds=inherited,
+            )
+        except OSError as error:
+            os.close(self.lifeline)
+            raise Problem("the process that runs chat templates can't be started: {why}", why=quoted(error)) from None
+        finally:
+            os.close(lifeline)
+        if self.say(None, START) != "ready\n":
+            self.end()
+            raise Problem(
+                "the process that runs chat templates can't be started: {why}",
+                why=f"exit code {self.process.returncode}",
+            )
+
+    def say(self, line: str | None, seconds: float) -> str:
+        """Its answer to a line; "" if it died of it, which it is made to when it takes too long."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        alarm = threading.Timer(seconds, self._stop)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            if line is not None:
+                self.process.stdin.write(line + "\n")
+                self.process.stdin.flush()
+            told = self.process.stdout.readline()
+            return told if told.endswith("\n") else ""
+        except OSError:  # it is dead already
+            return ""
+        finally:
+            alarm.cancel()
+
+    def _stop(self) -> None:
+        self.late = True
+        self.process.kill()  # nothing else reaches a process that counts ten million digits
+
+    def end(self) -> None:
+        """Stop it."""
+        if self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+        os.close(self.lifeline)
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+# One for the whole process: to begin one takes longer than to write a chat. A forked child begins its own.
+_process: _Process | None = None
+_lock = threading.Lock()
+
+
+def _ask(request: str) -> str:
+    """What the process answers; one that is gone is replaced."""
+    global _process
+    if _process is not None and _process.process.poll() is not None:
+        _end()
+    _process = _process or _Process()
+    told = ""
+    try:
+        told = _process.say(request, SECONDS)
+        if not told:
+            raise (
+                Problem(
+                    "the model's chat template ran for more than {seconds} seconds and was stopped", seconds=SECONDS
+                )
+                if _process.late
+                else Problem("the model's chat template makes more than memory and models hold, and was stopped")
+            )
+        return told
+    finally:
+        if not told:  # or interrupted, and then the next answer would be to this request
+            _end()
+
+
+def _end() -> None:
+    global _process
+    if _process is not None:
+        _process.end()
+    _process = None
+
+
+def _forked() -> None:
+    """A child has neither the process nor whatever thread held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _end()
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def guard(messages: Sequence[Mapping[str, Any]], names: Iterable[str]) -> tuple[list[Any], str]:
+    """The messages with the names of control tokens broken by a mark, and the mark.
+
+    >>> guarded, mark = guard([{"role": "user", "content": "say <end> now"}], ["<end>"])
+    >>> guarded[0]["content"].replace(mark, "·")
+    'say <·end> now'
+    """
+    names = [name for name in names if len(name) > 1]
+    written = json.dumps(messages, ensure_ascii=False, default=str)
+    mark = next((mark for mark in MARKS if mark not in written), None)
+    if mark is None:
+        raise Problem("the chat uses every one of the 32 codes that Unicode keeps free of characters: leave one out")
+    if not names:
+        return list(messages), mark
+    whole = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
+    longest = max(map(len, names))
+    firsts, lasts = {name[0] for name in names}, {name[-1] for name in names}
+
+    def begins(end: str) -> bool:
+        return end[0] in firsts and any(name.startswith(end) for name in names)
+
+    def ends(begin: str) -> bool:
+        return begin[-1] in lasts and any(name.endswith(begin) for name in names)
+
+    def within(core: str) -> bool:
+        return len(core) < longest and any(core in name for name in names)
+
+    def broken(text: str) -> str:
+        # Again and again, since names may overlap: what is left of one can be part of the next.
+        while found := whole.search(text):
+            text = text[: found.start() + 1] + mark + text[found.start() + 1 :]
+        core = text.strip()  # templates strip too
+        if core:
+            first = text.index(core)
+            # A name that is only begun or ended here could be made whole by what the template puts beside it.
+            some = range(1, min(longest, len(core) + 1))
+            after = mark if any(begins(core[-n:]) for n in some) else ""
+            before = mark if any(ends(core[:n]) for n in some) or within(core) else ""
+            text = text[:first] + before + core + after + text[first + len(core) :]
+        return text
+
+    def through(value: Any) -> Any:
+        if isinstance(value, str):
+            return broken(value)
+        if isinstance(value, Mapping):
+            return {key: through(inner) for key, inner in value.items()}
+        return [through(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    # The role is a word the template compares with; it is broken only if it holds a whole name.
+    return [
+        {key: value if key == "role" and not whole.search(str(value)) else through(value) for key, value in m.items()}
+        for m in messages
+    ], mark

@@ -1,0 +1,181 @@
+"""How a model is meant to write: what its generation_config.json says that changes which tokens come.
+
+What is obeyed is read into plain values; `generation/token_constraints.py` applies it. What would change the text and is not obeyed is
+named, once, when the folder is read. How long a text may get is for whoever asks for it to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# Settings that change no token, or are told elsewhere: special tokens, speed, what else is given back, how long.
+SILENT = (
+    *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"),
+    *("_from_model_config", "_commit_hash", "trust_remote_code", "use_cache", "cache_implementation", "cache_config"),
+    *("max_cache_len", "max_length", "max_new_tokens", "num_return_sequences", "output_attentions", "output_scores"),
+    *("output_hidden_states", "output_logits", "return_dict_in_generate", "remove_invalid_values", "low_memory"),
+    *("is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"),
+    *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight", "use_mtp"),
+    *("prompt_lookup_num_tokens", "max_matching_ngram_size", "speculation_type", "compile_config", "disable_compile"),
+    *("continuous_batching_config", "prefill_chunk_size"),
+)
+# Settings that would change the text, and the values at which they don't.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **dict(typical_p=(1.0,), epsilon_cutoff=(0.0,), eta_cutoff=(0.0,), min_p=(0.0,), top_h=(1.0,)),
+    **dict(encoder_repetition_penalty=(1.0,), guidance_scale=(1.0,), num_beam_groups=(1,), diversity_penalty=(0.0,)),
+    **dict(penalty_alpha=(0.0,), renormalize_logits=(False,), token_healing=(False,), sequence_bias=({},)),
+    **dict(dola_layers=(), constraints=([],), force_words_ids=([],), watermarking_config=(), stop_strings=([],)),
+    **dict(max_time=(), forced_decoder_ids=([],)),
+}
+DRAWN = ("typical_p", "epsilon_cutoff", "eta_cutoff", "min_p", "top_h")  # of no effect unless tokens are drawn
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a model's files say of how it writes; names as in transformers, None and 0 and () say nothing."""
+
+    forced_bos_token_id: int | None = None  # the first token
+    forced_eos_token_id: tuple[int, ...] = ()  # the last one, where the text is as long as it may be
+    min_length: int = 0  # no end before the text has so many tokens,
+    min_new_tokens: int = 0  # or so many new ones
+    suppress_tokens: tuple[int, ...] = ()  # never
+    begin_suppress_tokens: tuple[int, ...] = ()  # never first
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()  # never one after the other
+    no_repeat_ngram_size: int = 0  # no so many tokens twice,
+    encoder_no_repeat_ngram_size: int = 0  # nor as they stand in the source
+    repetition_penalty: float = 1.0
+    exponential_decay_length_penalty: tuple[int, float] | None = (
+        None  # from so many new tokens on the end gets likelier
+    )
+    num_beams: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | str = False
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Is every token allowed everywhere?"""
+        return all(not getattr(self, name) for name in RULES)
+
+    def sampling(self) -> dict[str, Any]:
+        """How tokens are drawn, where the files say whether they are; else nothing."""
+        if self.do_sample is None:
+            return {}
+        if not self.do_sample:
+            return {"temperature": 0.0}
+        return {"temperature": self.temperature or 1.0, "top_k": self.top_k or None, "top_p": self.top_p}
+
+    def told(self) -> dict[str, Any]:
+        """As a generation_config.json says it: only what is not as usual."""
+        usual = Habits()
+        return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+
+
+RULES = (
+    *(
+        "forced_eos_token_id",
+        "min_length",
+        "min_new_tokens",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "bad_words_ids",
+    ),
+    *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
+)
+
+
+def read(told: dict[str, Any], vocab: int, whole: bool = True) -> tuple[Habits, dict[str, Any]]:
+    """The habits that settings tell of, and those of the settings that are not obeyed.
+
+    Not `whole`: they stand among others, as in config.json, and unknown names are no business of ours.
+    """
+    found: dict[str, Any] = {}
+    strange: dict[str, Any] = {}
+    for name, value in told.items():
+        if value is None or name in SILENT:
+            continue
+        if name in READERS:
+            read = READERS[name](value, vocab)
+            if read is None:
+                strange[name] = value
+            else:
+                found[name] = read
+        elif name in NEUTRAL:
+            if value not in NEUTRAL[name] and (told.get("do_sample") or name not in DRAWN):
+                strange[name] = value
+        elif whole:
+            strange[name] = value
+    habits = Habits(**found)
+    if habits.do_sample and (habits.num_beams or 1) > 1:  # drawing among beams is neither the one nor the other
+        strange["do_sample"] = True
+    return habits, strange
+
+
+def _count(value: Any, vocab: int) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _number(value: Any, vocab: int) -> float | None:
+    """No bool, not infinite, and no integer that a float can't hold."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
+
+
+def _above(value: Any, vocab: int) -> float | None:
+    number = _number(value, vocab)
+    return number if number is not None and number > 0 else None
+
+
+def _share(value: Any, vocab: int) -> float | None:
+    number = _above(value, vocab)
+    return number if number is not None and number <= 1 else None
+
+
+def _token(value: Any, vocab: int) -> int | None:
+    return value if type(value) is int and 0 <= value < vocab else None
+
+
+def _tokens(value: Any, vocab: int) -> tuple[int, ...] | None:
+    """One or many; a vocabulary may have fewer names than the model has rows, so the number is not looked at."""
+    many = value if isinstance(value, list) else [value]
+    return tuple(many) if all(type(i) is int and i >= 0 for i in many) else None
+
+
+def _words(value: Any, vocab: int) -> tuple[tuple[int, ...], ...] | None:
+    if not isinstance(value, list) or not all(isinstance(word, list) and word for word in value):
+        return None
+    words = [_tokens(word, vocab) for word in value]
+    return None if None in words else tuple(word for word in words if word)
+
+
+def _decay(value: Any, vocab: int) -> tuple[int, float] | None:
+    if not isinstance(value, list) or len(value) != 2 or _count(value[0], vocab) is None:
+        return None
+    factor = _above(value[1], vocab)
+    return None if factor is None else (value[0], factor)
+
+
+def _beams(value: Any, vocab: int) -> int | None:
+    return value if type(value) is int and 1 <= value <= 1024 else None
+
+
+def _exponent(value: Any, vocab: int) -> float | None:
+    number = _number(value, vocab)
+    return number if number is not None and abs(number) <= 50 else None
+
+
+def _bool(value: Any, vocab: int) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+READERS: dict[str, Any] = {
+    **dict(forced_bos_token_id=_token, forced_eos_token_id=_tokens, min_length=_count, min_new_tokens=_count),
+    **dict(suppress_tokens=_tokens, begin_suppress_tokens=_tokens, bad_words_ids=_words, no_repeat_ngram_size=_count),
+    **dict(encoder_no_repeat_ngram_size=_count, repetition_penalty=_above, exponential_decay_length_penalty=_decay),
+    **dict(num_beams=_beams, length_penalty=_exponent, do_sample=_bool),
+    **dict(early_stopping=lambda value, vocab: value if value in (True, False, "never") else None, temperature=_above),
+    **dict(top_k=_count, top_p=_share),
+}

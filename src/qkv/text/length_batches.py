@@ -1,0 +1,45 @@
+"""Rows of different length in batches of like length: little padding, still well mixed, all of it by (seed, step)."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from .seeded_rng import dice
+
+POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay mixed
+
+
+class Pools:
+    """Which rows a batch takes.
+
+    In each epoch the rows are shuffled, sorted by length within pools, cut into batches, and the batches shuffled:
+    every row once (some twice, to fill the last batch).
+
+    >>> pools = Pools([3, 1, 2])
+    >>> sorted(pools.batch(seed=0, step=0, batch=3).tolist()), [some.tolist() for some in pools.in_order(2)]
+    ([0, 1, 2], [[1, 2], [0]])
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = np.array(lengths)
+        # An epoch's batches are remembered for as long as it lasts: the same answer, sooner.
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def batch(self, seed: int, step: int, batch: int) -> np.ndarray:
+        """The rows of batch number `step`; steps run on from epoch to epoch."""
+        epoch, number = divmod(step, -(-len(self.lengths) // batch))
+        return self._epoch(seed, epoch, batch)[number]
+
+    def in_order(self, batch: int) -> Iterator[np.ndarray]:
+        """Every row once, in order of length: for evaluation."""
+        order = np.argsort(self.lengths, kind="stable")
+        return (order[first : first + batch] for first in range(0, len(order), batch))
+
+    def _shuffled(self, seed: int, epoch: int, batch: int) -> np.ndarray:
+        throw = dice(seed, epoch, stream=2)
+        count = -(-len(self.lengths) // batch)
+        order = np.resize(throw.permutation(len(self.lengths)), count * batch)  # the last is filled from the first
+        pools = [order[first : first + POOL * batch] for first in range(0, len(order), POOL * batch)]
+        order = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
+        return order.reshape(count, batch)[throw.permutation(count)]

@@ -1,0 +1,373 @@
+"""The tokenizer of a folder: one of ours, or what Hugging Face folders hold, oldest kinds included.
+
+A tokenizer.json says everything about cutting. Without one, the parts are put together from what there is:
+SentencePiece's model, a vocabulary with merges, or a list of words. Which token begins, ends or pads a text, and where
+a decoder starts, stands in up to five other files; all are asked.
+"""
+
+import base64
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Library
+
+from ..disk.bounded_reading import read_json, read_table, read_text, reading
+from ..i18n import Message, Notice, Problem, _, all_of
+from . import generation_defaults, imported_tokenizers
+from .sentencepiece import check_charsmap
+from .token_bytes import LETTERS
+from .tokenizer import BPE, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
+
+ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
+ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
+FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
+MOST_BLANKS = 10_000  # T5 has 100
+OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
+
+
+class NoTokenizer(Problem):
+    """There is none, as against one that can't be read."""
+
+
+def load(path: str | Path) -> Tokenizer:
+    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Characters.make("abc", special=["eos"]).save(folder)
+    ...     tokenizer = load(folder)
+    >>> tokenizer.encode("cab"), tokenizer.eos
+    ([2, 0, 1], 3)
+    """
+    path = Path(path)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    with reading(file if file.is_file() else path, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
+        return _load(path, file)
+
+
+def _load(path: Path, file: Path) -> Tokenizer:
+    folder = path if path.is_dir() else path.parent
+    settings = _Settings(folder)
+    if not file.is_file() and path.is_dir():
+        made = _from_parts(folder, settings)
+        if made is None:
+            raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
+        settings.complete(made)
+        return made
+    if not file.is_file():
+        raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
+    cutter, other = folder / "cutter.json", folder / "target_cutter.json"
+    made = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
+    if other.is_file():
+        made.target = _from_json(file, settings, _library(other)[0])
+    settings.complete(made)
+    return made
+
+
+def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tokenizer:
+    library, saved = _library(file)
+    kind = _kind_of(saved)
+    added = {token["content"]: token["id"] for token in saved["added_tokens"]}
+    for name, i in added.items():  # the library counts on from the vocabulary, whatever the file says
+        if library.token_to_id(name) != i:
+            raise Problem(
+                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
+                file=file,
+                name=name,
+                i=i,
+                got=library.token_to_id(name),
+            )
+    roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
+    if not settings.any_roles and not roles:
+        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in added}
+    settings.frame(library, roles)
+    if cutter is not None:
+        return kind(library, roles, cutter=cutter)
+    return kind(library, roles)
+
+
+def _library(file: Path) -> tuple[Library, dict[str, Any]]:
+    """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
+    with reading(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
+        saved = read_table(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})"))
+        normalizer = saved.get("normalizer") or {}
+        for step in (normalizer, *normalizer.get("normalizers", ())):
+            if step.get("type") == "Precompiled":  # it believes the map unseen, and panics when it leads outside
+                check_charsmap(base64.b64decode(step["precompiled_charsmap"], validate=True))
+        vocab = saved["model"]["vocab"]
+        refuse_long(name for name in (vocab if isinstance(vocab, dict) else (entry[0] for entry in vocab)))
+        refuse_long(token["content"] for token in saved["added_tokens"])
+        processor = saved.get("post_processor") or {}
+        for step in (processor, *processor.get("processors", ())):
+            if step.get("type") == "TemplateProcessing":  # and panics at a name that it wasn't given
+                sides = [piece for side in ("single", "pair") for piece in step[side]]
+                named = {piece["SpecialToken"]["id"] for piece in sides if "SpecialToken" in piece}
+                if missing := named - step["special_tokens"].keys():
+                    raise Problem("{name}, which it puts around a text, is none of its tokens", name=repr(min(missing)))
+        return Library.from_str(_text(file)), saved
+
+
+def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
+    model, pre, decoder = saved["model"], saved["pre_tokenizer"] or {}, saved["decoder"] or {}
+    if model.get("type") != "BPE":
+        return Tokenizer
+    plain = not model["merges"] and not saved["normalizer"]
+    if decoder.get("type") == "ByteLevel":
+        in_order = all(model["vocab"].get(letter) == byte for byte, letter in enumerate(LETTERS))
+        return Bytes if plain and in_order and pre.get("type") == "ByteLevel" else BPE
+    return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
+
+
+def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
+    """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
+
+    def there(*names: str) -> bool:
+        return all((folder / name).is_file() for name in names)
+
+    if there("source.spm", "vocab.json"):
+        if settings.get("separate_vocabs"):
+            raise Problem(
+                "{file} says separate_vocabs: this translator has one vocabulary for what it reads and another for what it "
+                "says, and qkv has tokenizers with one",
+                file=folder / "tokenizer_config.json",
+            )
+        made = imported_tokenizers.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
+        if there("target.spm"):
+            made.target = imported_tokenizers.from_sentencepiece(
+                folder / "target.spm", _in_order(folder / "vocab.json")
+            )
+        return made
+    if there("sentencepiece.model", "shared_vocabulary.json"):
+        return imported_tokenizers.from_shared(
+            folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json")
+        )
+    for name in OTHER_FILES:
+        if there(name):
+            t5 = "t5" in settings.family
+            blanks = settings.get("extra_ids", 100) if t5 else 0
+            if type(blanks) is not int or not 0 <= blanks <= MOST_BLANKS:
+                raise Problem(
+                    "{file}: extra_ids is {value}, not a number from 0 to {most}",
+                    file=folder / "tokenizer_config.json",
+                    value=repr(blanks),
+                    most=f"{MOST_BLANKS:,}",
+                )
+            made = imported_tokenizers.from_sentencepiece(
+                folder / name,
+                extra=[*settings.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
+                begin=bool(settings.get("add_bos_token", "llama" in settings.family or "gemma" in settings.family)),
+                end=bool(settings.get("add_eos_token", t5)),
+            )
+            for role, named in settings.roles(made.library).items():
+                made.assign(role, made.library.get_vocab()[named])
+            return made
+    if there("vocab.json", "merges.txt"):
+        return _byte_pairs(folder, settings)
+    return _word_pieces(folder, settings) if there("vocab.txt") else None
+
+
+def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
+    vocab = _read(folder / "vocab.json")
+    lines = _lines(folder / "merges.txt")
+    merges = [line for line in lines if line.strip() and not line.startswith("#version")]
+    cut = "qwen2" if "qwen" in settings.family else "gpt2"
+    space = bool(settings.get("add_prefix_space", False))
+    refuse_long(vocab)
+    library = imported_tokenizers.byte_pairs(vocab, merges, cut, space)
+    known = [name for name in (*imported_tokenizers.NAMES.values(), "<|endoftext|>") if name in vocab]
+    imported_tokenizers.add_tokens(library, (dict.fromkeys(known, True) | settings.added()).items())
+    for name, i in settings.ids().items():
+        if library.token_to_id(name) != i:
+            raise Problem(
+                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
+                file=folder / "vocab.json",
+                name=name,
+                i=i,
+                got=library.token_to_id(name),
+            )
+    roles = settings.roles(library)
+    if not roles:
+        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in vocab}
+        if "eos" not in roles and "<|endoftext|>" in vocab:
+            roles |= {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}
+    framed = next((frames for name, frames in FAMILIES.items() if name in settings.family), "<mask>" in vocab)
+    if framed:
+        imported_tokenizers.frame(library, roles.get("bos", "<s>"), roles.get("eos", "</s>"))
+    settings.frame(library, roles)
+    return BPE(library, roles)
+
+
+def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
+    vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
+    accents = settings.get("strip_accents")
+    refuse_long(vocab)
+    library = imported_tokenizers.word_pieces(
+        vocab,
+        lowercase=bool(settings.get("do_lower_case", True)),
+        accents=accents if isinstance(accents, bool) else None,
+        chinese=bool(settings.get("tokenize_chinese_chars", True)),
+    )
+    usual = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
+    imported_tokenizers.add_tokens(
+        library, ((name, True) for name in [*usual.values(), *settings.added()] if name in vocab)
+    )
+    roles = {role: name for role, name in usual.items() if name in vocab} | settings.roles(library)
+    imported_tokenizers.frame(library, roles.get("bos"), roles.get("eos"))
+    return Tokenizer(library, roles)
+
+
+class _Settings:
+    """What the files around a tokenizer say about its special tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = _read(folder / "config.json")
+        self.tokenizer = _read(folder / "tokenizer_config.json")
+        self.map = _read(folder / "special_tokens_map.json")
+        self.generation = _read(folder / "generation_config.json")
+        self.more = _read(folder / "added_tokens.json")
+        self.template = self._template(folder)
+        family = (self.tokenizer.get("tokenizer_class"), self.config.get("model_type"))
+        self.family = " ".join(str(name) for name in family if name).lower()
+        # Any tokenizer_config.json, even one that names none, says that there are none but these.
+        self.any_roles = (folder / "tokenizer_config.json").is_file() or bool(self.map)
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        """A setting of the tokenizer."""
+        value = self.tokenizer.get(key)
+        return otherwise if value is None else value
+
+    def roles(self, library: Library) -> dict[str, str]:
+        """Which special token plays which part."""
+        roles = {}
+        for role in SPECIAL:
+            for key in (f"{role}_token", f"{ALSO.get(role)}_token"):
+                if name := _name(self.tokenizer.get(key)) or _name(self.map.get(key)):
+                    roles[role] = name
+                    break
+        return {role: name for role, name in roles.items() if library.token_to_id(name) is not None}
+
+    def added(self) -> dict[str, bool]:
+        """Tokens added to the vocabulary, in the order of their ids: name -> whether special."""
+        kinds = dict.fromkeys(self.ids(), True)
+        for token in self._decoder().values():
+            if (name := _name(token)) in kinds:
+                kinds[name] = bool(token.get("special", True))
+        listed = self.tokenizer.get("additional_special_tokens") or self.map.get("additional_special_tokens") or []
+        others = [name for name in map(_name, listed if isinstance(listed, list) else []) if name]
+        return kinds | dict.fromkeys(others, True)
+
+    def ids(self) -> dict[str, int]:
+        """The ids of added tokens, where files state them."""
+        ids = {name: i for name, i in self.more.items() if isinstance(i, int)}
+        ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
+        return dict(sorted(ids.items(), key=lambda pair: pair[1]))
+
+    def _decoder(self) -> dict[str, Any]:
+        tokens = self.tokenizer.get("added_tokens_decoder")
+        return {i: token for i, token in tokens.items() if isinstance(token, dict)} if isinstance(tokens, dict) else {}
+
+    def frame(self, library: Library, roles: dict[str, str]) -> None:
+        """Settings that say outright whether a text begins with bos and ends with eos."""
+        asked = {role: self.tokenizer.get(f"add_{role}_token") for role in ("bos", "eos")}
+        if any(value is True for value in asked.values()):
+            imported_tokenizers.frame(
+                library, *(roles.get(role) if asked[role] is True else None for role in ("bos", "eos"))
+            )
+
+    def complete(self, made: Tokenizer) -> None:
+        """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
+
+        def ids(*values: Any) -> list[int]:
+            flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
+            return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
+
+        def first(key: str) -> Any:
+            said = (file.get(key) for file in (self.tokenizer, self.generation, self.config))
+            return next((value for value in said if value is not None), None)
+
+        for name, field in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
+            for key, value in getattr(self, field).items():
+                each = value if isinstance(value, list) else [value]
+                if key.endswith(("_token_id", "eos_token_ids")) and not all(i is None or type(i) is int for i in each):
+                    raise Problem(
+                        "{file}: {name} is {value}, not the id of a token",
+                        file=self.folder / name,
+                        name=key,
+                        value=repr(value)[:80],
+                    )
+        for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
+            if not self.any_roles and getattr(made, role) is None and (i := ids(first(f"{role}_token_id"))):
+                made.assign(role, i[0])
+        if start := ids(first("decoder_start_token_id")):
+            made.start = start[0]
+        made.ends = ids(made.ends, self.tokenizer.get("eos_token_ids"), self.generation.get("eos_token_id"))
+        if not made.ends or "eos_token_id" not in self.generation:
+            made.ends = ids(made.ends, self.config.get("eos_token_id"))
+        made.habits, strange = generation_defaults.read(
+            self.generation or self.config, made.vocab, whole=bool(self.generation)
+        )
+        listed = self.tokenizer.get("bad_words_ids")
+        words = [*(listed if isinstance(listed, list) else []), *map(list, made.habits.bad_words_ids)]
+        single = [word[0] for word in words if isinstance(word, list) and len(word) == 1 and word[0] not in made.ends]
+        made.never = ids(made.never, single, list(made.habits.suppress_tokens))
+        if strange:
+            file = "generation_config.json" if self.generation else "config.json"
+            names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(strange.items()))
+            warnings.warn(
+                Notice(
+                    "{file} says {names}, which qkv does not obey: texts may come out otherwise than its makers meant",
+                    file=file,
+                    names=names,
+                ),
+                stacklevel=5,
+            )
+        made.template = self.template
+
+    def _template(self, folder: Path) -> str | None:
+        file = folder / "chat_template.jinja"
+        if file.is_file():
+            return _text(file)
+        template = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
+        if isinstance(template, list):  # several under names: the default one
+            named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+            template = named.get("default")
+        return template if isinstance(template, str) else None
+
+
+def _name(token: Any) -> str | None:
+    """A token's name, written as itself or as a small table."""
+    name = token.get("content") if isinstance(token, dict) else token
+    return name if isinstance(name, str) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A JSON table, empty if there is no such file."""
+    if not file.is_file():
+        return {}
+    return read_table(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+
+
+def _in_order(file: Path) -> list[str]:
+    """A vocabulary by place: a list as it is, a table of name -> id put in order."""
+    names = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+    if isinstance(names, list):
+        return names
+    if isinstance(names, dict) and sorted(i for i in names.values() if type(i) is int) == list(range(len(names))):
+        return sorted(names, key=lambda name: names[name])
+    raise Problem(
+        "{file} can't be read as it should: {why}. Fetch or copy it again",
+        file=file,
+        why=Message("the ids are not 0, 1, 2, …"),
+    )
+
+
+def _lines(file: Path) -> list[str]:
+    lines = _text(file).split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines and not lines[-1] else lines)]
+
+
+def _text(file: Path) -> str:
+    return read_text(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))

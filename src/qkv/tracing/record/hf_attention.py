@@ -1,0 +1,383 @@
+"""How attention inside a model of `transformers` is heard: where its models ask the library for their kernel.
+
+`AttentionInterface.get_interface(name, eager)` gives every attention module the function it runs. While somebody hears, it
+gives that very function with ears: called with the same arguments, its result handed on. Nothing of the model is touched,
+not even the name of its attention: some models look at that name and mask other keys under another one (DeepSeek V3.2).
+
+B batch, H heads, G key/value heads, N queries, M keys, D head width.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...attention import masks
+from ...attention.dispatch import Call, edited
+from ...attention.formula import mix
+from ...attention.rules import Band
+from ...i18n import Problem, all_of, pip_install
+from ..views.token_labels import PARTS
+
+HIDDEN = -1e4  # an additive mask of this or less hides
+CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
+OTHER_SENSES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
+WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention that have no weights to show
+HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, and none
+
+Inputs = dict[str, Any]
+Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # masks that were read already, since layers share them
+Stacks = dict[str, dict[int, tuple[str, nn.Module]]]  # part → a layer's number in the model → its name and module
+
+
+class Untraceable(Problem):
+    """A model whose attention can't be shown; the text has nothing to do with it."""
+
+
+def known(model: Any) -> Any:
+    """The model of transformers itself, out of what may be wrapped around it."""
+    model = getattr(model, "_orig_mod", model)  # torch.compile's
+    if hasattr(model, "get_base_model"):  # peft's
+        model = model.get_base_model()
+    library = sys.modules.get("transformers")
+    if library is None or not isinstance(model, library.PreTrainedModel):
+        raise Problem("a model of qkv or of transformers can be traced; this is a {kind}", kind=type(model).__name__)
+    return model
+
+
+def unheard(model: Any, classes: Sequence[str] = ()) -> Problem:
+    """The problem of attention that asks nobody for its kernel, or of a model that has none."""
+    names = sorted(set(classes) or {type(module).__name__ for _, module in attentions(model)})
+    if not names:
+        return Untraceable(
+            "{model} can't be traced: none of its modules attends with weights, so there is nothing to see",
+            model=type(model).__name__,
+        )
+    return Untraceable(
+        "{model} can't be traced: the attention of {classes} doesn't ask transformers for its kernel, so "
+        "nobody can listen; for a short text there are the weights that the model gives itself, kept whole: "
+        "--eager, or trace(…, eager=True)",
+        model=type(model).__name__,
+        classes=all_of(names),
+    )
+
+
+def stacks(model: Any) -> Stacks:
+    """The attention modules by part and layer."""
+    found: dict[str, list[tuple[str, nn.Module]]] = {}
+    for name, module in attentions(model):
+        found.setdefault(part_of(model, name, module), []).append((name, module))
+    return {
+        part: dict(zip(numbered([name for name, _ in found[part]]), found[part], strict=True))
+        for part in PARTS
+        if part in found
+    }
+
+
+def context_of(model: Any) -> int | None:
+    """How many tokens the model was made for, where its config says so."""
+    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return found if isinstance(found, int) else None
+
+
+def heads_of(model: Any) -> dict[str, dict[int, int]]:
+    """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
+    shared = getattr(model.config, "num_hidden_groups", None)
+    if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
+        raise Problem(
+            "the layers of {model} share one attention, so a head of one layer can't be edited by itself",
+            model=type(model).__name__,
+        )
+    if not model._can_set_attn_implementation():
+        classes = sorted({type(module).__name__ for _, module in attentions(model)} or {type(model).__name__})
+        raise Problem(
+            "heads of {model} can't be edited: the attention of {classes} doesn't ask transformers for its kernel",
+            model=type(model).__name__,
+            classes=all_of(classes),
+        )
+    return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
+
+
+def attentions(model: Any, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
+    """Modules named after attention that hold no other such module, those for pictures and sound left out."""
+
+    family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
+
+    def named(module: nn.Module) -> bool:
+        kind = type(module).__name__
+        rest = kind.lower().removeprefix(family)  # the softmax of Kimi Linear is KimiLinearAttention
+        return "Attention" in kind and not WEIGHTLESS.search(rest) and not HELPERS.search(kind)
+
+    return [
+        (name, module)
+        for name, module in model.named_modules()
+        if named(module)
+        and (all_senses or not OTHER_SENSES.search(name))
+        and not any(named(inner) for inner in module.modules() if inner is not module)
+    ]
+
+
+def numbered(names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of layers from the names of their attention: those of the model, where each has one of its own.
+
+    >>> numbered(["model.layers.3.self_attn", "model.layers.7.self_attn"])  # the others have no attention
+    (3, 7)
+    >>> numbered(["encoder.blocks.0.0.attention", "encoder.blocks.0.1.attention", "encoder.blocks.1.0.attention"])
+    (0, 1, 2)
+    """
+    found = [next((int(word) for word in name.split(".") if word.isdigit()), -1) for name in names]
+    rising = all(a < b for a, b in pairwise(found))
+    return tuple(found) if rising and found[:1] != [-1] else tuple(range(len(names)))
+
+
+def side_of(name: str) -> str | None:
+    """Encoder or decoder, by the outermost word of a module's name that says so.
+
+    >>> side_of("decoder.bert.encoder.layer.0.attention.self")  # a decoder made of BERT
+    'decoder'
+    """
+    found = re.search("encoder|decoder", name)
+    return None if found is None else found[0]
+
+
+def part_of(model: Any, name: str, module: nn.Module) -> str:
+    """Which part of the model an attention belongs to, by where it stands."""
+    if getattr(module, "is_cross_attention", False) or CROSS.search(name):
+        return "cross"
+    if model.config.is_encoder_decoder:
+        return side_of(name) or "decoder"
+    return "decoder" if getattr(module, "is_causal", model.can_generate()) else "encoder"
+
+
+def _heads(module: Any) -> int:
+    for what in ("num_heads", "num_attention_heads", "n_heads", "n_head"):
+        for holder in (module, getattr(module, "config", None)):
+            if isinstance(count := getattr(holder, what, None), int):
+                return count
+    raise unheard(module, [type(module).__name__])
+
+
+Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' names and its thread
+# Known to the whole process, as the library's registry is: its models ask that for their kernel, and nobody else.
+listeners: list[Listener] = []
+_edited: dict[int, str] = {}  # a module → the name its edits go by
+_ears: list[Any] = []  # the library's own method, once for each that hears
+_door = threading.Lock()
+
+
+@contextmanager
+def hearing() -> Iterator[None]:
+    """Inside the block attention functions have ears; afterwards the library is as it was, whatever happened."""
+    from transformers import AttentionInterface
+
+    library: Any = AttentionInterface
+    if not hasattr(library, "get_interface"):
+        raise Problem(
+            "transformers {version} can't be listened to; install 5.1 or newer: {command}",
+            version=sys.modules["transformers"].__version__,
+            command=pip_install("-U transformers"),
+        )
+    with _door:
+        _ears.append(_ears[0] if _ears else library.get_interface)
+        library.get_interface = _get_interface
+    try:
+        yield
+    finally:
+        with _door:
+            own = _ears.pop()
+            if not _ears:
+                library.get_interface = own
+
+
+@contextmanager
+def editing(model: Any, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
+    """Hear the model, and let edits of these names apply to these (part, layer)s."""
+    modules = {
+        id(module): names[part, i]
+        for part, layers in stacks(model).items()
+        for i, (_, module) in layers.items()
+        if (part, i) in names
+    }
+    outer = {key: _edited.get(key) for key in modules}
+    _edited.update(modules)
+    try:
+        with hearing():
+            yield
+    finally:
+        for key, value in outer.items():
+            if value is None:
+                _edited.pop(key, None)
+            else:
+                _edited[key] = value
+
+
+def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callable[..., tuple[Tensor, Any]]:
+    """What stands in the place of the library's method: the function it gives, with somebody listening."""
+    function = _ears[0](self, attn_implementation, default)
+    own = attn_implementation or "eager"
+
+    def heard(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None, *more: Any, **options: Any
+    ) -> tuple[Tensor, Any]:
+        output, weights = function(module, query, key, value, attention_mask, *more, **options)
+        if more:
+            options |= dict(zip([*inspect.signature(function).parameters][5:], more, strict=False))
+        given = output
+        if id(module) in _edited:
+            call = call_of(module, query, key, value, attention_mask, options, own, _edited[id(module)], {})
+            changed, _ = edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
+            given = changed.transpose(1, 2).contiguous()
+        for hear, names, thread in list(listeners):
+            if id(module) in names and thread == threading.get_ident():
+                hear(names[id(module)], module, (query, key, value, attention_mask, options, own), output, given)
+        return given, weights
+
+    return heard
+
+
+def configs_of(model: Any) -> list[Any]:
+    """Every config that says which attention a part of the model runs."""
+    found: dict[int, Any] = {}
+    waiting = [getattr(module, "config", None) for module in model.modules()]
+    while waiting:
+        config = waiting.pop()
+        if id(config) not in found and hasattr(config, "_attn_implementation_internal"):
+            found[id(config)] = config
+            waiting += [getattr(config, key, None) for key in getattr(config, "sub_configs", ())]
+    return list(found.values())
+
+
+def call_of(
+    module: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any,
+    options: Inputs,
+    own: str,
+    name: str,
+    rules: Rules,
+) -> Call:
+    """The same attention as our `Call`."""
+    bias = options.get("position_bias")
+    rule = masks.full()
+    n, m = q.shape[2], k.shape[2]
+    causal = options.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    if mask is None or (isinstance(mask, Tensor) and mask.ndim == 2):
+        # The eager way needs no telling: what it hides is in its mask.
+        if own != "eager" and causal and n > 1:
+            rule = masks.causal()
+            if "flash" in own:
+                reach = options.get("sliding_window")
+                rule = rule if reach is None else Band(reach - 1, 0)
+            elif m > n:  # room of a cache that nobody filled
+                k, v = k[:, :, :n], v[:, :, :n]
+                bias = None if bias is None else bias[..., :n]
+        if mask is not None:
+            rule = rule & masks.padding(mask[:, -m:] > 0)
+    elif isinstance(mask, Tensor):
+        if id(mask) not in rules:
+            rules[id(mask)] = (mask, *_read_mask(mask[..., :m].expand(-1, -1, n, -1)))
+        _, rule, added = rules[id(mask)]
+        if added is not None:
+            bias = added if bias is None else bias + added
+    else:
+        raise Problem(
+            "{model} runs its attention as {kind}, whose masks can't be read: call "
+            "model.set_attn_implementation('sdpa') first",
+            model=type(module).__name__,
+            kind=own,
+        )
+    if bias is not None:
+        if id(bias) not in rules:
+            rules[id(bias)] = (bias, rule, bias if bool(bias.any()) else None)  # T5's cross-attention adds zeros
+        bias = rules[id(bias)][2]
+    sinks = options.get("s_aux")
+    sinks = sinks if sinks is None or torch.is_grad_enabled() else sinks.detach()
+    scale = options.get("scaling")
+    return Call(
+        q,
+        k,
+        v,
+        rule,
+        q.shape[3] ** -0.5 if scale is None else float(scale),
+        bias,
+        options.get("softcap"),
+        None if sinks is None else sinks.reshape(-1),
+        name,
+    )
+
+
+def _read_mask(mask: Tensor) -> tuple[masks.Mask, Tensor | None]:
+    """A mask of the model's, (B, H, N, M), as the shortest rule that equals it, and what it adds to the scores if anything."""
+    if mask.dtype == torch.bool:
+        return rule_of(mask), None
+    hidden = mask <= HIDDEN
+    if bool(((mask == 0) | hidden).all()):
+        return rule_of(~hidden), None
+    return rule_of(~hidden), mask.masked_fill(hidden, 0.0)
+
+
+def rule_of(allowed: Tensor) -> masks.Mask:
+    """A band (causal, a window) and padding, where together they equal what is written out; else that, as it is."""
+    _, heads, n, m = allowed.shape
+    if heads > 1 or 0 in (n, m):
+        return masks.dense(allowed)
+    table = allowed[:, 0]
+    real = table.any(1)  # (B, M): keys that somebody sees
+    seeing = table.any(2)  # (B, N): queries that see something
+    if not bool(seeing.any()):
+        return masks.dense(allowed)
+    marks = table.contiguous().view(torch.uint8)
+    rows = torch.arange(n, device=allowed.device) + (m - n)
+    first, last = marks.argmax(2), m - 1 - marks.flip(2).argmax(2)
+    left, right = int((rows - first)[seeing].max()), int((last - rows)[seeing].max())
+    filled = masks.full() if bool(real.all()) else masks.padding(real)
+    bands = ((None, None), (None, 0), (left, 0), (None, right), (left, None), (left, right))
+    for band in dict.fromkeys(bands):
+        rule = (masks.full() if band == (None, None) else Band(*band)) & filled
+        if _equals(rule, table):
+            return rule
+    return masks.dense(allowed)
+
+
+def _equals(rule: masks.Mask, table: Tensor, block: int = 256) -> bool:
+    batch, n, m = table.shape
+    return all(
+        torch.equal(
+            rule.tensor(n, m, batch=batch, rows=slice(i, i + block), device=table.device)[:, 0].expand(batch, -1, m),
+            table[:, i : i + block],
+        )
+        for i in range(0, n, block)
+    )
+
+
+def explained(call: Call, output: Tensor) -> bool:
+    """Do two rows of the call give what the kernel gave, (B, N, H, D)? Rows that see nothing don't count."""
+    batch, heads, n, _ = call.q.shape
+    m = call.k.shape[2]
+    rows = sorted({n // 2, n - 1})
+    allowed = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device=call.q.device)
+    bias = call.bias
+    if bias is not None:
+        bias = bias.expand(*bias.shape[:-2], n, m)[..., rows, :]
+    asked = Call(call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks)
+    mine = mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
+    theirs = output[:, rows].transpose(1, 2).float()
+    if mine.shape != theirs.shape:
+        return False
+    seen = allowed.any(-1).expand(batch, heads, len(rows))
+    near = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
+    far = (mine - theirs).abs().amax(-1)[seen]  # the others may be anything, NaN too
+    size = theirs.abs().amax(-1)[seen]
+    return not far.numel() or bool(far.max() <= near * (size.max() + 1e-6))

@@ -1,0 +1,207 @@
+"""The eager road: the weights that a model of `transformers` gives itself, kept whole.
+
+For models that don't ask the library for their kernel (BLOOM, Falcon, DeBERTa, XLNet …), and so can't be listened to. With
+`attn_implementation="eager"` and `output_attentions=True` they hand out what their softmax made: (B, H, N, M) per layer,
+which grows with n². There are no q, k and v then: a call of such a trace has q, k and v of width 0, and its scores are its
+bias alone, the logarithms of the weights; a softmax over those gives the weights again.
+
+Nothing is taken on trust here either: what isn't one row per token that adds up to 1 (Longformer's windows, Reformer's
+buckets, Funnel's pooled rows) is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...attention import masks
+from ...attention.dispatch import Call
+from ...attention.rules import Dense
+from ...i18n import Notice, Problem
+from .hf_attention import Inputs, Untraceable, attentions, configs_of, part_of, rule_of
+from .hf_inputs import entry, items, run, several
+from .hf_trace import Heard
+
+FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
+
+
+def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
+    """The weights of every layer as calls of width 0, and the model's logits (or states)."""
+    _tell(model, inputs)
+    called = entry(model, inputs)
+    taken = inspect.signature(getattr(called, "forward", called)).parameters.values()
+    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
+        raise Untraceable(
+            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
+            "with an attention that keeps them (load it with attn_implementation='eager')",
+            model=type(model).__name__,
+        )
+    heard = Heard(model, "input_ids" in inputs)
+    for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
+        heard.entered.clear()
+        with _eagerly(model), heard.listening():
+            made = run(model, inputs | options | {"output_attentions": True})
+        if any(made.get(field) for field in ("attentions", *FIELDS.values())):
+            break
+    found = {part: list(made.get(field) or ()) for part, field in FIELDS.items()}
+    if made.get("attentions"):
+        found[_part(heard, made["attentions"])] = list(made["attentions"])
+    if found["encoder"] and not several(model):
+        found["decoder"] = []  # of what another stack made of the text (FastSpeech's frames), not of its tokens
+    logits = made[0] if made.get("logits") is None else made.get("logits")
+    del made  # a layer's weights are let go as soon as they are kept
+    for part, layers in found.items():
+        there = [i for i, weights in enumerate(layers) if weights is not None]
+        wanted, names = _sizes(inputs, several(model))[part], _names(model, heard, part, there, len(layers))
+        for i, name in zip(there, names, strict=True):
+            heard.calls.setdefault(part, []).append(_call(model, layers[i], wanted))
+            heard.names.setdefault(part, []).append(name)
+            layers[i] = None
+    if not heard.calls:
+        raise Untraceable(
+            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
+            "with an attention that keeps them (load it with attn_implementation='eager')",
+            model=type(model).__name__,
+        )
+    return heard, logits
+
+
+def bytes_of(model: Any, inputs: Inputs) -> int:
+    """How much the weights will take: 4 bytes for every query, key, head, layer and text."""
+    sizes = _sizes(inputs, several(model))
+    heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
+    heads = max(heads) if isinstance(heads, list | tuple) else heads or 1
+    total = 0
+    for name, module in attentions(model):
+        n, m = sizes[part_of(model, name, module)]
+        total += 4 * items(inputs) * heads * (n or 0) * (m or n or 0)
+    return total
+
+
+def _tell(model: Any, inputs: Inputs) -> None:
+    """Say the size before it is taken, where the input tells it; refuse what can't fit into this machine's memory."""
+    if not (size := bytes_of(model, inputs)):
+        return
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
+    told = dict(size=_amount(size), tokens=max(n or 0 for n, _ in _sizes(inputs, several(model)).values()))
+    if size > there and model.device.type == "cpu":
+        raise Problem(
+            "the weights of all heads for {tokens} tokens are {size}, and this machine has {there}: shorten the text",
+            **told,
+            there=_amount(there),
+        )
+    warnings.warn(
+        Notice(
+            "the weights of all heads are kept whole, as the model gives them: {size} for {tokens} tokens, and "
+            "four times that for twice as many",
+            **told,
+        ),
+        stacklevel=5,
+    )  # whoever called trace
+
+
+def _amount(size: int) -> str:
+    """
+    >>> _amount(1_500_000), _amount(16_900_000_000)
+    ('1.5 MB', '16.9 GB')
+    """
+    return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
+
+
+def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None]]:
+    """Queries and keys of every part, None where the input doesn't say."""
+    ids = inputs.get("input_ids")
+    source = None if ids is None else ids.shape[1]
+    answer = inputs["decoder_input_ids"].shape[1] if both else source
+    states = inputs.get("encoder_hidden_states")
+    memory = source if both else None if states is None else states.shape[1]
+    return {"encoder": (source, source), "decoder": (answer, answer), "cross": (answer, memory)}
+
+
+@contextmanager
+def _eagerly(model: Any) -> Iterator[None]:
+    """The model with its plainest attention, and afterwards with its own; the hooks by which the library collects weights
+    stay in a model for good otherwise."""
+    before = [(config, config._attn_implementation_internal) for config in configs_of(model)]
+    hooks = [(module, set(module._forward_hooks), HOOKED in vars(module)) for module in model.modules()]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = "eager"
+        yield
+    finally:
+        for config, own in before:
+            config._attn_implementation_internal = own
+        for module, own, hooked in hooks:
+            for key in set(module._forward_hooks) - own:
+                del module._forward_hooks[key]
+            if not hooked:
+                vars(module).pop(HOOKED, None)
+
+
+def _part(heard: Heard, layers: Any) -> str:
+    """What the one stack of a model is called, as where it is listened to; where it doesn't say, a decoder's tokens give
+    nothing to those after them."""
+    for name, module in attentions(heard.model, all_senses=not heard.text):
+        if heard.entered[module] and hasattr(module, "is_causal"):
+            if (part := part_of(heard.model, name, module)) != "cross":
+                return part
+    tables = [table for table in layers if isinstance(table, Tensor) and table.ndim == 4]
+    later = any(bool(table.triu(1 + table.shape[3] - table.shape[2]).any()) for table in tables)
+    return "encoder" if later or not tables else "decoder"
+
+
+def _names(model: Any, heard: Heard, part: str, places: list[int], layers: int) -> list[str]:
+    """A name with its layer's number for each table: from the modules that ran, where there are as many."""
+
+    def here(own: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
+        return own == part if several(model) else (own == "cross") == (part == "cross")
+
+    if len(places) < layers:  # None stands for layers that have no weights
+        return [f"layers.{i}" for i in places]
+    ran = [
+        name
+        for name, module in attentions(model, all_senses=not heard.text)
+        for _ in range(heard.entered[module])
+        if here(part_of(model, name, module))
+    ]
+    return ran if len(ran) == layers else [""] * layers
+
+
+def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Call:
+    """A layer's weights as a call of width 0, checked."""
+    kind = type(model).__name__
+    shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
+    if len(shape) != 4 or any(size not in (None, found) for size, found in zip(wanted, shape[2:], strict=True)):
+        raise Untraceable(
+            "{model} gives attention weights of the size {found} where {wanted} was expected, queries × keys: its "
+            "rows and columns aren't the tokens, so a map would be wrong",
+            model=kind,
+            found=str(shape),
+            wanted=f"(…, {wanted[0] or 'n'}, {wanted[1] or 'm'})",
+        )
+    near = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
+    weights = weights.float()
+    total, least = weights.sum(-1), float(weights.min())
+    off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that sees nothing gives nothing
+    if not float(off.max()) <= near or least < 0:  # NaN is no share either
+        low, high = float(total.min()), float(total.max())
+        raise Untraceable(
+            "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the "
+            "shares of its tokens",
+            model=kind,
+            low=f"{low:.3g}",
+            high=f"{high:.3g}",
+        )
+    batch, heads, n, m = shape
+    rule = rule_of((weights > 0).any(1, keepdim=True))
+    nothing = weights.new_zeros(batch, heads, n, 0)
+    beside = weights.new_zeros(batch, heads, m, 0)
+    return Call(nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log())

@@ -1,0 +1,287 @@
+"""What a model of Hugging Face's `transformers` is called with: texts, ids or a tokenizer's result, as tensors; an
+encoder-decoder's other side; and how its tokens are called.
+
+A model that reads pictures or sound (`pixel_values`, `input_features`) has places for tokens: patches are called by row and
+column, what else there is by number.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...i18n import Notice, Problem, all_of, one_of, quoted
+from ..views.token_labels import Tokens
+from .hf_attention import OTHER_SENSES, Inputs, context_of, side_of
+from .model_protocol import MOST, too_long, uneven
+from .streaming import Stopped
+from .tokenizer_protocol import ids_of, made_by_theirs, reader_of
+
+OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
+POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
+
+
+@contextmanager
+def resting(model: Any) -> Iterator[None]:
+    """No gradients and no dropout inside; each module trains afterwards if it did before."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
+    """What the model is called with."""
+    if made_by_theirs(given):
+        return _as_given(model, dict(given))
+    reader = reader_of(tokenizer)
+    texts = [given] if isinstance(given, str) else given
+    made: Inputs = {"input_ids": None}
+    if not isinstance(texts, Tensor) and len(texts) and isinstance(texts[0], str):
+        made = reader.batch(texts)
+        if not all(made["input_ids"]):
+            raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    if len(made) > 1:  # with a mask, or types
+        inputs = _as_given(model, made)
+        taken = inspect.signature(model.forward).parameters
+        real = inputs.get("attention_mask")
+        if real is not None and bool(real.all()):
+            inputs.pop("attention_mask")
+        elif real is not None and not bool(real[:, 0].all()) and "position_ids" in taken and model.can_generate():
+            # Padded on the left, a text begins at 0 all the same, as it does when it is alone.
+            inputs["position_ids"] = (real.cumsum(-1) - 1).clamp(min=0)
+        return {key: value for key, value in inputs.items() if key in taken or key == "input_ids"}
+    rows = made["input_ids"] or ids_of(given, tokenizer)
+    return _rows(model, reader.source(rows) if model.config.is_encoder_decoder else rows)
+
+
+def _as_given(model: Any, given: Inputs) -> Inputs:
+    """A tokenizer's result: tensors, on the model's device; lists of different lengths are padded."""
+    if isinstance(ids := given.get("input_ids"), list) and len({len(row) for row in ids}) > 1:
+        return _rows(model, ids)
+    main = "input_ids" if ids is not None else next((key for key in OTHERS if key in given), None)
+    if main is None:
+        raise Problem(
+            "a dict for the model needs input_ids, or {others}; it has {keys}",
+            keys=all_of(given) if given else "{}",
+            others=one_of(OTHERS),
+        )
+    made: Inputs = {
+        key: value if isinstance(value, bool | str) else torch.as_tensor(value) for key, value in given.items()
+    }
+    if made[main].numel() == 0:
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in made.items()}
+
+
+def _rows(model: Any, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
+    """Lists of ids as a batch, padded on the right; a mask only if it says something."""
+    pad = getattr(model.config, "pad_token_id", None)
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0 if pad is None else pad] * (longest - len(row))] for row in rows])
+    made = {f"{prefix}input_ids": ids.to(model.device)}
+    if len({len(row) for row in rows}) > 1:
+        real = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        made[f"{prefix}attention_mask"] = real.to(model.device)
+    return made
+
+
+def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs:
+    """The decoder's side: the target given, or what the model says, its start token first and without its end."""
+    if "decoder_input_ids" in inputs:
+        return {}
+    if target is None:
+        return _rows(model, said(model, inputs, tokenizer), "decoder_")
+    if isinstance(target, Tensor):
+        target = target.tolist()
+    texts: Any = [target] if isinstance(target, str) or isinstance(target[0], int) else list(target)
+    reader = reader_of(tokenizer)
+    rows = [reader.target(row) if isinstance(row, str) else list(row) for row in texts]
+    if len(rows) != items(inputs):
+        raise uneven(items(inputs), len(rows))
+    roles = (_role(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
+    start = next((i for i in roles if i is not None), 0)
+    rows = [row if row[:1] == [start] else [start, *row] for row in rows]
+    return _rows(model, [_until_the_end(model, row, tokenizer) for row in rows], "decoder_")
+
+
+def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **options: Any) -> list[list[int]]:
+    """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
+    if not model.can_generate():
+        raise Problem("{model} can't say anything by itself: give target=", model=type(model).__name__)
+    given = inputs
+    if "input_ids" in inputs:
+        given = {"attention_mask": torch.ones_like(inputs["input_ids"])} | inputs
+    with resting(model):
+        with _telling(model):
+            made = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=most_of(model, most), **options)
+    return [_until_the_end(model, row, tokenizer) for row in made.tolist()]
+
+
+def most_of(model: Any, most: int) -> int:
+    """So many tokens, or as many as there are positions after the start."""
+    config = model.config.get_text_config(decoder=True)
+    return min(most, (getattr(config, "max_position_embeddings", None) or most + 1) - 1)
+
+
+def _role(model: Any, what: str) -> Any:
+    found = getattr(getattr(model, "generation_config", None), what, None)
+    return getattr(model.config, what, None) if found is None else found
+
+
+def _until_the_end(model: Any, row: list[int], tokenizer: Any) -> list[int]:
+    """A decoder's row up to where it ends; its first token may be the same one (BART begins with its end)."""
+    ends = _role(model, "eos_token_id")
+    ends = {*(ends if isinstance(ends, list) else [ends]), reader_of(tokenizer).eos}
+    return row[: next((i for i in range(1, len(row)) if row[i] in ends), len(row))]
+
+
+def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
+    """Refuse tokens that aren't in the vocabulary, and more of them than there are learned positions.
+
+    Where positions aren't learned, more than the context of the model is only said: see note_context.
+    """
+    from ...generation.prefill import as_rows, note_context
+
+    ids = inputs.get(f"{prefix}input_ids")
+    if ids is None:
+        return {}
+    vocabulary = _vocabulary(model, prefix)
+    as_rows("prompt" if prefix else "source", ids, int(ids.max()) + 1 if vocabulary is None else vocabulary)
+    rooms = []
+    other = ("encoder" if prefix else "decoder") if several(model) else None
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and POSITIONS.search(name) and not OTHER_SENSES.search(name):
+            if other is None or side_of(name) != other:
+                before = getattr(module, "offset", 0) or (0 if module.padding_idx is None else module.padding_idx + 1)
+                rooms.append(module.num_embeddings - before)
+    if rooms and ids.shape[1] > min(rooms):
+        raise too_long(ids.shape[1], min(rooms))
+    return note_context(ids.shape[1], context_of(model))
+
+
+def _vocabulary(model: Any, prefix: str) -> int | None:
+    """How many tokens the model knows on this side, where it says so."""
+    side = model.decoder if prefix and hasattr(model, "decoder") else model  # an encoder-decoder of two models
+    try:
+        found = getattr(side.get_input_embeddings(), "num_embeddings", None)
+    except (NotImplementedError, AttributeError):  # of two towers, one for text; or no model at all
+        found = None
+    return found or getattr(model.config.get_text_config(), "vocab_size", None)
+
+
+def several(model: Any) -> bool:
+    """Does it read one text and write another?"""
+    return bool(model.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(model.forward).parameters
+
+
+def items(inputs: Inputs) -> int:
+    """Texts, pictures or sounds in the batch."""
+    return next(len(inputs[key]) for key in ("input_ids", *OTHERS) if key in inputs)
+
+
+def entry(model: Any, inputs: Inputs) -> Any:
+    """What to call: the model, or of one with two towers (CLIP) the one that reads what is given."""
+    for mine, others, name in (
+        ("input_ids", OTHERS, "get_text_features"),
+        ("pixel_values", ("input_ids",), "get_image_features"),
+        ("input_features", ("input_ids",), "get_audio_features"),
+    ):
+        wanted = [key for key in others if key in inspect.signature(model.forward).parameters]
+        alone = mine in inputs and wanted and not any(key in inputs for key in others)
+        if alone and hasattr(model, name) and not model.can_generate():
+            return getattr(model, name)
+    return model
+
+
+def note_towers(model: Any, inputs: Inputs) -> None:
+    """Say that of two towers which never look at each other (CLIP) the text's is shown, where both were given."""
+    both = "input_ids" in inputs and "pixel_values" in inputs
+    if both and hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
+        if not model.can_generate():
+            warnings.warn(
+                Notice(
+                    "{model} reads text and picture apart: this is what looks at the text; for the picture, give "
+                    "pixel_values alone",
+                    model=type(model).__name__,
+                ),
+                stacklevel=5,
+            )
+
+
+def run(model: Any, inputs: Inputs) -> Any:
+    """The model's forward."""
+    with _telling(model):
+        return entry(model, inputs)(**inputs)
+
+
+@contextmanager
+def _telling(model: Any) -> Iterator[None]:
+    """What a model says when it fails is told in a sentence, not lost in a traceback."""
+    try:
+        yield
+    except (Problem, Stopped):
+        raise
+    except Exception as error:
+        raise Problem(
+            "{model} failed on this input: {error}; if it reads more than text, give trace() a dict with all of it",
+            model=type(model).__name__,
+            error=quoted(error),
+        ) from error
+
+
+def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
+    """Labels of every row; padding, on whichever side, is special."""
+    ids = inputs[f"{prefix}input_ids"].tolist()
+    real = inputs.get(f"{prefix}attention_mask")
+    marks = [[True] * len(row) for row in ids] if real is None or real.ndim != 2 else (real > 0).tolist()
+    made, reader = [], reader_of(tokenizer)
+    for row, mark in zip(ids, marks, strict=True):
+        places = [i for i, here in enumerate(mark) if here]
+        tokens = reader.tokens(row[i] for i in places)
+        pieces, special = ["[PAD]"] * len(row), [True] * len(row)
+        for i, piece, is_special in zip(places, tokens.pieces, tokens.special, strict=True):
+            pieces[i], special[i] = piece, is_special
+        whole = [(label, places[first], places[end - 1] + 1) for label, first, end in tokens.whole]
+        whole += [("[PAD]", i, i + 1) for i, here in enumerate(mark) if not here]
+        whole.sort(key=lambda group: group[1])
+        made.append(Tokens(tuple(pieces), tuple(special), tuple(row), tuple(whole)))
+    return made
+
+
+def places(model: Any, inputs: Inputs, count: int) -> Tokens:
+    """Names for what is no text: patches of a picture by row and column, what else there is by number.
+
+    Where a model puts tokens of its own before its patches, the first of them is [CLS].
+    """
+    names = [f"[{i}]" for i in range(count)]
+    tall, wide = _grid(model.config, inputs)
+    before = count - tall * wide
+    if not tall * wide or not 0 <= before <= 8:
+        return Tokens(tuple(names))
+    # A space before each, as words have it: names of neighbours must not grow together.
+    names[before:] = [f" {i},{j}" for i in range(tall) for j in range(wide)]
+    names[:before] = ["[CLS]", *names[1:before]] if before else []
+    return Tokens(tuple(names), tuple(i < before for i in range(count)))
+
+
+def _grid(config: Any, inputs: Inputs) -> tuple[int, int]:
+    """How many patches a picture has, downwards and across; 0 where that isn't known."""
+    sees = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
+    patch = getattr(sees, "patch_size", None)
+    patch = patch[0] if isinstance(patch, list | tuple) and len(set(patch)) == 1 else patch
+    pixels = inputs.get("pixel_values")
+    if not isinstance(patch, int) or pixels is None or pixels.ndim != 4:
+        return 0, 0
+    return pixels.shape[2] // patch, pixels.shape[3] // patch

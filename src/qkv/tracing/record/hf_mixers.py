@@ -1,0 +1,184 @@
+"""How mixers inside a model of `transformers` are heard: layers that keep a state instead of attending.
+
+Their code calls one of two kernels by its name, a scan (Mamba-2, Bamba, Falcon-H1, Nemotron-H, Zamba 2, …) or the gated
+delta rule (Qwen3-Next, Qwen3.5, OLMo Hybrid, …); which modules do is read from that code, not from a list of classes. While
+somebody hears, the name stands for the very same function with ears: called with the same arguments, its result handed on.
+What it was given is our `Mixing`, and nothing is taken on trust: all that the kernel gave is computed again from it.
+
+B batch, N tokens, H heads, P value width, G groups of heads that share q and k, D key width.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...mixers.calls import Mixing
+from ...mixers.delta import unit
+from ...mixers.forms import CHUNK
+from .hf_attention import OTHER_SENSES, Untraceable
+
+Given = dict[str, Any]  # a kernel's arguments by name
+Hear = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
+
+
+def _scanned(given: Given) -> tuple[Mixing, Tensor]:
+    """Mamba-2's scan: q = C, k = B, v = Δ·x, log γ = Δ·A; and x itself, D times, which is added to what comes out."""
+    x, step, skip = given["hidden_states"].float(), given["dt"], given.get("D")  # (B, N, H, P), (B, N, H), (H,)
+    if given.get("dt_bias") is not None:
+        step = step + given["dt_bias"].to(step.dtype)
+    step = F.softplus(step) if given.get("dt_softplus") else step
+    if given.get("dt_limit") is not None:
+        step = step.clamp(*given["dt_limit"])
+    step = step.float()
+    v, decay = x * step[..., None], step * given["A"].float()
+    q, k = (given[name].float().transpose(1, 2) for name in "CB")  # (B, G, N, D)
+    before = given.get("initial_states")
+    state = None if before is None else before.float().transpose(2, 3)  # (B, H, D, P)
+    beside = torch.zeros_like(x) if skip is None else skip.float()[..., None] * x
+    return Mixing(q, k, v.transpose(1, 2), decay.transpose(1, 2), 1.0, state=state), beside
+
+
+def _overwritten(given: Given) -> tuple[Mixing, Tensor]:
+    """The gated delta rule; q and k come once per head of values, and nothing is added."""
+    q, k, v, decay, write = (
+        given[name].float().transpose(1, 2) for name in ("query", "key", "value", "g", "beta")
+    )  # (B, H, N, ·), (B, H, N)
+    if given.get("use_qk_l2norm_in_kernel"):
+        q, k = unit(q), unit(k)
+    before = given.get("initial_state")
+    state = None if before is None else before.float()
+    return Mixing(q, k, v, decay, q.shape[3] ** -0.5, write, state), torch.zeros(())
+
+
+KERNELS: dict[str, Callable[[Given], tuple[Mixing, Tensor]]] = {
+    "mamba2_chunk_scan": _scanned,
+    "torch_chunk_gated_delta_rule": _overwritten,
+}
+
+
+def kernel_of(module: nn.Module) -> str | None:
+    """The kernel that a module's own code calls, if any.
+
+    >>> from transformers.models.bamba.modeling_bamba import BambaConfig, BambaMixer
+    >>> config = BambaConfig(hidden_size=8, num_attention_heads=2, mamba_n_heads=2, num_hidden_layers=1)
+    >>> kernel_of(BambaMixer(config, 0)), kernel_of(nn.Linear(1, 1))
+    ('mamba2_chunk_scan', None)
+    """
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return next((name for name in KERNELS if code is not None and name in code.co_names), None)
+
+
+# Known to the whole process, as the names of the library's files are: its layers call what these stand for.
+_listeners: list[tuple[Callable[[Given, Any], None], int]] = []  # who hears, and in which thread
+_ears: dict[tuple[int, str], list[Any]] = {}  # a file's names and a kernel → what stood there, and how many hear
+_door = threading.Lock()
+
+
+@contextmanager
+def listening(model: Any, hear: Hear, *, all_senses: bool = False) -> Iterator[None]:
+    """Inside the block, `hear` is told of every mixing of this model in this thread; afterwards all is as it was."""
+    found = [
+        (name, module, kernel)
+        for name, module in model.named_modules()
+        if (all_senses or not OTHER_SENSES.search(name)) and (kernel := kernel_of(module)) is not None
+    ]
+    inside: list[tuple[str, nn.Module, str, Tensor | None]] = []  # the mixer that is running
+
+    def enter(name: str, kernel: str) -> Callable[..., None]:
+        def begin(module: nn.Module, args: Any, options: Given) -> None:
+            real = options.get("attention_mask")
+            inside.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
+
+        return begin
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        inside.pop()
+
+    def heard(given: Given, made: Any) -> None:
+        if inside:
+            name, module, kernel, real = inside[-1]
+            try:
+                call, beside = KERNELS[kernel](given)
+                keep = None if real is None else real[:, -call.v.shape[2] :].bool()
+                right = explained(call, beside, made[0] if isinstance(made, tuple) else made, keep)
+            except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):  # given otherwise than we know
+                right = False
+            if not right:
+                raise Untraceable(
+                    "{model} does more with its state than what its kernel was given tells, so maps computed from that would "
+                    "be wrong",
+                    model=type(module).__name__,
+                )
+            hear(name, replace(call, keep=keep))
+
+    hooks = []
+    for name, module, kernel in found:
+        hooks.append(module.register_forward_pre_hook(enter(name, kernel), with_kwargs=True))
+        hooks.append(module.register_forward_hook(leave, always_call=True))
+    listener = (heard, threading.get_ident())
+    _listeners.append(listener)
+    try:
+        with _hearing({(id(names := _names(module)), kernel): names for _, module, kernel in found}):
+            yield
+    finally:
+        _listeners[:] = [kept for kept in _listeners if kept is not listener]
+        for hook in hooks:
+            hook.remove()
+
+
+def _names(module: nn.Module) -> Given:
+    """The names that a module's code finds, those of its file."""
+    return inspect.unwrap(type(module).forward).__globals__
+
+
+@contextmanager
+def _hearing(files: dict[tuple[int, str], Given]) -> Iterator[None]:
+    with _door:
+        for key, names in files.items():
+            kept = _ears.setdefault(key, [names[key[1]], 0])
+            kept[1] += 1
+            names[key[1]] = _with_ears(kept[0])
+    try:
+        yield
+    finally:
+        with _door:
+            for key, names in files.items():
+                kept = _ears[key]
+                kept[1] -= 1
+                if not kept[1]:
+                    names[key[1]] = kept[0]
+                    del _ears[key]
+
+
+def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def heard(*args: Any, **options: Any) -> Any:
+        made = kernel(*args, **options)
+        given = inspect.signature(kernel).bind(*args, **options).arguments
+        for hear, thread in list(_listeners):
+            if thread == threading.get_ident():
+                hear(given, made)
+        return made
+
+    return heard
+
+
+def explained(call: Mixing, beside: Tensor, output: Tensor, keep: Tensor | None) -> bool:
+    """Is what a kernel gave, (B, N, H, P), what becomes of the call? Padding may be anything."""
+    mine = call.run("chunkwise", CHUNK)[0].transpose(1, 2) + beside
+    if mine.shape != output.shape:
+        return False
+    far, size = (mine - output.float()).abs().amax((2, 3)), output.float().abs().amax((2, 3))  # (B, N)
+    real = torch.ones_like(far, dtype=torch.bool) if keep is None else keep
+    near = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
+    return not bool(real.any()) or bool(far[real].max() <= near * (size[real].max() + 1e-6))

@@ -1,0 +1,101 @@
+"""What looking into a model asks of it, whoever made it: one protocol, answered by native_model.py and hf_model.py.
+
+    model_of(model).heads()          how many heads each layer of each part has
+    model_of(model).trace(…)         what every attention receives
+
+B batch, N tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from ...i18n import Problem
+from ..views.traces import Trace
+
+if TYPE_CHECKING:
+    from .streaming import Follower
+
+MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
+
+Layer = tuple[str, int]  # part, number
+
+
+class Question(NamedTuple):
+    """A text as a model is to read it, and how to ask what it says to it."""
+
+    run: Callable[[Tensor], Tensor]  # ids (B, N) → logits (B, N, V)
+    ids: Tensor  # (B, N): an encoder-decoder's are its decoder's
+    real: Tensor  # (B, N): True where it is no padding
+
+
+class Model(Protocol):
+    """A model as far as looking needs it."""
+
+    @property
+    def kind(self) -> str:
+        """encoder, decoder or encoder-decoder."""
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens it was made for, where it says so."""
+
+    foreseen: bool  # can its layers and heads be known before it has run?
+
+    def heads(self) -> dict[str, dict[int, int]]:
+        """How many heads each layer of each part has; only those that attend."""
+
+    def trace(
+        self,
+        given: Any,
+        tokenizer: Any = None,
+        *,
+        target: Any = None,
+        logits: bool = False,
+        name: str = "",
+        eager: bool = False,
+        follower: Follower | None = None,
+    ) -> Trace:
+        """What every attention receives: see `qkv.trace`, and `follow` in streaming.py for who follows."""
+
+    def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
+        """A text, ids, or a batch of either, to be run as often as one likes."""
+
+    def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
+        """What an encoder-decoder says to a text, greedily."""
+
+    def editing(self, layers: Iterable[Layer]) -> AbstractContextManager[Mapping[Layer, str]]:
+        """Inside the block these layers' attention can be edited: the names by which `replace_weights` knows them."""
+
+
+def model_of(model: Any) -> Model:
+    """The one place where ours and theirs are told apart; what is neither is refused."""
+    from ...model.transformer import Transformer
+
+    if isinstance(model, Transformer):
+        from .native_model import Ours
+
+        return Ours(model)
+    from .hf_model import Theirs
+
+    return Theirs(model)
+
+
+def uneven(sources: int, targets: int) -> Problem:
+    """The problem of texts and targets that aren't as many."""
+    return Problem(
+        "there are {sources} texts and {targets} targets: give one for each", sources=sources, targets=targets
+    )
+
+
+def too_long(tokens: int, context: int) -> Problem:
+    """The problem of a text beyond the positions that were learned."""
+    return Problem(
+        "the text has {tokens} tokens and this model learned {context} positions: shorten it",
+        tokens=tokens,
+        context=context,
+    )

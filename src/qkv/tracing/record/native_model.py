@@ -1,0 +1,353 @@
+"""Models of ours, as looking asks for them (models.py): what their attention receives, what they say, which heads they have.
+
+B batch, N tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ...attention import masks
+from ...attention.cache import KVCache, WindowCache
+from ...attention.dispatch import listening
+from ...attention.positions import ALiBi, Relative, Rotary
+from ...generation.decoding import translate_ids
+from ...generation.prefill import as_rows, note_context, pad, quiet, wordless
+from ...i18n import Problem
+from ...mixers.calls import Mixing
+from ...model.experts import Routing, record_routing
+from ...model.layers import StateMixer
+from ..views.token_labels import CUT, END, PARTS, Tokens
+from ..views.traces import Projection, Trace, Turning
+from .chunking import chunks, is_long, join_call
+from .model_protocol import MOST, Layer, Question, too_long, uneven
+from .tokenizer_protocol import Rows, ids_of, listed, reader_of
+
+if TYPE_CHECKING:
+    from .streaming import Follower, Sides
+
+
+class Ours:
+    """A `Transformer` that is looked into."""
+
+    foreseen = True
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.config = model, model.config
+        self.kind, self.context = model.config.kind, model.config.context
+
+    def heads(self) -> dict[str, dict[int, int]]:
+        """Every layer that attends has equally many heads; mixers have their own."""
+        sides = {"encoder": self.model.encoder, "decoder": self.model.decoder}
+        if self.kind == "encoder-decoder":
+            sides["cross"] = self.model.decoder
+        heads: dict[str, dict[int, int]] = {part: {} for part in PARTS}
+        for part, blocks in sides.items():
+            for i, block in enumerate(blocks or ()):
+                mixer = part == "decoder" and isinstance(block.attention, StateMixer)
+                heads["mixers" if mixer else part][i] = block.attention.n_head
+        return {part: layers for part, layers in heads.items() if layers}
+
+    def trace(
+        self,
+        given: Any,
+        tokenizer: Any = None,
+        *,
+        target: Any = None,
+        logits: bool = False,
+        name: str = "",
+        eager: bool = False,
+        follower: Follower | None = None,
+    ) -> Trace:
+        """`eager` is nothing to ours, which can always be heard."""
+        rows = self._rows(given, tokenizer)
+        if follower is not None and self.kind != "encoder-decoder":  # there they come after what is said
+            rows = [[*row, *follower.more] for row in rows]
+        rows = as_rows("source", rows, self.config.read_vocab)
+        longest = max(map(len, rows))
+        if self.config.position == "learned" and longest > self.config.context:
+            raise too_long(longest, self.config.context)
+        beyond = note_context(longest, self.config.context)
+        with torch.no_grad():
+            found = self._trace(rows, tokenizer, target, logits, follower)
+        text = given if isinstance(given, str) else ""
+        return replace(found, model=name, text=text, more=found.more | beyond)
+
+    def _trace(self, rows: Rows, tokenizer: Any, target: Any, logits: bool, follower: Follower | None) -> Trace:
+        model, both = self.model, self.kind == "encoder-decoder"
+        with quiet(model):
+            said = _said(model, rows, tokenizer, target) if both else rows
+        most = _cut(model, said) if both and target is None else None
+        if both and follower is not None:
+            said = [[*row, *follower.more] for row in said]
+        queries, keys = self._sides(rows, said, tokenizer, most)
+        if follower is not None:
+            follower.told(self.heads(), queries, keys)
+        run = _Run(model, rows, said, follower)
+        with quiet(model), record_routing() as heard:
+            states = run.states()
+        layers, numbers = _group(run.calls)
+        more: dict[str, Any] = {"position": self.config.position, "kind": self.kind}
+        more |= {} if most is None else {"cut": most}
+        if follower is not None:
+            more["states"] = states
+        if run.residuals:
+            more["residuals"] = torch.stack(run.residuals)
+        if logits:
+            more["logits"] = model.head(states).float()
+        turning = _turning(model, max(map(len, said)))
+        told: dict[str, Any] = dict(outputs=_outputs(model), more=more, turning=turning, numbers=numbers)
+        return Trace(layers, queries, keys, routing=_routed(heard), **told)
+
+    def _sides(self, rows: Rows, said: Rows, tokenizer: Any, most: int | None) -> tuple[Sides, Sides]:
+        """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
+        source = _tokens(tokenizer, rows)
+        target = source if said is rows else _tokens(tokenizer, said)
+        sides = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+        sides["mixers"] = sides["decoder"]
+        queries, keys = ({part: sides[part][side] for part in self.heads()} for side in (0, 1))
+        if "cross" in queries:  # a row of cross-attention is known by the word it makes
+            # The longest of a batch is the one that was cut.
+            longest = max(map(len, said))
+            ends = [CUT if most is not None and len(row) == longest else END for row in said]
+            queries["cross"] = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
+        return queries, keys
+
+    def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
+        """Rows of different lengths are padded on the right."""
+        model = self.model
+        device = model.embedding.weight.device
+        rows = self._rows(given, tokenizer)
+        note_context(max(map(len, rows)), self.config.context)
+        ids, lengths = pad(rows, device)
+        rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
+        source: tuple[Any, ...] = ()
+        more: dict[str, Any] = {}
+        if self.kind == "encoder-decoder":
+            source, more = (ids,), {"source_mask": rule}
+            ids, lengths = pad(_said(model, rows, tokenizer, target), device)
+            rule = masks.padding(lengths)
+
+        def run(ids: Tensor) -> Tensor:
+            with quiet(model):
+                logits = model(ids, *source, mask=rule, **more)
+            if logits.shape[-1] != self.config.vocab or not self.config.says_words:
+                raise wordless(model)
+            return logits.float()
+
+        return Question(run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None])
+
+    def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
+        """As `qkv translate` with one beam."""
+        rows = self._rows(text, tokenizer)
+        return tokenizer.decode(translate_ids(self.model, tokenizer, rows, width=1, most=MOST, cache=cache)[0])
+
+    @contextmanager
+    def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:
+        """Ours call their attention by part and layer, whichever model it is."""
+        yield {(part, layer): f"{'decoder' if part == 'mixers' else part}.{layer}" for part, layer in layers}
+
+    def _rows(self, given: Any, tokenizer: Any) -> Rows:
+        """Token ids; an encoder-decoder's end."""
+        rows = ids_of(given, tokenizer)
+        return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
+
+
+class _Run:
+    """One forward pass, heard: the calls of every layer, and its final states."""
+
+    def __init__(self, model: Any, rows: Rows, said: Rows, follower: Follower | None) -> None:
+        self.model, self.rows, self.said, self.follower = model, rows, said, follower
+        self.calls: list[Any] = []
+        self.residuals: list[Tensor] = []  # (C,) after every block, at the place that is asked for
+
+    def states(self) -> Tensor:
+        """Those of the decoder, or of an encoder that stands alone. States, not logits: those of a long text over a large
+        vocabulary would be larger than all the rest."""
+        model, kind = self.model, self.model.config.kind
+        ids, mask = self._padded(self.rows)
+        long = is_long(ids.shape[1], followed=self.follower is not None)
+        if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
+            return self._in_chunks(ids)
+        n = len(self.said[0])
+        with listening(self._hear), self._watching(slice(0, n), n):
+            if kind == "encoder-decoder":
+                memory = model.encode(ids, mask)
+                ids, own = self._padded(self.said)
+                return model.decode(ids, memory, mask=own, memory_mask=mask)
+            return model.encode(ids, mask) if kind == "encoder" else model.decode(ids, mask=mask)
+
+    def _padded(self, rows: Rows) -> tuple[Tensor, masks.Mask | None]:
+        ids, lengths = pad(rows, self.model.embedding.weight.device)
+        return ids, None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
+
+    def _hear(self, call: Any) -> None:
+        self.calls.append(call)
+        if self.follower is not None:
+            self.follower.hear(*_place(call), call)
+
+    def _in_chunks(self, ids: Tensor) -> Tensor:
+        """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
+        the cache's own."""
+        model, n = self.model, ids.shape[1]
+        cache = model.new_cache(1, n)
+        cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
+        attending = [block.attention for block in model.decoder if not isinstance(block.attention, StateMixer)]
+        position = (
+            getattr(attending[0], "position", None) if attending else None
+        )  # one for all layers, and so is its bias
+        bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
+        whole: list[Any] = []
+        states = []
+        for span in chunks(n):
+            with listening(self._joining(whole, span, n, bias)), self._watching(span, n):
+                states.append(model.decode(ids[:, span], cache=cache))
+        return torch.cat(states, 1)
+
+    def _joining(self, whole: list[Any], span: slice, n: int, bias: Tensor | None) -> Callable[[Any], None]:
+        """Adds what a chunk's layers receive to what came before; with the last chunk a layer is whole, and heard."""
+        at = count()
+
+        def join(call: Any) -> None:
+            i = next(at)
+            join_call(whole, i, call, span, n)
+            if span.stop == n:
+                self._hear(whole[i] if bias is None or isinstance(call, Mixing) else replace(whole[i], bias=bias))
+            elif self.follower is not None:
+                self.follower.pause()
+
+        return join
+
+    @contextmanager
+    def _watching(self, span: slice, n: int) -> Iterator[None]:
+        """Keep the stream after every block of the model at the place that is asked for, if that is one of the `span` that
+        runs of the first text's n tokens."""
+        asked = None if self.follower is None else self.follower.residuals
+        if asked is not None and not -n <= asked < n:
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=asked, last=n - 1)
+        place = -1 if asked is None else asked % n
+        if not span.start <= place < span.stop:
+            yield
+            return
+        blocks = self.model.encoder if self.model.decoder is None else self.model.decoder
+        keep = lambda block, given, made: self.residuals.append(made[0, place - span.start].clone())  # noqa: E731
+        hooks = [block.register_forward_hook(keep) for block in blocks]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _routed(heard: list[Routing]) -> dict[str, Routing]:
+    """Which experts were taken, by layer; the chunks of a long text are joined."""
+    layers: dict[str, list[Routing]] = {}
+    for routing in heard:
+        layers.setdefault(routing.name, []).append(routing)
+    joined = {}
+    for name, parts in layers.items():
+        chosen, shares = (torch.cat([getattr(part, what) for part in parts], 1) for what in ("chosen", "shares"))
+        joined[name] = Routing(name, chosen, shares, parts[0].count)
+    return joined
+
+
+def _turning(model: Any, length: int) -> Turning | None:
+    """What turns q and k of a model's layers, which share it, in a text so long."""
+    turns = [getattr(block.attention, "position", None) for block in model.decoder or model.encoder]
+    turns = list({id(position): position for position in turns if position is not None}.values())
+    found = turns[0] if len(turns) == 1 else None  # where layers with a window have their own, none speaks for all
+    if not isinstance(found, Rotary) or found.interleaved:
+        return None
+    return Turning(found.at_length(length), found.stretch)
+
+
+def _unforgetful(cache: Any, n: int) -> Any:
+    """A window's cache lets go of keys that nobody will look at again; a trace keeps them all."""
+    if not isinstance(cache, WindowCache):
+        return cache
+    _, heads, _, width = cache.k.shape
+    return KVCache(1, heads, n, width, dtype=cache.k.dtype, device=cache.k.device)
+
+
+def _said(model: Any, rows: Rows, tokenizer: Any, target: Any) -> Rows:
+    """The decoder's side, its start token first."""
+    if target is None:
+        if tokenizer is None:
+            raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
+        found = translate_ids(model, tokenizer, rows, most=MOST)
+    else:
+        given = [target] if isinstance(target, str) else list(listed(target))
+        given = [given] if given and isinstance(given[0], int) else given
+        reader = reader_of(tokenizer)
+        found = [reader.target(text) if isinstance(text, str) else list(listed(text)) for text in given]
+        if len(found) != len(rows):
+            raise uneven(len(rows), len(found))
+    start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
+    return [[*start, *ids] for ids in found]
+
+
+def _cut(model: Any, said: Rows) -> int | None:
+    """The number of tokens after which what a model says was cut off, if that happened; `said` begins with its start."""
+    most = min(MOST, model.config.context) if model.config.position == "learned" else MOST
+    return most if max(map(len, said)) > most else None
+
+
+def _tokens(tokenizer: Any, rows: Rows) -> list[Tokens]:
+    """Labels of every row; short ones are filled up with padding, which is special."""
+    length = max(map(len, rows))
+    made, reader = [], reader_of(tokenizer)
+    for row in rows:
+        tokens = reader.tokens(row)
+        missing = length - len(row)
+        if missing:
+            fill = tuple(("[PAD]", len(row) + i, len(row) + i + 1) for i in range(missing))
+            tokens = Tokens(
+                tokens.pieces + ("[PAD]",) * missing,
+                tokens.special + (True,) * missing,
+                tokens.ids,
+                tokens.whole + fill,
+            )
+        made.append(tokens)
+    return made
+
+
+def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int, ...]]]:
+    """Calls by part, in the order of their layers, and the layers' numbers where a part has not all of them; calls are
+    named "decoder.3", "cross.0", …"""
+    layers: dict[str, list[Any]] = {}
+    numbers: dict[str, list[int]] = {}
+    for call in calls:
+        part, number = _place(call)
+        layers.setdefault(part, []).append(call)
+        numbers.setdefault(part, []).append(number)
+    return layers, {part: tuple(each) for part, each in numbers.items() if "mixers" in layers}
+
+
+def _place(call: Any) -> Layer:
+    part, number = (call.name or "decoder.0").split(".")
+    return "mixers" if isinstance(call, Mixing) else part, int(number)
+
+
+def _outputs(model: Any) -> dict[str, Projection]:
+    """The output projections of our model's layers, by name: those that read the heads' outputs as they are.
+
+    Between a mixer and its projection there are a norm and a gate, and some attention has a gate. Where a norm follows the
+    projection, what a head adds to the stream is no share of its own.
+    """
+    found: dict[str, Projection] = {}
+    if model.config.norm_place == "both":
+        return found
+    for part in ("encoder", "decoder"):
+        for i, block in enumerate(getattr(model, part) or ()):
+            for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
+                out = getattr(heads, "out", None)
+                if out is not None and getattr(heads, "gate", None) is None and not isinstance(heads, StateMixer):
+                    found[f"{side}.{i}"] = Projection(out.weight, out.bias)
+    return found

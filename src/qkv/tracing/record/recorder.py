@@ -1,0 +1,62 @@
+"""`qkv.trace`: run a model on a text once, listening, and keep what every attention received.
+
+The model runs with its fast kernels as always; listening costs references, not copies. Models of ours and of Hugging
+Face's `transformers` give the same `Trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ...i18n import Problem
+from ..views.traces import Trace
+from .model_protocol import model_of
+
+Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
+
+
+def trace(
+    model: Any,
+    given: Given | None = None,
+    tokenizer: Any = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    target: Given | None = None,
+    logits: bool = False,
+    name: str = "",
+    eager: bool = False,
+) -> Trace:
+    """What every attention of a model receives on a text, on token ids, or on a batch of either.
+
+    An encoder-decoder reads `given` and says `target`; where that isn't given, it is what the model itself says
+    (greedily). `logits` keeps the model's logits in `trace.more["logits"]`. `eager` is for models of `transformers` that
+    can't be listened to: the weights they give themselves are kept whole, n² of them, without q, k and v.
+
+    `inputs` is for models of `transformers` that take more than text: a dict of what the model is called with
+    (`pixel_values`, `input_ids`, `decoder_input_ids`, …), as its processor makes it. The patches of a picture are tokens
+    too, named by row and column. Of a model with two towers (CLIP), give what the tower reads.
+
+    >>> import torch
+    >>> from ...model.config import Config
+    >>> from ...model.transformer import Transformer
+    >>> _ = torch.manual_seed(0)
+    >>> made = trace(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5])
+    >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
+    ((5, 5), 5.0)
+    """
+    if (given is None) == (inputs is None):
+        raise Problem(
+            "give trace() a text, or inputs= with what a model of transformers is called with: one of the two"
+        )
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise Problem(
+            "inputs is a {type}: give a dict of what the model is called with, such as {example}; token ids "
+            "alone are the second argument, as in  trace(model, ids)",
+            type=type(inputs).__name__,
+            example='{"input_ids": ids}',
+        )
+    asked = dict(inputs) if inputs is not None else given
+    return model_of(model).trace(asked, tokenizer, target=target, logits=logits, name=name, eager=eager)

@@ -1,0 +1,219 @@
+"""What looking into a model asks of its tokenizer, whoever made it: one protocol, and an adapter for ours, for one of
+transformers, and for none at all.
+
+    reader_of(tokenizer).tokens(ids)       what each token shows as
+    ids_of(text, tokenizer)                token ids of texts, or of what a tokenizer of transformers made of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from ...i18n import Problem, all_of
+from ..views.token_labels import Tokens
+
+Rows = list[list[int]]
+
+
+class Reader(Protocol):
+    """A tokenizer as far as looking needs it; an id is None where there is no such token."""
+
+    @property
+    def eos(self) -> int | None:
+        """What ends a text."""
+
+    @property
+    def mask(self) -> int | None:
+        """What hides a word."""
+
+    @property
+    def unknown(self) -> int | None:
+        """What stands for a word it doesn't know."""
+
+    def ids(self, text: str, *, framed: bool = True) -> list[int]:
+        """The ids of a text; `framed` by what the tokenizer puts around it."""
+
+    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+        """`input_ids` of texts, framed, and beside them what else the tokenizer says of them."""
+
+    def source(self, rows: Rows) -> Rows:
+        """Framed ids as an encoder-decoder reads them: ended."""
+
+    def target(self, text: str) -> list[int]:
+        """The ids of a text that a decoder is to say."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What ids say, special tokens left out."""
+
+    def tokens(self, ids: Iterable[int]) -> Tokens:
+        """What ids show as."""
+
+
+def reader_of(tokenizer: Any) -> Reader:
+    """The one place where ours and theirs are told apart."""
+    from ...text.tokenizer import Tokenizer
+
+    if tokenizer is None:
+        return NoReader()
+    return OurReader(tokenizer) if isinstance(tokenizer, Tokenizer) else TheirReader(tokenizer)
+
+
+def ids_of(given: Any, tokenizer: Any) -> Rows:
+    """Token ids per item, framed as the tokenizer frames a text."""
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, Mapping) and "input_ids" not in given:
+        raise Problem("a dict for this model needs input_ids; it has {keys}", keys=all_of(given) if given else "{}")
+    if made_by_theirs(given):
+        ids, real = listed(given["input_ids"]), given.get("attention_mask")
+        given = ids if real is None else _real(ids, listed(real))
+    items = list(listed(given))
+    if not items:
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    if isinstance(items[0], int):
+        items = [items]
+    if isinstance(items[0], str):
+        reader = reader_of(tokenizer)
+        items = [reader.ids(text) for text in items]
+    rows = [[int(i) for i in row] for row in items]
+    if any(not row for row in rows):
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    return rows
+
+
+def made_by_theirs(given: Any) -> bool:
+    """Is this what a tokenizer of transformers makes, or a dict like it?"""
+    return isinstance(given, Mapping) or hasattr(given, "input_ids")
+
+
+def listed(values: Any) -> Any:
+    """Tensors and arrays as lists."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _real(ids: list[Any], real: list[Any]) -> Rows:
+    """Without the padding."""
+    return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
+
+
+class OurReader:
+    """A tokenizer of ours (qkv.text)."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.eos, self.mask, self.unknown = tokenizer.eos, tokenizer.mask, tokenizer.unk
+
+    def ids(self, text: str, *, framed: bool = True) -> list[int]:
+        if not framed:
+            return list(self.tokenizer.encode(text))
+        return self.tokenizer.frame(self.tokenizer.encode(text, special=True))
+
+    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+        return {"input_ids": [self.ids(text) for text in texts]}
+
+    def source(self, rows: Rows) -> Rows:
+        if self.eos is None:
+            return rows
+        return [row if row[-1] == self.eos else [*row, self.eos] for row in rows]  # see generation.source_ids
+
+    def target(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode_target(text))
+
+    def text(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids)
+
+    def tokens(self, ids: Iterable[int]) -> Tokens:
+        ids = [int(i) for i in ids]
+        return _tokens(ids, self.tokenizer.special_ids, self.tokenizer)
+
+
+class TheirReader:
+    """A tokenizer of transformers."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ("eos", "mask", "unk"))
+        self.eos, self.mask, self.unknown = ids
+
+    def ids(self, text: str, *, framed: bool = True) -> list[int]:
+        return list(self.tokenizer(text, **({} if framed else {"add_special_tokens": False}))["input_ids"])
+
+    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Padded where it can, and then with a mask."""
+        pads = getattr(self.tokenizer, "pad_token_id", None) is not None
+        made = dict(self.tokenizer(list(texts), padding=pads and len(texts) > 1))
+        kept = ("input_ids", "attention_mask", "token_type_ids") if pads else ("input_ids",)
+        return {key: made[key] for key in kept if key in made}
+
+    def source(self, rows: Rows) -> Rows:
+        return rows  # as the tokenizer framed them
+
+    def target(self, text: str) -> list[int]:
+        return list(self.tokenizer(text_target=text)["input_ids"])
+
+    def text(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def tokens(self, ids: Iterable[int]) -> Tokens:
+        ids = [int(i) for i in ids]
+        special = getattr(self.tokenizer, "all_special_ids", ())
+        ours = _as_ours(self.tokenizer)
+        if ours is not None:
+            return _tokens(ids, special, ours)
+        # A slow tokenizer: whatever it says of each token.
+        return Tokens(tuple(self.tokenizer.decode([i]) for i in ids), tuple(i in special for i in ids), tuple(ids))
+
+
+class NoReader:
+    """No tokenizer: tokens are called by their numbers, and a text can't be read."""
+
+    eos = mask = unknown = None
+
+    def ids(self, text: str, *, framed: bool = True) -> list[int]:
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
+
+    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+        return {"input_ids": [self.ids(text) for text in texts]}
+
+    def source(self, rows: Rows) -> Rows:
+        return rows
+
+    def target(self, text: str) -> list[int]:
+        return self.ids(text)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return " ".join(self.tokens(ids).pieces)
+
+    def tokens(self, ids: Iterable[int]) -> Tokens:
+        ids = [int(i) for i in ids]
+        return Tokens(tuple(f"[{i}]" for i in ids), ids=tuple(ids))
+
+
+def _tokens(ids: list[int], special: Iterable[int], ours: Any) -> Tokens:
+    """By a tokenizer of ours, which knows what bytes a token stands for."""
+    special = set(special)
+    return Tokens(tuple(ours.pieces(ids)), tuple(i in special for i in ids), tuple(ids), tuple(ours.whole(ids)))
+
+
+# Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
+_OURS: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
+
+
+def _as_ours(tokenizer: Any) -> Any:
+    """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
+    library = getattr(tokenizer, "backend_tokenizer", None)
+    if library is None:
+        return None
+    added = {i: (token.content, token.special) for i, token in library.get_added_tokens_decoder().items()}
+    state = library.get_vocab_size(), added
+    known = _OURS.get(tokenizer)
+    if known is None or known[0] != state:
+        from tokenizers import Tokenizer as Library
+
+        from ...text.tokenizer import Tokenizer
+
+        # A copy: ours sets some of its switches, and the other one belongs to the user.
+        _OURS[tokenizer] = known = state, Tokenizer(Library.from_str(library.to_str()))
+    return known[1]

@@ -1,0 +1,153 @@
+"""Which heads a model needs: every one by what the loss says when it alone is edited.
+
+importance(model, texts, tokenizer)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...disk.atomic_files import write_file
+from ...i18n import Problem
+from ..record.model_protocol import model_of, uneven
+from ..views.head_ranking import strongest
+from .edits import edit
+from .effects import mask_of
+
+
+class Importance(NamedTuple):
+    """A head and by how much the loss rises (in nats per token) when it is edited; below 0, the model does better."""
+
+    part: str
+    layer: int
+    head: int
+    change: float
+
+
+FORMAT = "qkv importance 1"
+Asked = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # logits of ids, those ids, what each place should say
+
+
+def importance(
+    model: Any,
+    texts: Any,
+    tokenizer: Any = None,
+    *,
+    target: Sequence[Any] | None = None,
+    to: str = "zero",
+    progress: Callable[[int, int], Any] | None = None,
+    resume: str | Path | None = None,
+) -> list[Importance]:
+    """Every head by how much the loss changes when it alone is edited, the most needed first.
+
+    `texts` is a text or token ids, or a list of such; an entry that is itself a list of texts or of id lists is run as one
+    batch. A decoder's loss is that of the next token. An encoder-decoder's is that of `target`, one for each text, or of
+    what it says itself. An encoder's is that of every seventh token, hidden behind [MASK].
+
+    `progress(done, total)` is called as heads are done. `resume` names a file (JSON lines) that remembers them: called
+    again with the same model and texts, what it holds is not computed anew.
+    """
+    batches = _batches(texts)
+    if target is not None and len(target) != len(batches):
+        raise uneven(len(batches), len(target))
+    asked = [
+        _question(model, batch, tokenizer, None if target is None else target[i]) for i, batch in enumerate(batches)
+    ]
+    base = _loss(asked)
+    there = model_of(model).heads()
+    every = [(part, layer, head) for part, layers in there.items() for layer, n in layers.items() for head in range(n)]
+    digest = hashlib.sha256()
+    for _, ids, labels in asked:
+        digest.update(json.dumps([ids.tolist(), labels.tolist()]).encode())
+    told = {
+        part: [*layers.values()] if [*layers] == [*range(len(layers))] else [[*pair] for pair in layers.items()]
+        for part, layers in there.items()
+    }
+    header = {"format": FORMAT, "heads": told, "to": to, "texts": digest.hexdigest(), "loss": base}
+    path = None if resume is None else Path(resume)
+    done = {} if path is None else _remembered(path, header)
+    for part, layer, head in every:
+        if (part, layer, head) not in done:
+            with edit(model, f"{part}.{layer}.{head}", to):
+                change = _loss(asked) - base
+            done[part, layer, head] = change
+            if path is not None:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"part": part, "layer": layer, "head": head, "change": change}) + "\n")
+        if progress is not None:
+            progress(len(done), len(every))
+    return strongest((Importance(*key, done[key]) for key in every), lambda row: row.change)
+
+
+def _batches(texts: Any) -> list[Any]:
+    if isinstance(texts, Tensor):
+        texts = texts.tolist()
+    if isinstance(texts, str) or (len(texts) and isinstance(texts[0], int)):
+        return [texts]
+    if not len(texts):
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    return list(texts)
+
+
+def _question(model: Any, given: Any, tokenizer: Any, target: Any) -> Asked:
+    """(run, ids, labels): what is asked of each place, −100 where nothing is."""
+    target = [target] if isinstance(target, str) or (target is not None and isinstance(target[0], int)) else target
+    asked = model_of(model)
+    run, ids, real = asked.question(given, tokenizer, target)
+    labels = torch.full_like(ids, -100)
+    if asked.kind == "encoder":
+        hidden = torch.zeros_like(real)
+        hidden[:, 3::7] = True
+        hidden &= real
+        labels[hidden] = ids[hidden]
+        ids = ids.masked_fill(hidden, mask_of(tokenizer))
+    else:
+        labels[:, :-1] = ids[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -100)
+    return run, ids, labels
+
+
+def _loss(asked: list[Asked]) -> float:
+    """Nats per token over all texts."""
+    total, count = 0.0, 0
+    for run, ids, labels in asked:
+        total += float(F.cross_entropy(run(ids).flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"))
+        count += int((labels != -100).sum())
+    if not count:
+        raise Problem("these texts leave nothing to predict: give texts of two tokens or more (an encoder: four)")
+    return total / count
+
+
+def _remembered(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int], float]:
+    """What a file of an earlier call holds, made ready to go on; a line that was cut short is dropped."""
+    done: dict[tuple[str, int, int], float] = {}
+    if path.exists() and path.stat().st_size:
+        try:
+            first, *lines = path.read_text(encoding="utf-8").splitlines()
+            found = json.loads(first)
+            same = all(found[key] == header[key] for key in ("format", "heads", "to", "texts"))
+            same = same and abs(found["loss"] - header["loss"]) <= 1e-4 * max(abs(header["loss"]), 1e-2)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Problem("{file} is not a record of head importance: choose another file", file=path) from error
+        if not same:
+            raise Problem(
+                "{file} was made with another model, other texts or another edit: choose another file, or remove it",
+                file=path,
+            )
+        for line in lines:
+            try:
+                row = json.loads(line)
+                done[row["part"], row["layer"], row["head"]] = float(row["change"])
+            except (ValueError, KeyError, TypeError):
+                continue
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"part": p, "layer": layer, "head": head, "change": value} for (p, layer, head), value in done.items()]
+    write_file(path, "".join(json.dumps(row) + "\n" for row in [header, *rows]))
+    return done

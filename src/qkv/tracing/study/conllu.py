@@ -1,0 +1,197 @@
+"""Sentences with their grammar, from CoNLL-U files: the form in which treebanks are shared (universaldependencies.org).
+
+Ten columns apart by tabs, a word a line, an empty line after each sentence. What is used: the number (1), the word (2), its
+head (7), the relation (8), and in the last column SpaceAfter=No and, ours, Coref=3: this pronoun means word 3. A comment
+`# text = …` gives the sentence as written, `# lang = zh` its language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from ...i18n import Problem
+
+LANGUAGES = ("en", "zh")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a sentence: the characters text[start:end]; words are counted from 0, −1 is none."""
+
+    form: str
+    start: int
+    end: int
+    head: int  # −1: the root
+    relation: str  # without its subtype: nsubj:pass is nsubj
+    coref: int = -1  # the word that this pronoun means
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A text and its words."""
+
+    text: str
+    words: tuple[Word, ...]
+    language: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def shipped(languages: Sequence[str] = LANGUAGES) -> list[Sentence]:
+    """Our own sentences, 21 English and 21 Chinese.
+
+    >>> print(shipped(["en"])[0])
+    The animal didn't cross the street because it was too tired.
+    """
+    folder = resources.files("qkv.tracing.study") / "treebank"
+    found = []
+    for language in languages:
+        name = f"{language}.conllu"
+        found += parse((folder / name).read_text(encoding="utf-8"), name)
+    return found
+
+
+def read(path: str | Path) -> list[Sentence]:
+    """The sentences of a file."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise Problem("{file} can't be read: {error}", file=path, error=error.strerror or error) from None
+    except UnicodeDecodeError as error:
+        raise Problem("{file} is not UTF-8 text: byte {place} can't be read", file=path, place=error.start) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, file: str = "") -> list[Sentence]:
+    """The sentences of a text in CoNLL-U; a line that is wrong is named."""
+    found: list[Sentence] = []
+    comments: dict[str, str] = {}
+    rows: list[tuple[int, list[str]]] = []
+    for line, raw in enumerate([*text.split("\n"), ""], start=1):
+        raw = raw.rstrip("\r")
+        if raw.startswith("#"):
+            name, _, value = raw[1:].partition("=")
+            comments[name.strip()] = value.strip()
+        elif raw.strip():
+            columns = raw.split("\t")
+            if len(columns) != 10:
+                raise Problem(
+                    "{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs",
+                    file=file,
+                    line=line,
+                    found=len(columns),
+                )
+            rows.append((line, columns))
+        elif rows:
+            found.append(_sentence(file, rows, comments))
+            rows, comments = [], {}
+    if not found:
+        raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
+    return found
+
+
+def _sentence(file: str, rows: list[tuple[int, list[str]]], comments: dict[str, str]) -> Sentence:
+    words = [(line, row) for line, row in rows if "-" not in row[0] and "." not in row[0]]  # 8.1 is a word left unsaid
+    for expected, (line, row) in enumerate(words, start=1):
+        if row[0] != str(expected):
+            raise Problem(
+                "{file}, line {line}: the word is numbered {found}, but {expected} comes next",
+                file=file,
+                line=line,
+                found=row[0],
+                expected=expected,
+            )
+    if not words:
+        raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
+    surface = _surface(file, rows, len(words))
+    text, spans = _spans(file, surface, comments.get("text"), len(words))
+    made = []
+    for i, (line, row) in enumerate(words):
+        more = dict(pair.split("=", 1) for pair in row[9].split("|") if "=" in pair)
+        head = _number(file, line, "head", row[6], len(words), least=0)
+        coref = _number(file, line, "Coref", more["Coref"], len(words), least=1) if "Coref" in more else 0
+        if i + 1 in (head, coref):
+            raise Problem(
+                "{file}, line {line}: {form} can't be its own head or antecedent", file=file, line=line, form=row[1]
+            )
+        made.append(Word(row[1], *spans[i], head - 1, row[7].split(":")[0], coref - 1))
+    return Sentence(text, tuple(made), comments.get("lang", ""))
+
+
+def _surface(
+    file: str, rows: list[tuple[int, list[str]]], count: int
+) -> list[tuple[int, str, bool, list[tuple[int, str]]]]:
+    """What is written, in order: (line, form, whether a space follows, the words in it); 3-4 is written as one."""
+    found: list[tuple[int, str, bool, list[tuple[int, str]]]] = []
+    covered = 0
+    for line, row in rows:
+        number, form, spaced = row[0], row[1], "SpaceAfter=No" not in row[9].split("|")
+        if "." in number:
+            continue
+        first, dash, last = number.partition("-")
+        if not dash:
+            if int(first) > covered:
+                found.append((line, form, spaced, [(int(first) - 1, form)]))
+            else:
+                found[-1][3].append((int(first) - 1, form))
+            continue
+        if not (first.isdecimal() and last.isdecimal() and covered < int(first) < int(last) <= count):
+            raise Problem(
+                "{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order",
+                file=file,
+                line=line,
+                found=number,
+                last=count,
+            )
+        covered = int(last)
+        found.append((line, form, spaced, []))
+    return found
+
+
+def _spans(
+    file: str, surface: list[tuple[int, str, bool, list[tuple[int, str]]]], text: str | None, count: int
+) -> tuple[str, list[tuple[int, int]]]:
+    """The sentence as written, and which characters of it each word is."""
+    if text is None:
+        text = "".join(form + (" " if spaced else "") for _, form, spaced, _ in surface).rstrip(" ")
+    spans = [(0, 0)] * count
+    at = 0
+    for line, form, _, inside in surface:
+        while text[at : at + 1].isspace():
+            at += 1
+        if not form or text[at : at + len(form)] != form:
+            raise Problem(
+                "{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}",
+                file=file,
+                line=line,
+                form=form,
+                rest=text[at : at + 20],
+            )
+        start, end = at, at + len(form)
+        if "".join(word for _, word in inside) == form:  # don't is do and n't: each has its own letters
+            for i, word in inside:
+                spans[i] = (start, start + len(word))
+                start += len(word)
+        else:  # du is de and le: both are all of it
+            for i, _ in inside:
+                spans[i] = (start, end)
+        at = end
+    return text, spans
+
+
+def _number(file: str, line: int, what: str, value: str, last: int, least: int) -> int:
+    if not (value.isascii() and value.isdecimal()) or len(value) > 9 or not least <= int(value) <= last:
+        raise Problem(
+            "{file}, line {line}: {what} is {found}, but it must be a number from {least} to {last}",
+            file=file,
+            line=line,
+            what=what,
+            found=value,
+            least=least,
+            last=last,
+        )
+    return int(value)

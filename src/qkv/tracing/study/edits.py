@@ -1,0 +1,194 @@
+"""Change where heads look while a model runs.
+
+    with qkv.edit(model, "13.8"):                   layer 13, head 8 gives nothing
+    with qkv.edit(model, "cross.4.*", to="uniform"):    all heads of a layer look everywhere alike
+
+Models of ours and of transformers; the layers that aren't edited keep their fast kernels. What that does to a model's
+words: effects.py; which heads it needs: ablation.py.
+
+B batch, H heads of one edit, N queries, M keys.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...attention import masks
+from ...attention.dispatch import Call, replace_weights
+from ...attention.rules import Band, Placed
+from ...i18n import Problem, all_of, unknown
+from ..record.model_protocol import Layer, model_of
+from ..views.traces import no_layer
+
+Where = dict[Layer, list[int]]  # → heads
+
+
+@contextmanager
+def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> Iterator[None]:
+    """Inside the block these heads' weights are replaced: "13.8" is layer 13, head 8, "cross.4.2" of a part, * all.
+
+    Without a part the first there is is meant, as in a trace: encoder or decoder. What the weights become:
+
+    - zero: the head gives nothing, as if its columns of the output projection were 0.
+    - uniform: equal shares over the keys that a query may see.
+    - mean: every query looks where the head's queries look on average. A key's mean share is taken over the queries that
+      may see it (padding left out); each query's shares are those of the keys it may see, scaled to sum to 1, or equal
+      ones where all of those are 0. With a cache a call has one query, whose mean is itself: run without one.
+    - first: every query looks at the first key that it may see, and nowhere else.
+    - self: a query looks at itself alone. Cross-attention has no such place and is refused.
+    - none: nothing changes, bit for bit; the names are checked all the same.
+    - a number: so many times the weights, and with them what the head gives: 0 is "zero", 0.5 half of it, 1 "none", 2 twice.
+
+    Padded queries that may see nothing go on giving 0, and an attention sink (GPT-OSS) gets no share of what is replaced.
+    Blocks may be nested: an inner edit sees what the outer one made. A trace made inside a block keeps what each attention
+    received, q, k and v: the map of an edited head shows where it would look, layers after it what came of the edit. A model of ours is known by its layers' names, so
+    that another one of ours, run inside the block, is edited too.
+
+    >>> from ...model.config import Config
+    >>> from ...model.transformer import Transformer
+    >>> _ = torch.manual_seed(0)
+    >>> model, ids = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), torch.tensor([[3, 1, 4]])
+    >>> before = model(ids)
+    >>> with edit(model, "1.3"):
+    ...     after = model(ids)
+    >>> bool((before == after).all()), bool((before == model(ids)).all())
+    (False, True)
+    """
+    change = change_of(to)
+    where = find(model, heads)
+    if to == "self" and any(part == "cross" for part, _ in where):
+        raise Problem(
+            "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'"
+        )
+    with ExitStack() as stack:
+        if change is not None:
+            names = stack.enter_context(model_of(model).editing(where))
+            for key, chosen in where.items():
+                stack.enter_context(replace_weights(change, name=names[key], heads=chosen, with_call=True))
+        yield
+
+
+def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | None:
+    """What is made of a head's weights."""
+    if isinstance(to, str):
+        if to not in CHANGES:
+            raise unknown("to", to, CHANGES)
+        return CHANGES[to]
+    if isinstance(to, bool) or not math.isfinite(to) or to < 0:
+        raise Problem(
+            "to is {to}: give 0 or a positive number of times, or one of {words}", to=to, words=all_of(CHANGES)
+        )
+    return None if to == 1 else float(to)
+
+
+def shape(model: Any) -> dict[str, dict[int, int]]:
+    """How many heads each layer of each part has; only those that attend.
+
+    >>> from ...model.config import Config
+    >>> from ...model.transformer import Transformer
+    >>> shape(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)))
+    {'decoder': {0: 4, 1: 4}}
+    """
+    return model_of(model).heads()
+
+
+def find(model: Any, heads: str | Sequence[str]) -> Where:
+    """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
+    there = shape(model)
+    found: dict[tuple[str, int], set[int]] = {}
+    for name in [heads] if isinstance(heads, str) else heads:
+        *before, layer, head = ["", *str(name).strip().split(".")]
+        before = [word for word in before if word]
+        if len(before) > 1 or not all(re.fullmatch(r"\*|[0-9]{1,9}", word) for word in (layer, head)):
+            raise Problem(
+                "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
+                name=name,
+            )
+        part = before[0] if before else next(iter(there))
+        if part not in there:
+            raise Problem("this model has no part {part}: it has {parts}", part=part, parts=all_of(there))
+        for i in there[part] if layer == "*" else [int(layer)]:
+            if i not in there[part]:
+                raise no_layer(i, tuple(there[part]), part, hybrid="mixers" in there and len(there) > 1)
+            found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
+    if not found:
+        raise Problem(
+            "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
+            name='""',
+        )
+    return {key: sorted(chosen) for key, chosen in found.items()}
+
+
+def _heads(word: str, count: int) -> range | list[int]:
+    if word == "*":
+        return range(count)
+    if int(word) >= count:
+        raise Problem("there is no head {head}: this layer has 0 … {last}", head=word, last=count - 1)
+    return [int(word)]
+
+
+def _uniform(weights: Tensor, call: Call) -> Tensor:
+    allowed = _allowed(weights, call).to(weights.dtype)
+    return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+def _mean(weights: Tensor, call: Call) -> Tensor:
+    allowed = _allowed(weights, call)
+    asking = allowed
+    if weights.shape[2] == weights.shape[3]:  # a text that looks at itself: a key that nobody may see is padding
+        asking = allowed & allowed.any(2).unsqueeze(-1)  # (B, H, N, M)
+    asking = asking.to(weights.dtype)
+    mean = (weights * asking).sum(2, keepdim=True) / asking.sum(2, keepdim=True).clamp(min=1)  # (B, H, 1, M)
+    shares = mean * allowed  # (B, H, N, M)
+    total = shares.sum(-1, keepdim=True)
+    return torch.where(total > 0, shares / total.masked_fill(total == 0, 1), _uniform(weights, call))
+
+
+def _first(weights: Tensor, call: Call) -> Tensor:
+    allowed = _allowed(weights, call)
+    m = weights.shape[3]
+    places = torch.arange(m, device=weights.device).expand(1, m)
+    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
+    if placed is not None and placed.keys is not None:  # a cache that goes round: what came first need not stand first
+        places = torch.as_tensor(placed.keys, device=weights.device)
+    seen = places[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
+    first = torch.arange(m, device=weights.device) == seen.argmin(-1, keepdim=True)
+    return (first & allowed).to(weights.dtype)
+
+
+def _itself(weights: Tensor, call: Call) -> Tensor:
+    allowed = _allowed(weights, call)
+    batch, heads, n, m = weights.shape
+    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
+    if placed is not None or n == m:
+        rule: masks.Mask = Band(0, 0)
+        rule = rule if placed is None else rule.placed(placed.queries, placed.keys)
+        own = rule.tensor(n, m, batch=batch, heads=heads, device=weights.device)
+    else:  # what came last of the keys that a new token may see is itself
+        last = m - 1 - allowed.to(torch.uint8).flip(-1).argmax(-1, keepdim=True)
+        own = torch.arange(m, device=weights.device) == last
+    return (own & allowed).to(weights.dtype)
+
+
+def _allowed(weights: Tensor, call: Call) -> Tensor:
+    allowed = call.allowed()
+    if call.bias is not None:
+        allowed = allowed & (call.bias != float("-inf"))
+    return allowed.expand_as(weights)
+
+
+CHANGES: dict[str, Callable[[Tensor, Call], Tensor] | float | None] = {
+    "zero": 0.0,
+    "uniform": _uniform,
+    "mean": _mean,
+    "first": _first,
+    "self": _itself,
+    "none": None,
+}

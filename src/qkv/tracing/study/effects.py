@@ -1,0 +1,93 @@
+"""What an edit of heads does to a model's words: the next one, the hidden one, or the translation.
+
+    without(model, tokenizer, "The cat sat because", "13.8")    the next word before and after
+
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ...i18n import Problem
+from ..record.model_protocol import Model, model_of
+from ..record.tokenizer_protocol import Reader, ids_of, reader_of
+from ..views.token_labels import show
+from .edits import edit
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an edit did: to the next word (an encoder's hidden one) of a text, or to its translation."""
+
+    heads: tuple[str, ...]
+    to: str
+    words: tuple[tuple[str, float, float], ...] = ()  # (word, its probability before, after), likeliest before first
+    moved: float = 0.0  # the share of probability that went to other words, 0 … 1
+    said: tuple[str, str] | None = None  # the translation before and after
+
+
+def without(
+    model: Any, tokenizer: Any, text: str, heads: str | Sequence[str], *, to: str = "zero", most: int = 5
+) -> Effect:
+    """How the model's next word, or its translation, changes when these heads are edited.
+
+    `words` are the `most` likeliest before and the `most` likeliest after, with their probabilities in both.
+    """
+    if tokenizer is None:
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
+    names = (heads,) if isinstance(heads, str) else tuple(heads)
+    asked, reader = model_of(model), reader_of(tokenizer)
+    if asked.kind == "encoder-decoder":
+        cache = to != "mean"  # see `edit`
+        said = asked.translation(text, tokenizer, cache=cache)
+        with edit(model, names, to):
+            now = asked.translation(text, tokenizer, cache=cache)
+        return Effect(names, to, said=(said, now), moved=float(said != now))
+    before = _expected(asked, tokenizer, text)
+    with edit(model, names, to):
+        after = _expected(asked, tokenizer, text)
+    k = min(most, len(before))
+    top = dict.fromkeys(before.topk(k).indices.tolist() + after.topk(k).indices.tolist())
+    ids = ids_of(text, tokenizer)[0]
+    labels = dict(reader.tokens(ids).parts_of_characters())  # called as in the text
+    words = [(labels.get(i) or _label(reader, i), float(before[i]), float(after[i])) for i in top]
+    moved = float((before - after).abs().sum()) / 2
+    return Effect(names, to, tuple(sorted(words, key=lambda word: -word[1])), moved)
+
+
+def _label(reader: Reader, i: int) -> str:
+    try:
+        return show(reader.tokens([i]).pieces[0])
+    except Problem:  # a model's vocabulary may be filled up beyond the tokenizer's
+        return f"[{i}]"
+
+
+def _expected(model: Model, tokenizer: Any, text: str) -> Tensor:
+    """Probabilities (V,) of the word that comes next, or of the one that [MASK] hides."""
+    run, ids, _ = model.question(text, tokenizer)
+    row, reader = ids[0].tolist(), reader_of(tokenizer)
+    if model.kind == "encoder":
+        hidden = mask_of(tokenizer)
+        if hidden not in row:
+            raise Problem(
+                "an encoder is asked about a hidden word: write {mask} in the text",
+                mask=reader.tokens([hidden]).pieces[0],
+            )
+        at = row.index(hidden)
+    else:
+        # The tokenizer may end a text; what comes after its end is not the question.
+        at = len(row) - (2 if len(row) > 1 and row[-1] == reader.eos else 1)
+    return run(ids)[0, at].softmax(-1)
+
+
+def mask_of(tokenizer: Any) -> int:
+    """The token that hides a word."""
+    found = reader_of(tokenizer).mask
+    if found is None:
+        raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
+    return found

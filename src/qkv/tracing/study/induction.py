@@ -1,0 +1,89 @@
+"""Which heads do induction, asked of the model itself: a block of random tokens, repeated.
+
+    a b c d … a b c d …        at the second b, an induction head looks at what followed the first: c
+
+Nothing but the repetition can be known about such a text, so no grammar and no habit of a language can look like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...i18n import Problem, say
+from ..record.model_protocol import model_of
+from ..record.recorder import trace
+from .patterns import patterns
+
+
+@dataclass(frozen=True)
+class Induction:
+    """The repeated-random-tokens test: per head, the mean weight on the token that followed this one before."""
+
+    scores: np.ndarray  # (layers, heads), NaN where a layer has no attention
+    baseline: float
+    count: int  # queries
+    length: int
+    repeats: int
+
+    def best(self, most: int = 5) -> list[tuple[int, int, float]]:
+        """(layer, head, score), strongest first."""
+        order = np.argsort(-self.scores, axis=None, kind="stable")[: min(most, int((~np.isnan(self.scores)).sum()))]
+        places = (np.unravel_index(i, self.scores.shape) for i in order)
+        return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in places]
+
+    def show(self, lang: str | None = None, most: int = 10) -> str:
+        """The strongest heads, in one line each."""
+        title = say(
+            "Induction test, {length} random tokens {repeats} times over; a head that spreads its weight evenly "
+            "gets {baseline}:",
+            lang,
+            length=self.length,
+            repeats=self.repeats,
+            baseline=self.baseline,
+        )
+        return "\n".join([title, *(f"  {f'{a}.{b}':>6}  {score:.2f}" for a, b, score in self.best(most))])
+
+    def __str__(self) -> str:
+        return self.show()
+
+
+def induction_test(
+    model: Any,
+    *,
+    vocab: int | Sequence[int],
+    length: int | None = None,
+    repeats: int = 2,
+    seed: int = 0,
+    batch: int = 4,
+    part: str | None = None,
+) -> Induction:
+    """Give a model a block of random tokens, repeated, and see which heads look at what followed last time.
+
+    `vocab` is the number of tokens or the ids to draw from (leave special ones out); tokens of a block differ. `length` is
+    that of a block: 50, or as many tokens as there are. `batch` blocks are averaged.
+    """
+    ids = np.arange(vocab) if isinstance(vocab, int) else np.asarray(list(vocab))
+    length = min(50, len(ids)) if length is None else length
+    if not 2 <= length <= len(ids) or repeats < 2 or batch < 1:
+        raise Problem(
+            "a block of {length} different tokens out of {vocab}, {repeats} times, {batch} blocks: give a length "
+            "from 2 to {vocab}, at least 2 repeats and 1 block",
+            length=length,
+            vocab=len(ids),
+            repeats=repeats,
+            batch=batch,
+        )
+    dice = np.random.default_rng(seed)
+    blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
+    told = trace(model, blocks, target=blocks if model_of(model).kind == "encoder-decoder" else None)
+    part = part or ("decoder" if "decoder" in told.parts else told.parts[0])
+    found = [patterns(told, part=part, batch=i) for i in range(batch)]
+    scores = np.mean([one.array("induction") for one in found], 0)
+    rows = [one.table[0].scores["induction"] for one in found]
+    return Induction(
+        scores, float(np.mean([row.baseline for row in rows])), sum(row.count for row in rows), length, repeats
+    )

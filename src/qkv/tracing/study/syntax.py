@@ -1,0 +1,365 @@
+"""Which heads follow grammar: does a head's largest weight go from a word to the word it belongs to?
+
+Sentences with their grammar are given to a model; for every head and relation it is counted how often the word that a word
+looks at most is the right one, and beside it how often a fixed rule ("always the word before") would be right. Heads that
+do no better than the best such rule are not shown: they may know where, not what. `docs/patterns.md` says what else a
+number here does not mean.
+
+L layers, H heads, N tokens, W words of a sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...i18n import Problem, _, language, say, unknown
+from ...terminal import text_grid
+from ..record.model_protocol import model_of
+from ..record.tokenizer_protocol import reader_of
+from ..views.attention_maps import weights
+from ..views.head_ranking import strongest
+from ..views.token_labels import Tokens
+from ..views.traces import Trace
+from . import conllu
+from .conllu import Sentence
+
+OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
+DIRECTIONS = ("head", "dependent")  # what is looked for: the word that one hangs on, or the one that hangs on it
+SKIPPED = ("punct", "root", "dep")
+SURE = 0.05
+WILD = "\ufffc"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation, one way, in one language: every head's accuracy beside the best fixed rule's."""
+
+    language: str
+    name: str
+    direction: str
+    hits: np.ndarray = field(repr=False)  # bool (words, L, H)
+    rules: dict[str, np.ndarray] = field(repr=False)  # "-1", "2", "first" → bool (words,)
+    layers: tuple[int, ...] = ()  # the numbers of the L layers in the model, if not 0, 1, 2, …
+
+    @property
+    def count(self) -> int:
+        """Words that have this relation and can see the other."""
+        return len(self.hits)
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """Per head, (L, H)."""
+        return self.hits.mean(0)
+
+    @property
+    def rule(self) -> str:
+        """The fixed rule that is right most often: an offset in words, or "first" for the sentence's first word."""
+        return max(self.rules, key=lambda name: self.rules[name].sum())
+
+    @property
+    def baseline(self) -> float:
+        """How often that rule is right."""
+        return float(self.rules[self.rule].mean())
+
+    @property
+    def chance(self) -> np.ndarray:
+        """Per head, (L, H): how likely one of all these heads would beat the rule so by luck alone, if it were no better.
+
+        A sign test on the words where the two differ, times the number of heads tried.
+        """
+        rule = self.rules[self.rule][:, None, None]
+        wins, losses = (self.hits & ~rule).sum(0), (~self.hits & rule).sum(0)
+        tries = wins.size
+        tails = [min(1.0, tries * _tail(int(w), int(w + n))) for w, n in zip(wins.flat, losses.flat, strict=True)]
+        return np.array(tails).reshape(wins.shape)
+
+    def above(self) -> list[tuple[int, int, float, float]]:
+        """(layer, head, accuracy, chance) of the heads that beat the rule, best first."""
+        accuracy, chance = self.accuracy, self.chance
+        places = np.argwhere(accuracy > self.baseline + 1e-12)
+        layers = self.layers or range(len(accuracy))
+        rows = [(layers[i], int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in places]
+        return strongest(rows, lambda row: row[2])
+
+
+@dataclass(frozen=True)
+class SyntaxTable:
+    """Heads × relations; `print` it, or ask `relations` and `get`."""
+
+    relations: list[Relation]
+    sentences: int
+    unaligned: int  # words left out because no token is theirs alone
+    model: str = ""
+
+    def get(self, name: str, direction: str = "head", language: str | None = None) -> Relation:
+        """One relation, one way; the language may be left out where there is one."""
+        if direction not in DIRECTIONS:
+            raise unknown("direction", direction, DIRECTIONS)
+        for relation in self.relations:
+            if (relation.name, relation.direction) == (name, direction) and language in (None, relation.language):
+                return relation
+        raise unknown("relation", name, dict.fromkeys(relation.name for relation in self.relations))
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row per head and relation where the head beats the best fixed rule."""
+        return [
+            dict(language=r.language, relation=r.name, direction=r.direction, layer=layer, head=head, accuracy=accuracy)
+            | dict(count=r.count, baseline=r.baseline, rule=r.rule, chance=chance)
+            for r in self.relations
+            for layer, head, accuracy, chance in r.above()
+        ]
+
+    def show(self, lang: str | None = None, most: int = 4) -> str:
+        """A line per relation and direction: the best fixed rule, and the heads above it."""
+        lang = language(lang)
+        lines = [
+            say(
+                "{model}, {n} sentences: how often a head's largest weight goes to the right word, where that beats "
+                "the best fixed rule",
+                lang,
+                model=self.model or say("the model", lang),
+                n=self.sentences,
+            )
+        ]
+        named = [self._named(relation, lang) for relation in self.relations]
+        margin = max(map(text_grid.width, named), default=0)
+        for name, relation in zip(named, self.relations, strict=True):
+            rule = say("first word", lang) if relation.rule == "first" else f"{int(relation.rule):+d}".replace("-", "−")
+            told = say(
+                "{n} words, best fixed rule ({rule}) {share};",
+                lang,
+                n=f"{relation.count:>3}",
+                rule=rule,
+                share=f"{relation.baseline:.2f}",
+            )
+            rows = relation.above()
+            heads = "  ".join(f"{a}.{b} {share:.2f}{'*' if p < SURE else ''}" for a, b, share, p in rows[:most])
+            if len(rows) > most:
+                heads += "  " + say("and {n} more", lang, n=len(rows) - most)
+            heads = heads or say("no head above it", lang)
+            lines.append(f"{text_grid.left(name, margin)}  {told}  {heads}")
+        if self.unaligned:
+            lines.append(say("{n} words have no token of their own and were left out.", lang, n=self.unaligned))
+        return "\n".join(
+            [
+                *lines,
+                say(
+                    "+1 is the next word, −1 the one before. * = such a lead would come to one of all heads by luck with "
+                    "a chance below {sure}; without it, take the number for a hint.",
+                    lang,
+                    sure=SURE,
+                ),
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def _named(self, relation: Relation, lang: str) -> str:
+        ways = (_("pronoun → noun"), _("noun → pronoun"))
+        if relation.name != "coref":
+            ways = (_("word → its head"), _("head → the word"))
+        way = say(ways[DIRECTIONS.index(relation.direction)], lang)
+        return f"{relation.language + ' ' if relation.language else ''}{relation.name} {way}"
+
+
+def syntax(
+    model: Any,
+    tokenizer: Any,
+    sentences: str | Path | Iterable[Sentence] | None = None,
+    *,
+    relations: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    least: int = 5,
+) -> SyntaxTable:
+    """Heads × relations of a model, on our own sentences, on a language of them ("en", "zh"), or on a CoNLL-U file.
+
+    A word's attention is summed over the tokens of the word that is looked at and averaged over its own. Of the other
+    words of the sentence (never itself, never a special token) the one with the largest share is where the word looks. A
+    pair counts if the one word can see the other and something else. Relations with fewer than `least` words are left
+    out; `relations` names those wanted (CoNLL-U's names, and "coref" for pronoun → noun). A decoder that puts no special
+    token before a text gets a line break there, so that what it rests on the first token doesn't fall on a word.
+    """
+    given = _given(sentences)
+    if tokenizer is None:
+        raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
+    known = dict.fromkeys([w.relation for s in given for w in s.words if w.relation not in SKIPPED] + ["coref"])
+    wanted = list(known) if relations is None else list(relations)
+    for name in wanted:
+        if name not in known and name not in SKIPPED:
+            raise unknown("relation", name, known)
+
+    asked = model_of(model)
+    several = asked.kind == "encoder-decoder"
+
+    def look(text: str) -> Trace:
+        # Only an encoder-decoder takes a target, and its encoder doesn't see it.
+        return asked.trace(text, tokenizer, target=[text] if several else None)
+
+    before = ""
+    found: dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]] = {}
+    unaligned = 0
+    name = ""
+    for done, sentence in enumerate(given):
+        told = look(before + sentence.text)
+        if done == 0 and told.parts == ["decoder"] and not told.tokens().special[0]:
+            before = _line_break(look, sentence)
+            told = look(before + sentence.text) if before else told
+        groups = align(told.tokens(), sentence, reader_of(tokenizer).unknown)
+        unaligned += sum(not group for group in groups)
+        looks, sees = _looks(told, groups)
+        name = name or told.model
+        for relation, direction, a, b in _pairs(sentence, wanted):
+            if sees[a, b] and sees[a].sum() >= 2:
+                hits, rules = found.setdefault((sentence.language, relation, direction), ([], []))
+                hits.append(looks[:, :, a] == b)
+                rules.append({str(o): a + o == b for o in OFFSETS} | {"first": b == 0})
+        if progress is not None:
+            progress(done + 1, len(given))
+    order = {key: at for at, key in enumerate(wanted)}
+    made = [
+        Relation(
+            lang,
+            relation,
+            direction,
+            np.stack(hits),
+            {r: np.array([one[r] for one in rules]) for r in rules[0]},
+            told.layers(),
+        )
+        for (lang, relation, direction), (hits, rules) in found.items()
+        if len(hits) >= least
+    ]
+    made.sort(key=lambda r: (r.language, order[r.name], r.direction != "head"))
+    return SyntaxTable(made, len(given), unaligned, name)
+
+
+def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[list[int]]:
+    """The tokens of every word, found by their letters: bytes, pieces, accents and capitals that were lost are no matter.
+
+    A token that covers several words is that word's with most of its letters, and a word that is left with none is left
+    out ([]).
+
+    >>> align(Tokens(("do", "n't", " st", "op")), conllu.parse("1-2\\tdon't" + "\\t_" * 8 + "\\n1\\tdo\\t_\\t_\\t_\\t_\\t3\\taux\\t_\\t_\\n"
+    ...     "2\\tn't\\t_\\t_\\t_\\t_\\t3\\tadvmod\\t_\\t_\\n3\\tstop\\t_\\t_\\t_\\t_\\t0\\troot\\t_\\t_\\n")[0])
+    [[0], [1], [2, 3]]
+    """
+    units: list[range] = []
+    theirs, ours = "", ""
+    of_unit: list[int] = []
+    of_word: list[int] = []
+    for text, first, end in tokens.whole:
+        if any(tokens.special[first:end]):
+            if unk is None or tokens.ids[first : first + 1] != (unk,):
+                continue
+            letters = WILD
+        else:
+            letters = _letters(text)
+        theirs += letters
+        of_unit += [len(units)] * len(letters)
+        units.append(range(first, end))
+    for i, word in enumerate(sentence.words):
+        shared = i > 0 and word.start < sentence.words[i - 1].end  # du: all of it is the first word's
+        letters = "" if shared else _letters(sentence.text[word.start : word.end])
+        ours += letters
+        of_word += [i] * len(letters)
+    votes: list[Counter[int]] = [Counter() for _ in units]
+    blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, len(ours), 0, len(ours))]
+    if theirs != ours:
+        blocks = [*difflib.SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()]
+    for kind, a, b, c, d in blocks:
+        if kind == "equal":
+            for unit, word_ in zip(of_unit[a:b], of_word[c:d], strict=True):
+                votes[unit][word_] += 1
+        elif kind == "replace":  # [UNK], or letters that the tokenizer wrote otherwise
+            there, here = list(dict.fromkeys(of_unit[a:b])), list(dict.fromkeys(of_word[c:d]))
+            if len(here) == 1 or len(here) == len(there):
+                for at, unit in enumerate(there):
+                    votes[unit][here[min(at, len(here) - 1)]] += 1
+    groups: list[list[int]] = [[] for _ in sentence.words]
+    for places, counted in zip(units, votes, strict=True):
+        if counted:
+            groups[counted.most_common(1)[0][0]] += places
+    return groups
+
+
+def _looks(told: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """The word that each word looks at most, (L, H, W), −1 for nowhere; and which words each may see, bool (W, W)."""
+    part = told.parts[0]
+    n, w = len(told.tokens(part)), len(groups)
+    joins = torch.zeros(n, w, device="cpu")
+    for i, group in enumerate(groups):
+        joins[group, i] = 1
+    sizes = joins.sum(0).clamp(min=1)
+    real = torch.tensor([bool(group) for group in groups], device="cpu")
+    other = ~torch.eye(w, dtype=torch.bool, device="cpu") & real & real[:, None]
+    found = []
+    sees = torch.zeros(w, w, dtype=torch.bool, device="cpu")
+    for call in told.calls[part]:
+        shares, allowed, _ = weights(call, 0, slice(0, n))
+        to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
+        table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order
+        pairs = (to.T @ (allowed.to(shares.dtype) @ to)).amax(0).cpu()
+        sees |= (pairs == sizes[:, None] * sizes) & other
+        table = table.masked_fill(~other, -1.0)
+        best = table.max(-1)
+        found.append(best.indices.masked_fill(best.values <= 0, -1).numpy())
+    return np.stack(found), sees.numpy()
+
+
+def _pairs(sentence: Sentence, wanted: Sequence[str]) -> Iterable[tuple[str, str, int, int]]:
+    """(relation, direction, the word that looks, the word that it should find)."""
+    for i, word in enumerate(sentence.words):
+        links = [(word.relation, word.head), ("coref", word.coref)]
+        for name, other in links:
+            if other >= 0 and name in wanted:
+                yield name, "head", i, other
+                yield name, "dependent", other, i
+
+
+def _given(sentences: Any) -> list[Sentence]:
+    if sentences is None:
+        return conllu.shipped()
+    if isinstance(sentences, str) and sentences in conllu.LANGUAGES:
+        return conllu.shipped([sentences])
+    if isinstance(sentences, str | Path):
+        return conllu.read(sentences)
+    found = list(sentences)
+    if not found:
+        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    return found
+
+
+def _line_break(look: Callable[[str], Trace], sentence: Sentence) -> str:
+    """A line break if the tokenizer has one and keeps it apart from what follows."""
+    try:
+        tokens = look("\n" + sentence.text).tokens()
+    except Problem:
+        return ""
+    return "\n" if tokens.whole and not tokens.whole[0][0].strip() else ""
+
+
+def _letters(text: str) -> str:
+    """What is left of a text when writing is taken off: no spaces, capitals, accents or wide forms."""
+    apart = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in apart if not c.isspace() and unicodedata.category(c) != "Mn")
+
+
+def _tail(wins: int, n: int) -> float:
+    """The chance of as many heads or more when a coin is thrown n times.
+
+    >>> _tail(3, 3), _tail(0, 0)
+    (0.125, 1.0)
+    """
+    return sum(math.comb(n, k) for k in range(wins, n + 1)) / 2**n

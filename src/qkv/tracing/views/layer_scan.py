@@ -1,0 +1,339 @@
+"""One pass over all weights of a layer's heads, which are never kept: the largest of each cell of a small picture, where each
+query looks most, and how spread its looks are.
+
+Two roads to the same numbers. By blocks: whole rows of exact weights, whatever the mask, the bias and the sinks. By tiles,
+where a score is q·k alone and every key or every earlier key is seen: with the log of a row's sum known (the flash kernel
+knows it anyhow), the log of any weight is one product, log w = q·k − lse, in tiles that stay near the processor. Largest
+weights are found before a power is taken; that is needed only for the entropy, −Σ w·log w. Logs are of base 2, since powers
+of 2 cost a third of those of e, and a tenth where they are too small for a number of normal size.
+
+A row's largest weight is looked for among the largest of few keys each, which stay true when some keys are taken out.
+
+H heads, N queries, M keys, D head width, R rows of a block, C columns of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...attention.formula import Call, reach
+from ...attention.pooling import cells
+from ..study.patterns import identities
+from . import attention_maps, parallel_tiles
+from .token_labels import Tokens
+
+BLOCK = 1 << 20  # scores of a block, where that holds a row of a picture's cells: 4 MB
+LARGE = 1 << 16  # scores from which on tiles are worth it
+TILE = 512, 1024  # queries and keys of a tile
+WIDE = 64  # columns whose largest is kept: a multiple of any processor's vectors
+FEW = 8  # keys whose largest is kept of a tile
+HIDDEN = -1e30  # the log of a weight that is 0; times 0 it is 0
+
+
+class Told:
+    """What links are told of: no special tokens, no token's own, and in self-attention not the first key, which takes what
+    is left over; in cross-attention all but special ones."""
+
+    def __init__(self, part: str, queries: Tokens, keys: Tokens) -> None:
+        self.own = part != "cross"
+        self.asking = 1 - torch.tensor(queries.special).float()  # (N,)
+        first = [0] if part not in ("cross", "mixers") else []
+        self.closed = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
+        self.ids = identities(keys) if self.own else None
+        # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
+        self.place = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
+        before, after = _neighbours(keys)
+        self.before, self.after = before[self.place], after[self.place]  # (N,)
+
+
+def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
+    """For every token, where the character before its own begins, and where the one after it ends.
+
+    >>> before, after = _neighbours(Tokens(("<E6><88>", "<91>", "a", "b"), whole=(("我", 0, 2), ("a", 2, 3), ("b", 3, 4))))
+    >>> before.tolist(), after.tolist()
+    ([0, 0, 0, 2], [3, 3, 4, 4])
+    """
+    starts, ends = [first for _, first, _ in tokens.whole], [end for _, _, end in tokens.whole]
+    sizes = torch.tensor(ends) - torch.tensor(starts)
+    before = torch.tensor([starts[0], *starts[:-1]] if starts else [], dtype=torch.long)
+    after = torch.tensor([*ends[1:], ends[-1]] if ends else [], dtype=torch.long)
+    return before.repeat_interleave(sizes), after.repeat_interleave(sizes)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one pass over a layer finds; what is told of special queries is without meaning."""
+
+    picture: Tensor  # (H, rows, cols): the largest weight of each cell
+    most: Tensor  # (H, N): each query's largest weight on a key that links are told of
+    key: Tensor  # (H, N): that key
+    away: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
+    entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
+    left: Tensor | None = (
+        None  # (H, N): what each gives to keys that aren't closed (`Told`), NaN where that is too little to tell
+    )
+
+
+@torch.no_grad()
+def see(call: Call, told: Told, tall: int, wide: int) -> Seen:
+    """Look at all heads of one item once; a cell of the picture is `tall` queries by `wide` keys."""
+    large = call.q.shape[2] * call.k.shape[2] >= LARGE and attention_maps.plain(call)
+    return by_tiles(call, told, tall, wide) if large else by_blocks(call, told, tall, wide)
+
+
+def by_blocks(call: Call, told: Told, tall: int, wide: int) -> Seen:
+    """All heads at once, a block of queries at a time."""
+    heads, n = call.q.shape[1:3]
+    m = call.k.shape[2]
+    picture = torch.zeros(heads, -(-n // tall), -(-m // wide))
+    most, away, entropy = torch.zeros(3, heads, n)
+    keys = torch.zeros(heads, n, dtype=torch.long)
+    step = max(1, BLOCK // max(heads * m, 1) // tall) * tall
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        cols = reach(call.mask, n, m, rows)
+        if cols.start >= cols.stop:
+            continue
+        cols = slice(cols.start // wide * wide, cols.stop)  # whole cells
+        shares = attention_maps.shares(call, 0, rows, cols)
+        shown = cells(cells(shares, tall, 1, "max"), wide, 2, "max")
+        at = start // tall, cols.start // wide
+        picture[:, at[0] : at[0] + shown.shape[1], at[1] : at[1] + shown.shape[2]] = shown
+        entropy[:, rows] = _entropy(shares, call.sinks is not None)
+
+        block = _Block(shares, cols.start)
+        block.close(told.closed)
+        if told.own:
+            block.hide(told.place[rows], told.place[rows] + 1)
+        most[:, rows], keys[:, rows] = block.largest()
+        if told.own:
+            block.hide(told.before[rows], told.after[rows])
+            away[:, rows] = block.largest_share()
+    return Seen(picture, most, keys, away if told.own else most, _mean(entropy, told))
+
+
+def _entropy(shares: Tensor, sinks: bool) -> Tensor:
+    """−Σ w·log w of every row, (H, R); what a sink took is left out: of w / Σw."""
+    spread = torch.special.entr(shares).sum(-1)
+    if not sinks:
+        return spread
+    total = shares.sum(-1)
+    return torch.where(total > 0, spread / total + total.log(), 0.0)
+
+
+def _mean(entropy: Tensor, told: Told) -> Tensor:
+    return (entropy * told.asking).sum(-1) / told.asking.sum().clamp(min=1)
+
+
+class _Block:
+    """The weights of some rows, of all heads, (H, R, C), and the largest of each WIDE columns, (H, R, cells), which stay
+    true when columns are taken out."""
+
+    def __init__(self, shares: Tensor, begin: int) -> None:
+        self.shares, self.begin = shares, begin
+        self.wide = min(WIDE, shares.shape[2])
+        self.cells = cells(shares, self.wide, 2, "max")
+
+    def close(self, keys: Sequence[int]) -> None:
+        """Take keys out for every row."""
+        inside = [j - self.begin for j in keys if 0 <= j - self.begin < self.shares.shape[2]]
+        self.shares[..., inside] = 0
+        for cell in {j // self.wide for j in inside}:
+            self._again(cell, cell + 1)
+
+    def hide(self, low: Tensor, high: Tensor) -> None:
+        """Take out, for each row, the keys from its `low` up to its `high` (R,)."""
+        size = self.shares.shape[2]
+        first, last = (min(max(int(edge) - self.begin, 0), size) for edge in (low.min(), high.max()))
+        if first >= last:
+            return
+        keys = torch.arange(first, last) + self.begin
+        self.shares[..., first:last].masked_fill_((keys >= low[:, None]) & (keys < high[:, None]), 0.0)
+        self._again(first // self.wide, -(-last // self.wide))
+
+    def _again(self, first: int, last: int) -> None:
+        columns = self.shares[..., first * self.wide : last * self.wide]
+        self.cells[..., first:last] = cells(columns, self.wide, 2, "max")
+
+    def largest_share(self) -> Tensor:
+        """The largest weight of each row, (H, R)."""
+        return self.cells.amax(-1)
+
+    def largest(self) -> tuple[Tensor, Tensor]:
+        """The same, and the key that has it."""
+        most, cell = self.cells.max(-1)
+        columns = cell[..., None] * self.wide + torch.arange(self.wide)
+        columns.clamp_(max=self.shares.shape[2] - 1)
+        key = columns.gather(2, self.shares.gather(2, columns).argmax(-1, keepdim=True))[..., 0]
+        return most, self.begin + key
+
+
+def by_tiles(call: Call, told: Told, tall: int, wide: int) -> Seen:
+    """Logs of weights, a tile of one head at a time, keys down and queries across: so the largest of some keys is found for
+    many queries at once."""
+    heads, n = call.q.shape[1:3]
+    groups, m = call.k.shape[1:3]
+    slots, causal = _Slots(m, wide), attention_maps.is_causal(call)
+    # Two more columns, −lse against 1 and 1 against what hides an empty slot, and the product itself is log w.
+    q = torch.cat([call.q[0] * call.scale, -attention_maps.sums(call)[..., None]], 2).div_(math.log(2))
+    q = F.pad(q, (0, 1), value=1.0)  # (H, N, D + 2)
+    k = slots.filled(call.k[0])  # (G, slots, D + 2)
+    picture = torch.full((heads, -(-n // tall), slots.cells), HIDDEN)
+    most, away = torch.full((2, heads, n), HIDDEN)
+    at = torch.zeros(heads, n, dtype=torch.long)
+    step = max(TILE[0] // tall, 1) * tall
+    bands = [slice(top, min(top + step, n)) for top in range(0, n, step)]
+    tiles = [
+        [_Tile(slots, span, rows, told, causal) for span in slots.spans(rows.stop if causal else m)] for rows in bands
+    ]
+    spread, left = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
+
+    def look(task: tuple[int, int]) -> None:
+        """Some rows of one head."""
+        head, band = task
+        rows = bands[band]
+        so_far, far = most[head, rows], away[head, rows]
+        for tile in tiles[band]:
+            logs, shares = (parallel_tiles.room(tile.size, which).view(-1, tile.broad) for which in (0, 1))
+            torch.mm(k[head * groups // heads, tile.span], q[head, rows].T, out=logs)
+            largest = tile.start(logs)
+            shown = cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
+            mine = picture[head, rows.start // tall :, tile.first // slots.cell :]
+            mine[: shown.shape[0], : shown.shape[1]] = shown
+            left[head, rows] += tile.left(torch.exp2(logs, out=shares))
+            tile.leave_out_special(logs, shares)
+            spread[head, band] -= torch.dot(shares.flatten(), logs.flatten())
+            tile.close(logs, largest)
+            found, slot = tile.most(logs, largest)
+            at[head, rows] = torch.where(found > so_far, slot, at[head, rows])
+            torch.maximum(so_far, found, out=so_far)
+            torch.maximum(far, tile.most_away(found, logs, largest), out=far)
+
+    # The last rows see most keys: begun last, they would keep the others waiting.
+    parallel_tiles.each(look, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
+    entropy = spread.sum(1) * math.log(2) / told.asking.sum().clamp(min=1)
+    left.masked_fill_(left < attention_maps.LITTLE, torch.nan)
+    return Seen(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, left)
+
+
+class _Slots:
+    """Places for keys: every cell of `wide` keys is filled up to whole fews, with places that are empty."""
+
+    def __init__(self, m: int, wide: int) -> None:
+        self.wide, self.cells = wide, -(-m // wide)
+        self.parts = max(round(wide / FEW), 1)
+        self.few = -(-wide // self.parts)
+        self.cell = self.parts * self.few
+        self.step = max(TILE[1] // self.cell, 1) * self.cell
+
+    def of(self, key: Tensor) -> Tensor:
+        return key // self.wide * self.cell + key % self.wide
+
+    def key(self, slot: Tensor) -> Tensor:
+        return slot // self.cell * self.wide + slot % self.cell
+
+    def spans(self, keys: int) -> list[slice]:
+        """The slots of whole cells that hold the first of the keys, a tile at a time."""
+        end = -(-keys // self.wide) * self.cell
+        return [slice(first, min(first + self.step, end)) for first in range(0, end, self.step)]
+
+    def filled(self, k: Tensor) -> Tensor:
+        """Keys (G, M, D) in their slots, with what makes q·k a log of weights: (G, slots, D + 2)."""
+        groups, m, width = k.shape
+        made = k.new_zeros(groups, self.cells * self.cell, width + 2)
+        made[..., width + 1] = HIDDEN
+        there = self.of(torch.arange(m))
+        made[:, there] = F.pad(F.pad(k, (0, 1), value=1.0), (0, 1))
+        return made
+
+
+class _Tile:
+    """Some slots by some rows: what of it is hidden, and what is taken out of it. It is the same for all heads."""
+
+    def __init__(self, slots: _Slots, span: slice, rows: slice, told: Told, causal: bool) -> None:
+        self.slots, self.span, self.first, self.few = slots, span, span.start, slots.few
+        self.high, self.broad = span.stop - span.start, rows.stop - rows.start
+        self.size = self.high * self.broad
+        key, query = slots.key(torch.arange(span.start, span.stop)), torch.arange(rows.start, rows.stop)
+        self.seen = int((key <= rows.start).sum()) if causal else self.high  # slots that all rows see
+        self.future = torch.where(key[self.seen :, None] > query, HIDDEN, 0.0)
+        self.special = (told.asking[rows] == 0).nonzero()[:, 0]
+        closed = slots.of(torch.tensor(told.closed, dtype=torch.long)) - span.start
+        self.closed = closed[(closed >= 0) & (closed < self.high)]
+        nothing = torch.zeros(0, dtype=torch.long)
+        self.own = self.beside = nothing
+        if told.own:
+            self.own = self._flat(told.place[rows], told.place[rows] + 1)
+            self.beside = self._flat(told.before[rows], told.after[rows])
+        self.closing = self._touched(torch.cat([self.closed, self.own // self.broad]))
+        self.hiding = self._touched(self.beside // self.broad)
+
+    def _flat(self, low: Tensor, high: Tensor) -> Tensor:
+        """Where in the tile, written as one row, each query's keys from `low` up to `high` are."""
+        found = []
+        for more in range(int((high - low).max())):
+            slot = self.slots.of(low + more) - self.first
+            inside = (low + more < high) & (slot >= 0) & (slot < self.high)
+            found.append((slot * self.broad + torch.arange(self.broad))[inside])
+        return torch.cat(found)
+
+    def _touched(self, slots: Tensor) -> slice:
+        """The fews that these slots are in, and those between."""
+        if not len(slots):
+            return slice(0, 0)
+        return slice(int(slots.min()) // self.few, int(slots.max()) // self.few + 1)
+
+    def start(self, logs: Tensor) -> Tensor:
+        """Hide the future; gives the largest of each few, (fews, R)."""
+        if len(self.future):
+            logs[self.seen :].add_(self.future)
+        return logs.view(-1, self.few, self.broad).amax(1)
+
+    def left(self, shares: Tensor) -> Tensor:
+        """What every query gives to keys that aren't closed, (R,)."""
+        if not len(self.closed):
+            return shares.sum(0)
+        taken = shares[self.closed]
+        found = shares.index_fill_(0, self.closed, 0.0).sum(
+            0
+        )  # 1 − taken would be nothing but rounding where all is taken
+        shares[self.closed] = taken
+        return found
+
+    def leave_out_special(self, logs: Tensor, shares: Tensor) -> None:
+        """Take out the queries that nothing is told of."""
+        if len(self.special):
+            logs.index_fill_(1, self.special, HIDDEN)
+            shares.index_fill_(1, self.special, 0.0)
+
+    def close(self, logs: Tensor, largest: Tensor) -> None:
+        """Take out the keys that no link is told of, and each query's own."""
+        if len(self.closed):
+            logs.index_fill_(0, self.closed, HIDDEN)
+        self._take_out(self.own, self.closing, logs, largest)
+
+    def _take_out(self, flat: Tensor, touched: slice, logs: Tensor, largest: Tensor) -> None:
+        if len(flat):
+            logs.view(-1).index_fill_(0, flat, HIDDEN)
+        if touched.start < touched.stop:
+            slots = logs[touched.start * self.few : touched.stop * self.few]
+            torch.amax(slots.view(-1, self.few, self.broad), 1, out=largest[touched])
+
+    def most(self, logs: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every query the largest log, and its slot, (R,)."""
+        found, few = largest.max(0)
+        inside = logs.view(-1, self.few, self.broad).gather(0, few.expand(1, self.few, self.broad))[0]
+        return found, self.first + few * self.few + inside.max(0).indices
+
+    def most_away(self, found: Tensor, logs: Tensor, largest: Tensor) -> Tensor:
+        """Of every query the largest log of a key that is no neighbour, where `found` is that of any."""
+        if not len(self.beside):
+            return found
+        self._take_out(self.beside, self.hiding, logs, largest)
+        return largest.amax(0)

@@ -1,0 +1,261 @@
+"""Tokens as people read them: pieces, whole characters, words; which are special; finding one by its text.
+
+A byte-level token may be part of a character, and a word may be many tokens. Groups say which tokens belong together, so
+that a map can be joined: attention summed over the keys of a group and averaged over its queries.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+import warnings
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ...i18n import Notice, Problem, _, all_of, unknown
+from ...terminal.screen import plain
+
+END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
+Group = tuple[str, int, int]  # (text, first token, end)
+# Of a model; mixers are those layers of a decoder that keep a state instead of attending, whose maps are signed.
+PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention"), "mixers": _("mixers")}
+BY = ("characters", "words", "tokens")  # what a row or column of a map stands for
+SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+# Each of these is read by itself: 汉字, kana, fullwidth forms.
+CJK = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
+
+
+class NoSuchToken(Problem):
+    """A word that was asked for and isn't in the text."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one text: what each shows as, and which are special ([CLS], padding, <|im_end|>)."""
+
+    pieces: tuple[str, ...]
+    special: tuple[bool, ...] = ()
+    ids: tuple[int, ...] = ()
+    whole: tuple[Group, ...] = field(default=())  # joined to whole characters
+
+    def __post_init__(self) -> None:
+        if not self.special:
+            object.__setattr__(self, "special", (False,) * len(self.pieces))
+        if not self.whole:
+            object.__setattr__(self, "whole", tuple((p, i, i + 1) for i, p in enumerate(self.pieces)))
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """A label per token: spaces at its edges left out, line ends and tabs as signs."""
+        return [show(piece) for piece in self.pieces]
+
+    @cached_property
+    def numbered(self) -> list[str]:
+        """The same, but tokens that are parts of one character are that character, numbered.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).numbered
+        ['我₁', '我₂', 'a']
+        """
+        labels = list(self.shown)
+        for text, first, end in self.whole:
+            if end - first > 1:
+                labels[first:end] = [show(text) + str(i + 1).translate(SUBSCRIPT) for i in range(end - first)]
+        return labels
+
+    def groups(self, by: str = "characters") -> list[Group]:
+        """What rows and columns of a map stand for: whole characters, words, or the tokens as they are."""
+        if by not in BY:
+            raise unknown("by", by, BY)
+        if by == "words":
+            return self.words
+        if by == "tokens":
+            return [(label, i, i + 1) for i, label in enumerate(self.numbered)]
+        return [(show(text), first, end) for text, first, end in self.whole]
+
+    @cached_property
+    def words(self) -> list[Group]:
+        """Tokens joined to words: cut at spaces, around punctuation, and at every 汉字."""
+        groups: list[Group] = []
+        text, first, end = "", 0, 0
+        for piece, begin, stop in self.whole:
+            if text and (any(self.special[begin:stop]) or any(self.special[first:end]) or _parts(text, piece)):
+                groups.append((show(text), first, end))
+                text, first = "", begin
+            text, end = text + piece, stop
+        return [*groups, (show(text), first, end)] if end > first else groups
+
+    def ahead(self, end: str = END) -> Tokens:
+        """A decoder's tokens named by what each place is about to say: the next token, at the end ■. Padding stays."""
+        padding = [special and piece == "[PAD]" for piece, special in zip(self.pieces, self.special, strict=True)]
+        real = [i for i, empty in enumerate(padding) if not empty]
+        if not real:
+            return self
+        first, last = real[0], real[-1]
+        pieces, special = list(self.pieces), list(self.special)
+        pieces[first : last + 1] = [*pieces[first + 1 : last + 1], end]
+        special[first : last + 1] = [*special[first + 1 : last + 1], True]
+        moved = [(text, a - 1, b - 1) for text, a, b in self.whole if first < a <= last]
+        kept = [group for group in self.whole if not first <= group[1] <= last]
+        whole = sorted([*moved, (end, last, last + 1), *kept], key=lambda group: group[1])
+        return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
+
+    def find(self, word: str) -> int:
+        """The number of the one token that a word names, see `places`; refuses a word that names several.
+
+        >>> Tokens(("The", " cat", " and", " the", " cat", "s")).find("and")
+        2
+        """
+        places = self.places(word)
+        if len(places) > 1:
+            raise self._several(word.strip(), places)
+        return places[0]
+
+    def is_part_of_character(self, word: str) -> bool:
+        """True for the numbered label of a token that is only a part of a character.
+
+        >>> tokens = Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3)))
+        >>> tokens.is_part_of_character("我₂"), tokens.is_part_of_character("我")
+        (True, False)
+        """
+        label = re.sub(r"#\d+$", "", word.strip())
+        return any(label in self.numbered[first:end] for _, first, end in self.whole if end - first > 1)
+
+    def parts_of_characters(self) -> list[tuple[int, str]]:
+        """Id and label of every token that is only a part of a character.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), ids=(7, 5, 3), whole=(("我", 0, 2), ("a", 2, 3))).parts_of_characters()
+        [(7, '我₁'), (5, '我₂')]
+        """
+        spans = [range(first, end) for _, first, end in self.whole if end - first > 1]
+        return [(self.ids[i], self.numbered[i]) for span in spans for i in span if i < len(self.ids)]
+
+    def places(self, word: str) -> list[int]:
+        """The numbers of all tokens that a word names.
+
+        A word is looked for among the labels, then among words and characters of several tokens, whose last token
+        counts, since there a decoder has read all of it. A number ("7") is that token, and "it#2" is the second "it".
+        A word that is only part of a token names that token, with a notice.
+
+        >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).places("我")
+        [1]
+        """
+        wanted, which = word.strip(), None
+        if chosen := re.fullmatch(r"(.+)#(\d+)", wanted):
+            wanted, which = chosen[1], int(chosen[2])
+        wanted = unicodedata.normalize("NFC", wanted)
+        places = self._exact(wanted) or self._in_a_row(wanted)
+        if not places and re.fullmatch(r"-?\d+", wanted) and -len(self) <= int(wanted) < len(self):
+            return [int(wanted) % len(self)]
+        if not places and (places := self._inside(wanted)):
+            taken = [places[which - 1]] if which is not None and 1 <= which <= len(places) else places
+            tokens = ", ".join(f"{i} ({self.numbered[i]})" for i in taken)
+            warnings.warn(
+                Notice("{word} is not a token by itself; used instead: {tokens}", word=wanted, tokens=tokens),
+                stacklevel=2,
+            )
+        if not places:
+            raise self._unknown(word, wanted)
+        if which is None:
+            return places
+        if not 1 <= which <= len(places):
+            raise self._several(wanted, places)
+        return [places[which - 1]]
+
+    def _exact(self, wanted: str) -> list[int]:
+        labels = zip(self.shown, self.numbered, strict=True)
+        return [i for i, names in enumerate(labels) if wanted in map(_nfc, names)]
+
+    def _in_a_row(self, wanted: str) -> list[int]:
+        """The last token of each word, or run of words or characters, that has this text."""
+        if places := [end - 1 for label, _, end in self.words if _nfc(label) == wanted]:
+            return places
+        runs = [_nfc(_signs(text)) for text, _, _ in self.whole]
+        for first in range(len(runs)):
+            joined = ""
+            for last in range(first, min(first + len(wanted), len(runs))):
+                joined += runs[last]
+                if joined == wanted:
+                    places.append(self.whole[last][2] - 1)
+        return places
+
+    def _inside(self, wanted: str) -> list[int]:
+        """The token in which each occurrence ends that begins and ends where a word or a 汉字 does.
+
+        So 河 is in 的河, but "at" is not in "cat".
+        """
+        text = ""
+        ends: list[int] = []  # where each group ends in the text
+        for piece, first, end in self.whole:
+            text += "\0" * len(piece) if any(self.special[first:end]) else piece
+            ends.append(len(text))
+        cuts = {0, len(text)} | {i for i in range(1, len(text)) if _cut(text[i - 1], text[i])}
+        spans = [match.span() for match in re.finditer(re.escape(wanted), text) if wanted]
+        places = [self.whole[bisect_left(ends, end)][2] - 1 for begin, end in spans if {begin, end} <= cuts]
+        return list(dict.fromkeys(places))
+
+    def _unknown(self, word: str, wanted: str) -> NoSuchToken:
+        labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.numbered))
+        near = [label for label in labels if wanted and wanted in label][:3]
+        near = near or difflib.get_close_matches(wanted, labels, n=3, cutoff=0.5)
+        if near:
+            return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=all_of(near))
+        some = all_of([*labels[:12], *(["…"] if len(labels) > 12 else [])])
+        return NoSuchToken("{word} is not a token of the text, whose tokens are: {tokens}", word=word, tokens=some)
+
+    def _several(self, word: str, places: list[int]) -> Problem:
+        return Problem(
+            "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
+            word=word,
+            n=len(places),
+            places=", ".join(map(str, places)),
+        )
+
+
+def show(piece: str) -> str:
+    """A token as a label: line ends and tabs as signs, and what shows nothing by itself (a joiner) by its number.
+
+    >>> show(" cat"), show("\\n\\n"), show("  "), show("\u200d")
+    ('cat', '⏎⏎', '␣␣', 'U+200D')
+    """
+    label = _signs(piece)
+    if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
+        return plain(label)
+    return " ".join(f"U+{ord(c):04X}" for c in label)
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _signs(piece: str) -> str:
+    signs = piece.replace("\n", "⏎").replace("\r", "␍").replace("\t", "⇥")
+    return signs.strip(" ") or "␣" * len(signs)
+
+
+def _parts(before: str, after: str) -> bool:
+    """Does a word end between these two?"""
+    a, b = before[-1], after[0]
+    if a.isspace() != b.isspace():
+        return not before.isspace()  # spaces go with the word that follows them
+    if CJK.match(a) or CJK.match(b):
+        return True
+    if unicodedata.category(b)[0] == "M" or b in "\u200d\ufe0f" or a == "\u200d":
+        return False
+    return _kind(a) != _kind(b) and not before.isspace()
+
+
+def _cut(a: str, b: str) -> bool:
+    """True if a word may begin or end between these two characters."""
+    return a.isspace() or b.isspace() or "\0" in (a, b) or _parts(a, b)
+
+
+def _kind(c: str) -> str:
+    if c in "'’":
+        return "w"
+    return "w" if c.isalnum() or c == "_" or unicodedata.category(c)[0] == "M" else "p"

@@ -1,0 +1,394 @@
+"""A trace on disk: one safetensors file of q, k, v and what else decides the weights; it opens with NumPy alone.
+
+Tensors are `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G, M, D) unrepeated, `.o` the output
+projection; layers have the model's own numbers (`numbers` in the header, where some of its layers have no attention). What
+was kept as weights alone has q, k and v of width 0 and the weights' logarithms as its bias, and grows with n²; all else
+grows with n·d. Beside them stand `.sinks`, and a bias as a table over distances where it is one (`.distances`,
+(H, N + M − 1)) or dense. A mixer has q and k (B, G, N, D), v (B, H, N, P), `.decay` (B, H, N) as logarithms and, under the
+delta rule, `.write` (B, H, N); its `.real` and `.resets` (B, N) say where padding is and a document begins. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
+Where layers have experts, `experts.{part}.{layer}.chosen` and `.shares` (B, N, K) say which each token took.
+The header carries JSON: format, model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary
+frequencies.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...disk.atomic_files import save_tensors
+from ...i18n import Message, Problem, all_of, quoted
+
+if TYPE_CHECKING:
+    import torch
+
+    from ...attention.dispatch import Call
+    from ...attention.masks import Mask
+    from ...mixers.calls import Mixing
+    from .traces import Trace
+
+FORMAT = "qkv trace 1"
+Tensors = dict[str, Any]
+FLOATS = ("F16", "F32", "F64")
+DTYPES = (*FLOATS, "BOOL", "U8", "I8", "I16", "I32", "I64")
+# What a file that is no trace can lead to.
+WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+
+
+def save(trace: Trace, path: Path, *, half: bool = False) -> None:
+    """Write a trace; with `half` in float16."""
+    import torch
+
+    dtype = torch.float16 if half else torch.float32
+    tensors: Tensors = {}
+    described: dict[str, list[dict[str, Any]]] = {part: [] for part in trace.calls}
+    for part, layers in trace.calls.items():
+        for i, call in zip(trace.layers(part), layers, strict=True):
+            name = f"{part}.{i}"
+            if part == "mixers":
+                described[part].append(_mixing(name, call, tensors, dtype))
+                continue
+            for what in ("q", "k", "v", "sinks"):
+                if (tensor := getattr(call, what)) is not None:
+                    tensors[f"{name}.{what}"] = tensor.detach().to(dtype)
+            if call.bias is not None:
+                distances = distances_of(call.bias)
+                key, kept = ("bias", call.bias) if distances is None else ("distances", distances)
+                tensors[f"{name}.{key}"] = kept.detach().float()
+            described[part].append(
+                {"scale": call.scale, "softcap": call.softcap, "mask": _describe(name, call, tensors)}
+            )
+            if name in trace.outputs:
+                tensors[f"{name}.o"] = trace.outputs[name].weight.detach().to(dtype)
+    tokens = {}
+    for part in trace.calls:
+        tokens[part] = {"queries": [_plain(t) for t in trace.queries[part]]}
+        if trace.keys[part] != trace.queries[part]:
+            tokens[part]["keys"] = [_plain(t) for t in trace.keys[part]]
+    more = {key: value for key, value in trace.more.items() if isinstance(value, str | int | float | None)}
+    if "logits" in trace.more:
+        tensors["logits"] = trace.more["logits"].to(dtype)
+    # Layers that are all alike, as most are, are described once.
+    calls = {
+        part: {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
+        for part, each in described.items()
+    }
+    for part, numbers in trace.numbers.items():
+        calls[part]["numbers"] = list(numbers)
+    for name, routing in trace.routing.items():
+        tensors[f"experts.{name}.chosen"] = routing.chosen.to(torch.int32)
+        tensors[f"experts.{name}.shares"] = routing.shares.float()
+    if trace.turning is not None:
+        turning = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
+        tensors["turning"] = turning
+    header = dict(
+        format=FORMAT, model=trace.model, text=trace.text, tokens=tokens, calls=calls, dtype=str(dtype), more=more
+    )
+    if trace.routing:
+        header["experts"] = {name: routing.count for name, routing in trace.routing.items()}
+    # Own memory for each: the file format refuses tensors that share some.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_tensors(tensors, path, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(header, arrays) of a trace file, without torch. The header is checked before any tensor is read."""
+    from safetensors import SafetensorError, safe_open
+
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise Problem("{file} is not a readable trace: {error}", file=path, error=Message("it is no regular file"))
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("qkv", "{}"))
+            found = header.get("format") if isinstance(header, dict) else None
+            if found != FORMAT:
+                found = str(found)[:80] if found else Message("no trace")
+                raise Problem("{file} is {found}; this version reads {known}", file=path, found=found, known=FORMAT)
+            slices = {name: file.get_slice(name) for name in file.keys()}
+            _check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
+            arrays = {name: file.get_tensor(name) for name in slices}
+    except Problem:
+        raise
+    except FileNotFoundError:
+        raise Problem("there is no trace {file}", file=path) from None
+    except (SafetensorError, OSError, *WRONG) as error:
+        raise _unreadable(path, error) from None
+    return header, arrays
+
+
+class _Wrong(ValueError):
+    """What is wrong with a header."""
+
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _unreadable(path: Path, error: BaseException) -> Problem:
+    return Problem(
+        "{file} is not a readable trace: {error}",
+        file=path,
+        error=error.why if isinstance(error, _Wrong) else quoted(error),
+    )
+
+
+def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]]) -> None:
+    """Does the header describe a trace that these tensors, (shape, dtype) by name, can hold?"""
+
+    def sure(right: object, why: Message) -> None:
+        if not right:
+            raise _Wrong(why)
+
+    for name, (_, dtype) in told.items():
+        sure(dtype in DTYPES, Message("{name} holds {dtype}", name=name, dtype=dtype))
+    calls, tokens = header["calls"], header["tokens"]
+    right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross", "mixers"}
+    sure(right and isinstance(tokens, dict), Message("its calls aren't those of a model"))
+    right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
+    sure(right, Message("model, text or more is missing"))
+    sure(_check_experts(header.get("experts", {}), told), Message("its experts aren't those of a model"))
+    for part, one in calls.items():
+        layers, each = one["layers"], one["each"]
+        right = type(layers) is int and 0 < layers <= len(told) // 3
+        sure(right, Message("{part} has {value} layers", part=part, value=str(layers)[:20]))
+        right = isinstance(each, list) and len(each) in (1, layers) and all(isinstance(e, dict) for e in each)
+        sure(right, Message("{part} doesn't describe its {layers} layers", part=part, layers=layers))
+        for e in each:
+            numbers = [e["scale"], *([] if e["softcap"] is None else [e["softcap"]])]
+            right = all(type(x) in (int, float) and math.isfinite(x) for x in numbers) and isinstance(e["mask"], list)
+            sure(right, Message("{part} has a wrong scale or mask", part=part))
+        numbers = one.get("numbers", list(range(layers)))
+        right = isinstance(numbers, list) and len(numbers) == layers and all(type(i) is int for i in numbers)
+        right = right and numbers[0] >= 0 and all(a < b for a, b in pairwise(numbers))
+        sure(right, Message("{part} has wrong layer numbers", part=part))
+        sizes = set()
+        for i in numbers:
+            name = f"{part}.{i}"
+            missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
+            sure(not missing, Message("{missing} missing", missing=all_of(missing)))
+            q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
+            if part == "mixers":
+                sure(_fits(name, told), Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
+                batch, n, m = v[0], v[2], v[2]
+                sizes.add((batch, n, m))
+                continue
+            right = all(len(shape) == 4 and min(shape[:3]) > 0 for shape in (q, k, v))
+            bare = right and q[3] == v[3] == 0 and bool({f"{name}.bias", f"{name}.distances"} & told.keys())
+            right = right and (bare or min(q[3], v[3]) > 0)
+            right = right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
+            right = right and q[0] == k[0] == v[0] and k[1] == v[1] and q[1] % k[1] == 0
+            right = right and k[2] == v[2] and q[3] == k[3]
+            sure(right, Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
+            batch, heads, n, m = q[0], q[1], q[2], k[2]
+            sizes.add((batch, n, m))
+            for what, whole in {
+                "bias": (batch, heads, n, m),
+                "mask": (batch, heads, n, m),
+                "distances": (heads, n + m - 1),
+                "sinks": (heads,),
+            }.items():
+                shape, dtype = told.get(f"{name}.{what}", (whole, "BOOL" if what == "mask" else "F32"))
+                right = len(shape) <= len(whole) if what in ("bias", "mask") else len(shape) == len(whole)
+                right = right and all(a in (1, b) for a, b in zip(shape[::-1], whole[::-1], strict=False))
+                right = (
+                    right and (what != "distances" or shape[1] == whole[1]) and (dtype == "BOOL") == (what == "mask")
+                )
+                sure(right, Message("{name}.{what} is {shape}", name=name, what=what, shape=shape))
+            shape, dtype = told.get(f"{name}.o", ((1, q[1] * v[3]), "F32"))
+            right = len(shape) == 2 and shape[1] == q[1] * v[3] and dtype in FLOATS
+            sure(right, Message("{name}.o is {shape}", name=name, shape=shape))
+        sure(len(sizes) == 1, Message("layers of {part} differ in size", part=part))
+        for which, length in (("queries", n), ("keys", m)):
+            items = tokens[part].get(which, tokens[part]["queries"])
+            right = isinstance(items, list) and len(items) == batch
+            sure(right, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
+            for t in items:
+                right = all(isinstance(t[key], list) for key in ("pieces", "special", "ids", "whole"))
+                right = right and all(isinstance(piece, str) for piece in t["pieces"])
+                right = right and all(type(i) is int for i in t["ids"]) and all(type(s) is bool for s in t["special"])
+                sure(right, Message("{part}: {which} are no tokens", part=part, which=which))
+                count = len(t["pieces"])
+                right = count == length and len(t["special"]) in (0, length) and len(t["ids"]) <= length
+                sure(
+                    right,
+                    Message(
+                        "{part} has {length} {which}, {count} tokens",
+                        part=part,
+                        length=length,
+                        which=which,
+                        count=count,
+                    ),
+                )
+                for text, first, end in t["whole"]:
+                    right = isinstance(text, str) and type(first) is int and type(end) is int
+                    sure(right and 0 <= first < end <= length, Message("{part}: wrong tokens", part=part))
+
+
+def _check_experts(experts: Any, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
+    """Are these layers' counts of experts, each with the experts that were chosen and their shares?"""
+    if not isinstance(experts, dict):
+        return False
+    for name, count in experts.items():
+        chosen, shares = (told.get(f"experts.{name}.{what}", ((), "")) for what in ("chosen", "shares"))
+        right = bool(re.fullmatch(r"(encoder|decoder)\.\d{1,6}", name)) and type(count) is int and 0 < count < 1 << 31
+        if not (right and len(chosen[0]) == 3 and chosen[0] == shares[0] and chosen[1] == "I32" and shares[1] == "F32"):
+            return False
+    return True
+
+
+def _fits(name: str, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
+    """Do a mixer's tensors fit each other?"""
+    q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
+    right = all(len(shape) == 4 and min(shape) > 0 for shape in (q, k, v)) and f"{name}.decay" in told
+    right = right and q == k and (q[0], q[2]) == (v[0], v[2]) and v[1] % q[1] == 0
+    for what, axes, floats in (("decay", 3, True), ("write", 3, True), ("real", 2, False), ("resets", 2, False)):
+        shape, dtype = told.get(f"{name}.{what}", ((v[:3] if axes == 3 else (v[0], v[2])), "F32" if floats else "BOOL"))
+        right = right and shape == (v[:3] if axes == 3 else (v[0], v[2])) and dtype in (FLOATS if floats else ("BOOL",))
+    return right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
+
+
+def load(path: Path) -> Trace:
+    """A trace as it was; halves are computed with in float32."""
+    import torch
+
+    from ...attention.dispatch import Call
+    from ...mixers.calls import Mixing
+    from ...model.experts import Routing
+    from .token_labels import Tokens
+    from .traces import Projection, Trace, Turning
+
+    header, arrays = read(path)
+    try:
+        stretch, *frequencies = arrays.pop("turning", np.zeros(1)).tolist()
+        turning = Turning(tuple(frequencies), stretch) if frequencies else None
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+        calls: dict[str, list[Any]] = {}
+        outputs = {}
+        told_of = [
+            (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
+            for part, told in header["calls"].items()
+            for at, i in enumerate(told.get("numbers", range(told["layers"])))
+        ]
+        for name, told in told_of:
+            q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
+            if name.startswith("mixers."):
+                decay, write, keep, resets = (tensors.get(f"{name}.{w}") for w in ("decay", "write", "real", "resets"))
+                assert decay is not None  # `_check` saw to it
+                layer = name.replace("mixers", "decoder")
+                call = Mixing(q, k, v, decay, told["scale"], write, None, keep, resets, layer)
+                calls.setdefault("mixers", []).append(call)
+                continue
+            bias = tensors.get(f"{name}.bias")
+            if (distances := tensors.get(f"{name}.distances")) is not None:
+                bias = _spread(distances, q.shape[2], k.shape[2])
+            mask = _mask(name, told["mask"], tensors)
+            mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+            sinks = tensors.get(f"{name}.sinks")
+            attention = Call(q, k, v, mask, told["scale"], bias, told["softcap"], sinks, name)
+            calls.setdefault(name.split(".")[0], []).append(attention)
+            if f"{name}.o" in tensors:
+                outputs[name] = Projection(tensors[f"{name}.o"])
+
+        def side(part: str, which: str) -> list[Tokens]:
+            return [
+                Tokens(
+                    tuple(t["pieces"]), tuple(t["special"]), tuple(t["ids"]), tuple((w, a, b) for w, a, b in t["whole"])
+                )
+                for t in header["tokens"][part].get(which, header["tokens"][part]["queries"])
+            ]
+
+        queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
+        more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
+        if header.get("dtype") == "torch.float16":
+            more["precision"] = "float16"  # kept when it is saved again, in whatever precision
+        numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
+        routing = {
+            name: Routing(name, tensors[f"experts.{name}.chosen"].long(), tensors[f"experts.{name}.shares"], count)
+            for name, count in header.get("experts", {}).items()
+        }
+        return Trace(calls, queries, keys, header["model"], header["text"], outputs, more, turning, numbers, routing)
+    except WRONG as error:
+        raise _unreadable(path, error) from None
+
+
+def _plain(tokens: Any) -> dict[str, Any]:
+    return {"pieces": tokens.pieces, "special": tokens.special, "ids": tokens.ids, "whole": tokens.whole}
+
+
+def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, Any]:
+    """A mixer's tensors, and what the header says of it. Logarithms of decays are summed over the text: never in half."""
+    kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
+    tensors |= {f"{name}.{what}": t.detach().to(dtype) for what, t in kept.items() if t is not None}
+    marks = {"decay": call.decay.detach().float(), "real": call.keep, "resets": call.resets}
+    tensors |= {f"{name}.{what}": t for what, t in marks.items() if t is not None}
+    return {"scale": call.scale, "softcap": None, "mask": []}
+
+
+def _describe(name: str, call: Call, tensors: Tensors) -> list[list[Any]]:
+    """The mask as words, its lengths and marks as tensors; dense where it has no such form."""
+    import torch
+
+    from ...attention.rules import Band, Full, Padding
+
+    told: list[list[Any]] = []
+    terms = call.mask.terms()
+    if not all(isinstance(rule, Full | Band | Padding) for rule in terms):
+        tensors[f"{name}.mask"] = call.allowed()
+        return [["dense"]]
+    for rule in terms:
+        if isinstance(rule, Band):
+            told.append(["band", rule.left, rule.right])
+        elif isinstance(rule, Padding):
+            kind = "real" if rule.lengths is None else "lengths"
+            key = f"{name}.{kind}{len(told)}"
+            tensors[key] = torch.as_tensor(getattr(rule, kind))
+            told.append([kind, key])
+    return told
+
+
+def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
+    from ...attention import masks
+    from ...attention.rules import Band
+
+    made = masks.full()
+    for kind, *values in told:
+        if kind == "dense":
+            made = made & masks.dense(tensors[f"{name}.mask"])
+        elif kind == "band":
+            left, right = values
+            if any(side is not None and (type(side) is not int or abs(side) >= 2**31) for side in values):
+                raise Problem("{name}: a band from {left} to {right} is no mask", name=name, left=left, right=right)
+            made = made & Band(left, right)
+        else:
+            made = made & masks.padding(tensors[values[0]])
+    return made
+
+
+def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
+    """A bias that depends on the distance alone, as one number per head and distance j − i: (H, N + M − 1)."""
+    import torch
+
+    table = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
+    if table.shape[0] != 1 or 1 in table.shape[2:]:
+        return None
+    kept = torch.cat([table[0, :, 1:, 0].flip(-1), table[0, :, 0]], -1)  # from −(N−1) to M−1
+    return kept if torch.equal(_spread(kept, table.shape[2], table.shape[3]), table) else None
+
+
+def _spread(distances: torch.Tensor, n: int, m: int) -> torch.Tensor:
+    """The other way: (1, H, N, M)."""
+    import torch
+
+    heads = distances.shape[0]
+    wide = distances.contiguous()
+    # Row i begins N − 1 − i numbers further left: a window that slides back by one per row.
+    windows = wide.unfold(1, m, 1).flip(1) if n > 1 else wide.unfold(1, m, 1)
+    return torch.as_tensor(windows.reshape(1, heads, n, m))

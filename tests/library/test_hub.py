@@ -1,0 +1,162 @@
+"""The road from hf:owner/name to a model that speaks, by the real library against a hub on this machine."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from qkv.terminal.screen import plain
+from tests.selection import slow_except
+
+from . import hub_server as hub
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def hall(tmp_path_factory):
+    """Repositories of the stand-in: a chat model in shards, a lone file with much beside it, and some that fail."""
+    place = tmp_path_factory.mktemp("hub")
+    sharded, single = _chat_model(place / "sharded", "100KB"), _chat_model(place / "single", "5GB")
+    assert len(list(sharded.glob("model-*-of-*.safetensors"))) > 1 and (single / "model.safetensors").is_file()
+    for name in ("consolidated.safetensors", "pytorch_model.bin", "model.gguf", "run.py", "onnx/model.safetensors"):
+        (single / name).parent.mkdir(exist_ok=True)
+        (single / name).write_bytes(b"not wanted")
+    for name, files in {
+        "pickles": ("config.json", "pytorch_model.bin"),
+        "adapter": ("adapter_model.safetensors",),
+    }.items():
+        (place / name).mkdir()
+        for file in files:
+            (place / name / file).write_bytes(b"{}")
+    return {f"owner/{folder.name}": folder for folder in place.iterdir()} | {
+        "owner/gated": single,
+        "owner/changed": single,
+        "owner/cut": sharded,
+    }
+
+
+def _chat_model(folder, shards):
+    torch.manual_seed(0)
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    library = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    library.pre_tokenizer, library.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    library.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    marks = dict(bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|im_end|>")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=library, chat_template=TEMPLATE, **marks)
+    ids = dict(bos_token_id=256, eos_token_id=257, pad_token_id=257)
+    sizes = dict(vocab_size=258, hidden_size=64, intermediate_size=96, max_position_embeddings=128)
+    sizes |= dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **ids)).eval()
+    with torch.no_grad():
+        model.lm_head.weight.normal_()  # so that it says more than one letter
+        model.lm_head.weight[256:] = 0
+    model.save_pretrained(folder, max_shard_size=shards)
+    tokenizer.save_pretrained(folder)
+    assert (folder / "chat_template.jinja").is_file() and (folder / "generation_config.json").is_file()
+    return folder
+
+
+def knowing(place, home):
+    """The environment of a process that knows no hub but this one, and no proxy between this machine and itself."""
+    kept = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS", "SYSTEMROOT") if name in os.environ}
+    own = {"HF_ENDPOINT": place, "QKV_HOME": str(home), "HF_HOME": str(home / "theirs"), "NO_PROXY": "*"}
+    return kept | own
+
+
+def call(place, home, *arguments):
+    """What a verb prints, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "qkv", *arguments], capture_output=True, encoding="utf-8", env=knowing(place, home)
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_chat_model_in_shards_is_fetched_and_speaks_as_transformers_does(hall, tmp_path):
+    name = "hf:owner/sharded"
+    with hub.serving(hall) as (place, asked):
+        told = call(place, tmp_path, "models", "get", name)
+        folder = tmp_path / "model" / "hf" / "owner--sharded"
+        assert str(folder) in told and f"HEAD /owner/sharded/resolve/{hub.COMMIT}/chat_template.jinja" in asked
+        there = {f.name: f.read_bytes() for f in hall["owner/sharded"].iterdir()}
+        assert {f.name: f.read_bytes() for f in folder.iterdir()} == there
+        asked.clear()
+        assert str(folder) in call(place, tmp_path, "models", "get", name) and not asked, "it is here already"
+    # The hub is gone: what was fetched is all that is needed.
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(hall["owner/sharded"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(hall["owner/sharded"])
+    chat = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hi"}], add_generation_prompt=True, tokenize=False
+    )
+    for verb, prompt, text in (("chat", chat, "Hi"), ("generate", "Hi", "Hi")):
+        ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
+        more = theirs.generate(**ids, max_new_tokens=12, do_sample=False)[0, ids.input_ids.shape[1] :]
+        said = call(place, tmp_path, verb, text, "--model", name, "--most", "12", "--temperature", "0", "--quiet")
+        expected = tokenizer.decode(more, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert said == ("Hi" if verb == "generate" else "") + plain(expected) + "\n"
+
+
+def test_only_what_is_read_is_fetched(hall, tmp_path):
+    with hub.serving(hall) as (place, asked):
+        call(place, tmp_path, "models", "get", "hf:owner/single", f"hf:owner/single@{hub.COMMIT}")
+    for name in ("owner--single", f"owner--single@{hub.COMMIT}"):
+        assert {file.name for file in (tmp_path / "model" / "hf" / name).iterdir()} == {
+            *("config.json", "generation_config.json", "model.safetensors"),
+            *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+        }
+    assert not [each for each in asked if "/api/" not in each and re.search(r"\.bin|\.py|onnx|consolidated|gguf", each)]
+
+
+FAILURES = {
+    "nothing": ("the hub has no hf:owner/nothing", "hub 上没有 hf:owner/nothing"),
+    "single@v9": ("no revision v9 of hf:owner/single@v9", "没有版本 v9"),
+    "gated": ("accept it on the model's page", "请先在模型页面上接受许可"),
+    "pickles": ("only pytorch_model.bin: pickled files can run any program", "pickle 文件打开时可以运行任意程序"),
+    "adapter": ("has adapter_model.safetensors, but no weights under the names", "没有 qkv 能读的权重文件"),
+    "changed": ("chat_template.jinja of hf:owner/changed is not what the hub says", "与 hub 所说的不符（git sha1"),
+    "cut": ("the connection broke while hf:owner/cut was being fetched", "下载 hf:owner/cut 时连接中断"),
+}
+
+
+@pytest.mark.parametrize("name", slow_except(["nothing", "gated", "changed", "cut"], FAILURES))
+def test_what_the_hub_does_not_give_is_told_and_nothing_is_left(hall, tmp_path, name):
+    changed = {"chat_template.jinja": lambda content: content.replace(b"role", b"evil")}  # of the same size
+    with hub.serving(hall, gated=["owner/gated"], cut=["owner/cut"], changed=changed) as (place, _):
+        _fails(place, tmp_path, f"hf:owner/{name}", FAILURES[name])
+
+
+def test_without_a_network_it_says_so(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        says = ("the hub cannot be reached", "连不上 hub")
+        _fails(f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path, "hf:owner/single", says)
+
+
+# Both languages in one process, since most of the time goes to imports; and nobody waits between the library's retries.
+SCRIPT = """
+import sys, time
+from qkv.cli import main
+time.sleep = lambda seconds: None
+sys.exit(max(main(["models", "get", sys.argv[1], "--lang", lang]) for lang in ("en", "zh")))
+"""
+
+
+def _fails(place, home, name, says):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, name], capture_output=True, encoding="utf-8", env=knowing(place, home)
+    )
+    english, chinese = done.stderr.splitlines()
+    assert done.returncode == 2 and done.stdout == "" and says[0] in english and says[1] in chinese, done.stderr
+    files = [f for f in home.rglob("*") if f.is_file() and "theirs" not in f.parts]  # what the library keeps is its own
+    assert files == []
