@@ -250,6 +250,15 @@ def _multi(case: Case) -> bool:
             where=where,
         )
         return False
+    if {"width", "head"} <= case.subject.chosen.keys():  # H·d need not be the model's width
+        case.miss(
+            "output projection",
+            _(
+                "an output projection: it has none, and since the width of a head is a parameter of its own, its output "
+                "need not have the width of its input, so the code around it may have one"
+            ),
+        )
+        return False
     return True
 
 
