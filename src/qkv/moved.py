@@ -1,4 +1,4 @@
-"""Old names of documented modules: they still import, with a warning, and are removed in version 0.3."""
+"""Old names of modules and functions that moved: they still import, with a warning, and are removed in version 0.3."""
 
 import sys
 import warnings
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 MOVED = {
     "qkv.draw.machine": "qkv.draw.head_machine",
@@ -22,6 +23,7 @@ MOVED = {
     "qkv.tracing.traces": "qkv.tracing.views.traces",
     "qkv.words": "qkv.i18n",
 }
+MOVED_FUNCTIONS = {"qkv.model.load": "qkv.formats.load"}
 
 
 class MovedModules:
@@ -53,6 +55,16 @@ class MovedModules:
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: the names are in the new module."""
+
+
+def moved(name: str) -> Any:
+    """Return the function that had this name, with a warning; None if no function had it."""
+    if name not in MOVED_FUNCTIONS:
+        return None
+    new = MOVED_FUNCTIONS[name]
+    warnings.warn(f"{name} is now {new}", FutureWarning, stacklevel=3)
+    package, _, function = new.rpartition(".")
+    return getattr(import_module(package), function)
 
 
 def install() -> None:

@@ -422,7 +422,7 @@ def _looks_ahead(options: argparse.Namespace, trace: Trace, part: str) -> bool:
 
 
 def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
-    from ..draw import derivation, mixer_derivation, terminal
+    from ..draw import derivation, mixer_derivation, terminal_map
     from ..tracing.views.word_map import stand, view
 
     asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
@@ -446,7 +446,7 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
     print("\n" + say(title, layer=layer, head=head, part=say(PARTS[part])))
     if long:
         bins = MOST_SHOWN
-        while terminal.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
+        while terminal_map.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
             bins -= 1
         table = trace.map(layer, head, bins=bins, part=part)
         each = -(-len(asking) // bins), -(-len(asked) // bins)
@@ -460,12 +460,12 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
         )
         scale = max(float(abs(table).max()), 1e-9)
         starts = [str(i * each[0]) for i in range(table.shape[0])]
-        draw(terminal.heatmap(table, starts, [""] * table.shape[1], top=scale))
+        draw(terminal_map.heatmap(table, starts, [""] * table.shape[1], top=scale))
     else:
         mark = None
         if options.from_ is not None and options.to is not None:
             mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
-        draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part), mark))
+        draw(terminal_map.whole_map(view(trace, layer, head, _by(options), part=part), mark))
     if options.from_ is not None:
         print(
             "\n"
@@ -550,7 +550,7 @@ def _watch(options: argparse.Namespace) -> None:
     if not files:
         raise _unwatched(Path(options.model))
     with bar(say("opening {name}", name=options.model)):
-        from ..draw import terminal
+        from ..draw import terminal_map
         from ..draw.plots import MOMENTS
         from ..tracing.views.traces import Trace
         from ..tracing.views.word_map import stand, view
@@ -588,7 +588,7 @@ def _watch(options: argparse.Namespace) -> None:
             print(f"  {step:>7}  {weights[number]:.2f}  {'█' * round(abs(weights[number]) / longest * 30)}")
         elif number in shown and len(trace.tokens(part).groups(_by(options))) <= MOST_SHOWN:
             print("\n" + say("step {step}", step=step))
-            draw(terminal.whole_map(view(trace, layer, head, _by(options), part=part)))
+            draw(terminal_map.whole_map(view(trace, layer, head, _by(options), part=part)))
     if options.png is not None:
         from ..draw import plots
 
