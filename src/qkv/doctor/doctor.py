@@ -42,6 +42,7 @@ from .probes import (
     states,
     structure,
     surroundings,
+    withdrawn,
 )
 from .report import Remark, Report
 from .source.file import Source
@@ -53,6 +54,7 @@ from .subject.search import find_subject, fresh, handed_over, sizes_for
 # What is looked at in turn, for what the budget leaves out.
 LOOKS = {
     "cache": _("its cache"),
+    "claims": _("whether an option explains what was found"),
     "inputs": _("whether every input counts"),
     "exercise": _("lines that no call reached"),
     "flags": _("its flags the other way"),
@@ -223,6 +225,7 @@ def _diagnose(
         looks["flags"] = partial(roads.other_way, target=target, examined=examined)
         looks["parts"] = partial(roads.parts, source=source, diagnose=part)
         looks["exercise"] = partial(exercise.exercise, target=target, source=source, name=name, examined=examined)
+        looks["claims"] = partial(withdrawn.withdraw, target=target, examined=examined)
     _looked(case, looks)
     if not case.founds:
         owners.unsettled(case)
