@@ -7,12 +7,14 @@ of a trace, a line per key.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import _, all_of, say
 from ..terminal import text_grid
+from .step_printer import Step, Table, largest, print_steps, print_sum
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
@@ -21,91 +23,81 @@ if TYPE_CHECKING:
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
     """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
-    n, m, d = *steps.scores.shape[-2:], steps.q.shape[-1]
-    rows, columns = steps.names(0, n), steps.names(1, m)
-    at = steps.index(item, head)
-    scores, scaled, masked, weights = (getattr(steps, s)[at] for s in ("scores", "scaled", "masked", "weights"))
-    hidden = np.isneginf(masked)
-    lines = [
-        say("softmax(QKᵀ/√d)V, step by step", lang),
-        say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d),
-    ]
-    if steps.batched:
-        lines.append(
-            say(
-                "Shown: item {item} of a batch of {items}, counted from 0.",
-                lang,
-                item=item,
-                items=steps.scores.shape[0],
+    one = _Derivation(steps, lang, head, item)
+    middle = [one.scores(), one.scaled(), one.masked(), one.weights()] if steps.scores.size else []
+    return print_steps(one.introduction(), [one.inputs(), *middle, one.output()], digits)
+
+
+@dataclass(frozen=True)
+class _Derivation:
+    """The steps of one head of one item, as the printer takes them."""
+
+    steps: Steps
+    lang: str | None
+    head: int
+    item: int
+
+    def introduction(self) -> list[str]:
+        steps, lang = self.steps, self.lang
+        n, m, d = *steps.scores.shape[-2:], steps.q.shape[-1]
+        lines = [
+            say("softmax(QKᵀ/√d)V, step by step", lang),
+            say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d),
+        ]
+        if steps.batched:
+            items = steps.scores.shape[0]
+            lines.append(
+                say("Shown: item {item} of a batch of {items}, counted from 0.", lang, item=self.item, items=items)
             )
+        if steps.headed:
+            heads = steps.scores.shape[-3]
+            lines.append(say("Shown: head {head} of {heads}, counted from 0.", lang, head=self.head, heads=heads))
+        return lines
+
+    def inputs(self) -> Step:
+        steps, at_kv = self.steps, self.steps.index_kv(self.item, self.head)
+        tables = [
+            self._table(name, table, self._of_item(table), labels)
+            for name, table, labels in (("x", steps.x, self.queries), ("memory", steps.memory, self.keys))
+            if table is not None
+        ]
+        for name, matrix in (("W_q", steps.w_q), ("W_k", steps.w_k), ("W_v", steps.w_v)):
+            if matrix is not None:
+                tables.append(self._projection(name, matrix))
+        tables.append(self._table("Q", steps.q, steps.q[self.at], self.queries))
+        tables += [self._table(name, t, t[at_kv], self.keys) for name, t in (("K", steps.k), ("V", steps.v))]
+        return Step("0  Q, K, V", *_origin(steps, self.lang), *tables)
+
+    def scores(self) -> Step:
+        told = say(
+            "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} = {value}.",
+            self.lang,
+            **self._largest(self.steps.scores),
         )
-    if steps.headed:
-        lines.append(
-            say("Shown: head {head} of {heads}, counted from 0.", lang, head=head, heads=steps.scores.shape[-3])
-        )
+        return self._pairs("1  scores = Q·Kᵀ", self.steps.scores, [told])
 
-    def table(title: str, values: Array, labels: Sequence[str] | None, most: int = 10) -> None:
-        labels = [""] * len(values) if labels is None else labels
-        lines.extend(_indent(f"{title}\n" + text_grid.numbers(values, labels, digits=digits, most=most)))
+    def scaled(self) -> Step:
+        title, sentences = _scaling(self.steps, self.lang)
+        return self._pairs(title, self.steps.scaled, sentences)
 
-    lines += ["", "0  Q, K, V", *("   " + sentence for sentence in _origin(steps, lang))]
-    for name, source, labels in (("x", steps.x, rows), ("memory", steps.memory, columns)):
-        if source is not None:
-            table(f"{name}  {source.shape}", source[item] if steps.batched else source, labels)
-    for name in ("w_q", "w_k", "w_v"):
-        if (matrix := getattr(steps, name)) is not None:
-            title, own = f"{name.capitalize()}  {matrix.shape}", slice(None)
-            if steps.headed:
-                wide = matrix.shape[1] // steps.scores.shape[-3]
-                own = slice(head * wide, head * wide + wide)
-                title += "  " + say(
-                    "columns {low} to {high}, those of head {head}",
-                    lang,
-                    low=own.start,
-                    high=own.stop - 1,
-                    head=head,
-                )
-            table(title, matrix[:, own], None)
-    at_kv = steps.index_kv(item, head)
-    table(f"Q  {steps.q.shape}", steps.q[at], rows)
-    table(f"K  {steps.k.shape}", steps.k[at_kv], columns)
-    table(f"V  {steps.v.shape}", steps.v[at_kv], columns)
-
-    def step(title: str, whole: Array, sentences: list[str], part: Array, named: bool = True) -> None:
-        lines.extend(["", f"{title}  {whole.shape}", *("   " + sentence for sentence in sentences)])
-        lines.extend(_indent(text_grid.numbers(part, rows, columns if named else None, digits=digits)))
-
-    if scores.size:
-        best = np.unravel_index(scores.argmax(), scores.shape)
-        match = dict(query=rows[best[0]], key=columns[best[1]], value=float(scores[best]))
-        step(
-            "1  scores = Q·Kᵀ",
-            steps.scores,
-            [
-                say(
-                    "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} "
-                    "= {value}.",
-                    lang,
-                    **match,
-                )
-            ],
-            scores,
-        )
-        step(*_scaling(steps, lang), scaled)
+    def masked(self) -> Step:
+        hidden = self._hidden()
         key = (
             _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
             if hidden.any()
             else _("No mask: every query may look at every key.")
         )
-        step("3  masked", steps.masked, [say(key, lang, hidden=int(hidden.sum()), total=hidden.size)], masked)
-        most = np.unravel_index(weights.argmax(), weights.shape)
-        share = dict(query=rows[most[0]], key=columns[most[1]], value=float(weights[most]))
+        told = say(key, self.lang, hidden=int(hidden.sum()), total=hidden.size)
+        return self._pairs("3  masked", self.steps.masked, [told])
+
+    def weights(self) -> Step:
+        steps, lang = self.steps, self.lang
         told = [
             say(
                 "softmax turns each row into shares: e to the power of each number, divided by the row's sum. "
                 "Largest: {query} gives {key} {value}.",
                 lang,
-                **share,
+                **self._largest(steps.weights),
             )
         ]
         if steps.sinks is not None:
@@ -114,58 +106,79 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
                     "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less "
                     "than 1.",
                     lang,
-                    sink=float(steps.sinks[head]),
+                    sink=float(steps.sinks[self.head]),
                 )
             )
-        step("4  weights = softmax(masked)", steps.weights, told, weights)
-        sums = weights.sum(-1)
+        sums = steps.weights[self.at].sum(-1)
         low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
         same = say("Every row sums to {sum}.", lang, sum=low)
-        lines.append("   " + (same if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)))
-        if (dead := hidden.all(-1)).any():
-            lines.append(
-                "   "
-                + say(
-                    "{rows} may attend to nothing: the whole row is 0, not NaN.",
-                    lang,
-                    rows=", ".join(rows[i] for i in np.flatnonzero(dead)),
-                )
-            )
-    step(
-        "5  output = weights·V",
-        steps.heads,
-        [say("Each output row is the average of the rows of V, weighted by that row's shares.", lang)],
-        steps.heads[at],
-        named=False,
-    )
-    if steps.headed:
-        merged = steps.merged
-        lines.append(
-            "   "
-            + say(
-                "The {heads} heads' outputs are put side by side: {shape}.",
-                lang,
-                heads=steps.scores.shape[-3],
-                shape=merged.shape,
-            )
-        )
-        lines += _indent(text_grid.numbers(merged[item] if steps.batched else merged, rows, digits=digits))
-    if steps.w_o is not None:
-        lines.append("   " + say("Times W_o, which lets what the heads found mix.", lang))
-        table(f"W_o  {steps.w_o.shape}", steps.w_o, None)
-        table(f"output  {steps.output.shape}", steps.output[item] if steps.batched else steps.output, rows, most=12)
-    return "\n".join(lines)
+        after = [same if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)]
+        if (dead := self._hidden().all(-1)).any():
+            rows = ", ".join(self.queries[i] for i in np.flatnonzero(dead))
+            after.append(say("{rows} may attend to nothing: the whole row is 0, not NaN.", lang, rows=rows))
+        return self._pairs("4  weights = softmax(masked)", steps.weights, told, *after)
+
+    def output(self) -> Step:
+        steps, lang = self.steps, self.lang
+        body: list[str | Table] = [
+            say("Each output row is the average of the rows of V, weighted by that row's shares.", lang),
+            Table(steps.heads[self.at], self.queries),
+        ]
+        if steps.headed:
+            merged = steps.merged
+            told = _("The {heads} heads' outputs are put side by side: {shape}.")
+            body.append(say(told, lang, heads=steps.scores.shape[-3], shape=merged.shape))
+            body.append(Table(self._of_item(merged), self.queries))
+        if steps.w_o is not None:
+            body.append(say("Times W_o, which lets what the heads found mix.", lang))
+            body.append(self._table("W_o", steps.w_o, steps.w_o))
+            body.append(self._table("output", steps.output, self._of_item(steps.output), self.queries, 12))
+        return Step(f"5  output = weights·V  {steps.heads.shape}", *body)
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        return self.steps.index(self.item, self.head)
+
+    @property
+    def queries(self) -> list[str]:
+        return self.steps.names(0, self.steps.scores.shape[-2])
+
+    @property
+    def keys(self) -> list[str]:
+        return self.steps.names(1, self.steps.scores.shape[-1])
+
+    def _hidden(self) -> np.ndarray:
+        return np.isneginf(self.steps.masked[self.at])
+
+    def _of_item(self, table: Array) -> Array:
+        return table[self.item] if self.steps.batched else table
+
+    def _largest(self, table: Array) -> dict[str, str | float]:
+        return largest(table[self.at], table[self.at], self.queries, self.keys)
+
+    def _table(self, name: str, whole: Array, part: Array, rows: Sequence[str] | None = None, most: int = 10) -> Table:
+        return Table(part, [""] * len(part) if rows is None else rows, title=f"{name}  {whole.shape}", most=most)
+
+    def _projection(self, name: str, matrix: Array) -> Table:
+        """The columns of a matrix that make this head's part of q, k or v."""
+        if not self.steps.headed:
+            return self._table(name, matrix, matrix)
+        wide = matrix.shape[1] // self.steps.scores.shape[-3]
+        low, high = self.head * wide, (self.head + 1) * wide
+        told = _("columns {low} to {high}, those of head {head}")
+        title = f"{name}  {matrix.shape}  {say(told, self.lang, low=low, high=high - 1, head=self.head)}"
+        return Table(matrix[:, low:high], [""] * len(matrix), title=title, most=10)
+
+    def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> Step:
+        """A step whose table has a row per query and a column per key."""
+        return Step(f"{title}  {whole.shape}", *sentences, Table(whole[self.at], self.queries, self.keys), *after)
 
 
 def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
     """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
     weights, terms = steps.weights[steps.index(item, head)][row], steps.terms(row, head=head, item=item)
-    labels = [*steps.names(1, len(terms)), say("sum", lang)]
-    table = np.vstack([terms, terms.sum(0)])
-    shares = np.append(weights, weights.sum())[:, None]
-    columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
-    title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names(0, steps.scores.shape[-2])[row])
-    return "\n".join([title, *_indent(text_grid.numbers(np.hstack([shares, table]), labels, columns, digits, most=16))])
+    name = steps.names(0, steps.scores.shape[-2])[row]
+    return print_sum(name, steps.names(1, len(terms)), weights, terms, lang, digits)
 
 
 def row(
@@ -261,8 +274,8 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
     return told
 
 
-def _scaling(steps: Steps, lang: str | None) -> tuple[str, Array, list[str]]:
-    """Step 2 as it was done: the title with its formula, the scores and a sentence for each part."""
+def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
+    """Step 2 as it was done: the title with its formula and a sentence for each part."""
     d = steps.q.shape[-1]
     usual = np.isclose(steps.scale, d**-0.5)
     key = (
@@ -289,7 +302,7 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, Array, list[str]]:
     if steps.bias is not None:
         formula += " + bias"
         told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
-    return f"2  scaled = {formula}", steps.scaled, told
+    return f"2  scaled = {formula}", told
 
 
 def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> str:
@@ -348,7 +361,3 @@ def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: st
         *("  " + line for line in table),
         "",
     ]
-
-
-def _indent(text: str) -> list[str]:
-    return ["     " + line for line in text.split("\n")]

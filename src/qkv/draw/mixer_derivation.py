@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import _, say
 from ..terminal import text_grid
+from .step_printer import Step, Table, largest, print_steps, print_sum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,10 +45,8 @@ STATES = 8  # tokens whose state is printed
 
 def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
     """Parallel, recurrent, chunkwise; see the head of mixers/stepwise.py."""
-    n, (d, p) = len(steps.names), steps.states.shape[1:]
-    q, k, v = ("C", "B", "Δ·x") if steps.kind == "mamba2" else ("Q", "K", "V")
-    rows = list(steps.names)
-    lines = [
+    d, p = steps.states.shape[1:]
+    introduction = [
         say(
             "{name}, step by step: {formula}, no softmax",
             lang,
@@ -57,111 +56,99 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
         say(
             "{n} tokens. All that is kept of a text is a state S of {d}×{p} numbers, whatever its length.",
             lang,
-            n=n,
+            n=len(steps.names),
             d=d,
             p=p,
         ),
     ]
+    parts = [*_parallel(steps, lang), _recurrent(steps, lang), _chunkwise(steps, lang)]
+    last = say("The three forms differ by at most {difference}.", lang, difference=f"{steps.difference:.1e}")
+    return print_steps(introduction, [*parts, Step(last)], digits)
 
-    def table(values: Array, labels: list[str] | None = None, columns: list[str] | None = None) -> None:
-        lines.extend("     " + line for line in text_grid.numbers(values, labels, columns, digits=digits).split("\n"))
 
-    def step(title: str, *sentences: str) -> None:
-        lines.extend(["", title, *("   " + sentence for sentence in sentences)])
-
-    step(f"0  {q}, {k}, {v}")
-    for name, values in ((q, steps.q), (k, steps.k), (v, steps.v)):
-        lines.append(f"     {name}  {values.shape}")
-        table(values, rows)
-    given = {"γ": steps.decay} | ({} if steps.write is None else {"β": steps.write})
-    given = given if steps.step is None else {"Δ": steps.step} | given
-    lines.append("     " + say("of each token", lang))
-    table(np.stack(list(given.values()), 1), rows, list(given))
-
-    step(
-        f"1  {q}·{k}ᵀ" + ("/√d" if steps.scale != 1 else "") + f"  {steps.scores.shape}",
-        say("How well each query matches each key, as in attention.", lang),
-    )
-    table(steps.scores, rows, rows)
-    step(
-        f"2  L  {steps.left.shape}",
-        say(
-            "How much of what a token wrote is left when a later one reads: the product of the γ between them. Later "
-            "tokens are not there yet: 0.",
-            lang,
-        ),
-    )
-    table(steps.left, rows, rows)
+def _parallel(steps: MixerSteps, lang: str | None) -> list[Step]:
+    """The whole text at once: steps 0 to 4."""
+    q, k, v, given_v = ("C", "B", "Δ·x", "(Δ·x)") if steps.kind == "mamba2" else ("Q", "K", "V", "V")
+    rows, columns = steps.names, {"Δ": steps.step, "γ": steps.decay, "β": steps.write}
+    per_token = {name: values for name, values in columns.items() if values is not None}
+    inputs = [Table(t, rows, title=f"{name}  {t.shape}") for name, t in ((q, steps.q), (k, steps.k), (v, steps.v))]
+    inputs.append(Table(np.stack(list(per_token.values()), 1), rows, list(per_token), title=say("of each token", lang)))
     made = f"L ∘ {q}·{k}ᵀ"
-    if steps.corrected is not None:
-        step(
-            f"2b (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β  {steps.corrected.shape}",
-            say("What each write takes out of those before it, whose keys are like its own.", lang),
-        )
-        table(steps.corrected, rows, rows)
-        made = f"({made})·(2b)"
-    most = np.unravel_index(np.abs(steps.weights).argmax(), steps.weights.shape)
-    step(
-        f"3  A = {made}  {steps.weights.shape}",
-        say(
-            "What attention's weights are, but signed, and rows don't sum to 1. Largest: {query} takes {key} times {value}.",
-            lang,
-            query=rows[most[0]],
-            key=rows[most[1]],
-            value=float(steps.weights[most]),
+
+    def pairs(title: str, sentence: str, table: Array) -> Step:
+        return Step(f"{title}  {table.shape}", sentence, Table(table, rows, rows))
+
+    parts = [
+        Step(f"0  {q}, {k}, {v}", *inputs),
+        pairs(
+            f"1  {q}·{k}ᵀ" + ("/√d" if steps.scale != 1 else ""),
+            say("How well each query matches each key, as in attention.", lang),
+            steps.scores,
         ),
+        pairs(
+            "2  L",
+            say(
+                "How much of what a token wrote is left when a later one reads: the product of the γ between them. Later "
+                "tokens are not there yet: 0.",
+                lang,
+            ),
+            steps.left,
+        ),
+    ]
+    if steps.corrected is not None:
+        told = say("What each write takes out of those before it, whose keys are like its own.", lang)
+        parts.append(pairs("2b (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β", told, steps.corrected))
+        made = f"({made})·(2b)"
+    told = say(
+        "What attention's weights are, but signed, and rows don't sum to 1. Largest: {query} takes {key} times {value}.",
+        lang,
+        **largest(steps.weights, np.abs(steps.weights), rows, rows),
     )
-    table(steps.weights, rows, rows)
-    step(
-        f"4  y = A·{v if v == 'V' else '(Δ·x)'}  {steps.output.shape}",
-        say("The parallel form: the whole text at once.", lang),
-    )
-    table(steps.output, rows)
+    parts.append(pairs(f"3  A = {made}", told, steps.weights))
+    told = say("The parallel form: the whole text at once.", lang)
+    parts.append(Step(f"4  y = A·{given_v}  {steps.output.shape}", told, Table(steps.output, rows)))
+    return parts
 
-    step(
-        "5  " + say("the same, one token after the other", lang),
-        say("The recurrent form: a new token costs the same after any text.", lang),
-    )
+
+def _recurrent(steps: MixerSteps, lang: str | None) -> Step:
+    """One token after the other: step 5."""
+    n, (d, p) = len(steps.names), steps.states.shape[1:]
+    body: list[str | Table] = [say("The recurrent form: a new token costs the same after any text.", lang)]
     for t in range(min(n, STATES)):
-        numbers: dict[str, Any] = dict(word=rows[t], decay=float(steps.decay[t]))
-        numbers |= {} if steps.write is None else dict(write=float(steps.write[t]))
-        lines.append("   " + say(WRITES[steps.kind], lang, **numbers))
-        table(steps.states[t], [f"S{i}" for i in range(d)])
-        lines.append("     y  " + "  ".join(text_grid.number(value, digits) for value in steps.stepped[t]))
+        write = None if steps.write is None else float(steps.write[t])
+        body.append(say(WRITES[steps.kind], lang, word=steps.names[t], decay=float(steps.decay[t]), write=write))
+        body += [Table(steps.states[t], [f"S{i}" for i in range(d)]), Table(steps.stepped[t : t + 1], ["y"], most=p)]
     if n > STATES:
-        lines.append("   " + say("and so on for {n} more tokens.", lang, n=n - STATES))
+        body.append(say("and so on for {n} more tokens.", lang, n=n - STATES))
+    return Step("5  " + say("the same, one token after the other", lang), *body)
 
-    step(
-        "6  " + say("the same in chunks", lang),
+
+def _chunkwise(steps: MixerSteps, lang: str | None) -> Step:
+    """The table inside each chunk, the state between them: step 6."""
+    body: list[str | Table] = [
         say(
             "The chunkwise form, which training uses: the table inside each chunk, the state between them. y is the sum.",
             lang,
-        ),
-    )
+        )
+    ]
     for chunk in steps.chunks[:STATES]:
-        words = rows[chunk.begin : chunk.end]
-        lines.append("   " + say("{first} … {last}", lang, first=words[0], last=words[-1]))
+        words = steps.names[chunk.begin : chunk.end]
+        body.append(say("{first} … {last}", lang, first=words[0], last=words[-1]))
         for name, part in (
             (_("inside the chunk"), chunk.inside),
             (_("from the state before it"), chunk.before),
             (_("together: y"), chunk.output),
         ):
-            lines.append("     " + say(name, lang))
-            table(part, words)
-    lines += ["", say("The three forms differ by at most {difference}.", lang, difference=f"{steps.difference:.1e}")]
-    return "\n".join(lines)
+            body.append(Table(part, words, title=say(name, lang)))
+    return Step("6  " + say("the same in chunks", lang), *body)
 
 
 def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) -> str:
     """One token's output, term by term: weight × V of every token up to it."""
-    terms = steps.terms(row)[: row + 1]
-    table = np.column_stack([steps.weights[row][: row + 1], terms])
-    total = np.concatenate([[steps.weights[row].sum()], steps.output[row]])
-    columns = [say("weight", lang), *(f"×V{i}" for i in range(terms.shape[1]))]
-    labels = [*steps.names[: row + 1], say("sum", lang)]
-    shown = text_grid.numbers(np.vstack([table, total]), labels, columns, digits=digits, most=16)
-    title = say("The row of {word}, term by term: Σ weight × V", lang, word=steps.names[row])
-    return "\n".join([title, *("     " + line for line in shown.split("\n"))])
+    end = row + 1
+    return print_sum(
+        steps.names[row], steps.names[:end], steps.weights[row][:end], steps.terms(row)[:end], lang, digits
+    )
 
 
 def row(

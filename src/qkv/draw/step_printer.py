@@ -1,0 +1,71 @@
+"""Prints a list of steps: of each a title, sentences and tables whose rows and columns have names.
+
+>>> print(print_steps(["Two numbers"], [Step("1  their sum", "It is 3.", Table([[1, 2]], ["a"], title="x"))], digits=0))
+Two numbers
+<BLANKLINE>
+1  their sum
+   It is 3.
+     x
+     a  1  2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..i18n import say
+from ..terminal import text_grid
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix as text_grid.numbers takes it, under a title."""
+
+    values: ArrayLike
+    rows: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    title: str = ""
+    most: int = 12
+
+    def lines(self, digits: int) -> list[str]:
+        """Return the title, if there is one, and a line per row."""
+        table = text_grid.numbers(self.values, self.rows, self.columns, digits, self.most).split("\n")
+        return [self.title, *table] if self.title else table
+
+
+class Step:
+    """A title and what stands below it, in order."""
+
+    def __init__(self, title: str, *body: str | Table) -> None:
+        self.title, self.body = title, body
+
+
+def print_steps(introduction: Sequence[str], steps: Iterable[Step], digits: int) -> str:
+    """Return the introduction and the steps as text, with `digits` behind the decimal point."""
+    lines = list(introduction)
+    for step in steps:
+        lines += ["", step.title]
+        for part in step.body:
+            lines += ["   " + part] if isinstance(part, str) else ["     " + line for line in part.lines(digits)]
+    return "\n".join(lines)
+
+
+def print_sum(
+    word: str, keys: Sequence[str], weights: np.ndarray, terms: np.ndarray, lang: str | None, digits: int
+) -> str:
+    """Return one query's output written out as a sum: each key's weight, times its row of V, and the total."""
+    table = np.column_stack([weights, terms])
+    columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
+    title = say("The row of {word}, term by term: Σ weight × V", lang, word=word)
+    whole = Table(np.vstack([table, table.sum(0)]), [*keys, say("sum", lang)], columns, most=16)
+    return "\n".join([title, *("     " + line for line in whole.lines(digits))])
+
+
+def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:
+    """Return the query, the key and the value where `by` is largest, for a sentence."""
+    row, column = np.unravel_index(by.argmax(), by.shape)
+    return {"query": rows[row], "key": columns[column], "value": float(table[row, column])}
