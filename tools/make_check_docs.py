@@ -107,7 +107,8 @@ verdict. The objects of one file share these operations: after a very large obje
 says; checking an object by name gives it all of them. `--seconds` is a guard in processor time over code that never ends; what it
 stops "could not be checked".
 
-The line and the patch are found by reading the source. They are the likeliest place, not evidence; the numbers are.
+The line and the patch are found by reading the source: the likeliest place, not evidence. Where no patch is known, a PyTorch module
+runs again with one operation repaired at a time, and if one repair makes the numbers right, the report names its line.
 
 ## What is not a mistake
 
@@ -235,7 +236,8 @@ helpers for positions and layers with a state have no such comparison: their ver
 很大，其余的会少检查一些，报告会说明；单独点名检查某个对象，则全部次数都归它。`--seconds` 只是防止代码永不结束（按处理器
 时间计）；被它停下的，算“无法检查”。
 
-行号和改法是读源代码找出来的，只是最可能的位置，不是证据；证据是数字。
+行号和改法是读源代码找出来的，只是最可能的位置，不是证据。没有现成改法时，PyTorch 模块会重新运行，每次只修正一步运算；如果修正某一步后
+数字就对了，报告给出的就是那一步所在的行。
 
 ## 哪些不算错误
 

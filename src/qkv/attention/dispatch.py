@@ -23,8 +23,9 @@ from torch import Tensor
 from ..i18n import Message, Problem, say, unknown
 from . import formula, masks, pieces
 from .formula import Call
-from .oracle import check_shapes
-from .rules import Band, Full
+from .mask_algebra import Full
+from .rules import Band
+from .shapes import check_shapes
 
 KERNELS = ("auto", "plain", "sdpa")
 

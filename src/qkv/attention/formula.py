@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..i18n import Problem
-from .rules import Band, Full, Mask, Span
+from .mask_algebra import Full, Mask, Span
+from .rules import Band
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -22,23 +22,8 @@ B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays an
 from typing import Any
 
 from ..i18n import Problem, _, all_of, nearest
-from .rules import (
-    And,
-    Band,
-    Dense,
-    Documents,
-    Full,
-    Mask,
-    Or,
-    Padding,
-    Prefix,
-    Queries,
-    combine,
-    is_bool,
-    is_integer,
-    rows_of,
-    values_of,
-)
+from .mask_algebra import And, Full, Mask, Or, combine, is_bool, is_integer, rows_of, values_of
+from .rules import Band, Dense, Documents, Padding, Prefix, Queries
 
 
 def full() -> Mask:

@@ -1,8 +1,9 @@
-"""The formula of attention, softmax(QKᵀ/√d)V, one step at a time, in NumPy and float64.
+"""The reference: softmax(QKᵀ/√d)V in NumPy and float64, one step at a time, every intermediate result kept.
 
-Nothing here is fast and nothing is hidden: this is the reference that every other path is compared with. The order is
-scale, softcap, bias, mask, softmax: softcap bends the scaled scores, the bias is added to what came out (as Gemma 2
-caps first and masks after), and −inf in a bias hides that pair exactly as a mask does.
+Tests compare `attend` and formula.py with it, and it shares no arithmetic with them. Mixers (mixers/reference.py) and the
+doctor (doctor/numbers/oracle.py) have references of their own. The order is scale, softcap, bias, mask, softmax: softcap
+bends the scaled scores, the bias is added to what came out (as Gemma 2 caps first and masks after), and −inf in a bias
+hides that pair exactly as a mask does.
 
 B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D head width, C model width.
 """
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..i18n import Problem, _, one_of
 from ..terminal.screen import InNotebook
 from . import masks
+from .shapes import check_shapes
 
 Array = NDArray[np.float64]
 
@@ -273,29 +275,6 @@ def from_qkv(
         queries=_checked(_("{given} names were given for {size} tokens: give one each"), names, q.shape[-2]),
         keys=_checked(_("{given} names of keys were given for {size} keys: give one each"), key_names, k.shape[-2]),
     )
-
-
-def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
-    """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
-    for name, shape in (("q", q), ("k", k), ("v", v)):
-        if len(shape) != 4:
-            raise Problem(
-                "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
-                name=name,
-                shape=tuple(shape),
-            )
-    if not q[0] == k[0] == v[0]:
-        raise Problem(
-            "batches differ: q has {q}, k has {k}, v has {v}; give all three the same batch", q=q[0], k=k[0], v=v[0]
-        )
-    if q[3] != k[3]:
-        raise Problem("q is {q} wide but k is {k}: a dot product needs equal widths", q=q[3], k=k[3])
-    if k[2] != v[2]:
-        raise Problem("there are {k} keys but {v} values: give one value per key", k=k[2], v=v[2])
-    if k[1] != v[1]:
-        raise Problem("k has {k} heads but v has {v}: give both the same", k=k[1], v=v[1])
-    if k[1] == 0 or q[1] % k[1]:
-        raise Problem("{q} query heads don't divide over {k} key heads: the first must be a multiple", q=q[1], k=k[1])
 
 
 def softmax(x: Array, sinks: Array | None = None) -> Array:

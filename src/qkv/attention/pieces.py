@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from .rules import Band, Full, Mask, Padding
+from .mask_algebra import Full, Mask
+from .rules import Band, Padding
 
 CHUNK = 128  # queries per piece of a band: at 64 the calls cost more, at 256 the hidden corners do (measured on CPU)
 

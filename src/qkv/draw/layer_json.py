@@ -15,7 +15,8 @@ import numpy as np
 from torch import Tensor
 
 from ..attention.dispatch import Call
-from ..attention.rules import Band, Full, Padding
+from ..attention.mask_algebra import Full
+from ..attention.rules import Band, Padding
 from ..mixers.calls import Mixing
 from ..tracing.views.token_labels import Tokens
 from ..tracing.views.trace_file import distances_of

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from ..attention.formula import places
+from ..attention.mask_algebra import Span
 from ..attention.pooling import POOLS, cells, sizes
-from ..attention.rules import Span
 from ..i18n import Problem, unknown
 from . import forms
 from .calls import Mixing

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
+from ..attention.mask_algebra import Full
 from ..attention.positions import Positions
-from ..attention.rules import Band, Documents, Full, Padding
+from ..attention.rules import Band, Documents, Padding
 from ..i18n import Problem
 
 

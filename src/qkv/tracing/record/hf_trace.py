@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from ...attention import masks
 from ...attention.dispatch import Call
-from ...attention.rules import Band, Mask
+from ...attention.mask_algebra import Mask
+from ...attention.rules import Band
 from ...i18n import Problem, _, all_of
 from ...mixers.calls import Mixing
 from ..views.token_labels import CUT, END, PARTS, Tokens

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from ...attention import masks
 from ...attention.dispatch import Call, replace_weights
-from ...attention.rules import Band, Placed
+from ...attention.mask_algebra import Placed
+from ...attention.rules import Band
 from ...i18n import Problem, all_of, unknown
 from ..record.model_protocol import Layer, model_of
 from ..views.traces import no_layer

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...attention.dispatch import Call
-from ...attention.rules import Full
+from ...attention.mask_algebra import Full
 from ...i18n import _, language, say, unknown
 from ...terminal import text_grid
 from ..views import attention_maps

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from ...attention import formula, pieces
 from ...attention.formula import Call, places, reach, take
+from ...attention.mask_algebra import Full, Span
 from ...attention.pooling import POOLS, cells, sizes
-from ...attention.rules import Band, Full, Span
+from ...attention.rules import Band
 from ...i18n import Problem
 from . import parallel_tiles
 

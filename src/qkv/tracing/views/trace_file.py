@@ -336,7 +336,8 @@ def _describe(name: str, call: Call, tensors: Tensors) -> list[list[Any]]:
     """The mask as words, its lengths and marks as tensors; dense where it has no such form."""
     import torch
 
-    from ...attention.rules import Band, Full, Padding
+    from ...attention.mask_algebra import Full
+    from ...attention.rules import Band, Padding
 
     told: list[list[Any]] = []
     terms = call.mask.terms()

@@ -1,0 +1,392 @@
+"""Masks as rules over index arithmetic (batch, head, query, key) → bool, and their algebra. True = may attend.
+
+A rule can be asked about any rectangle without the rest being built, combined with `&`, `|`, `~`, and limited to places,
+items and heads. The elementary rules are in rules.py, the names people call (`causal()`, `window(…)`, …) in masks.py.
+
+B batch, H heads, N queries, M keys. Works on NumPy arrays without importing torch, and on torch tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..i18n import Problem
+from ..terminal.screen import InNotebook
+
+if TYPE_CHECKING:
+    import torch
+
+Span = slice | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The places a mask is asked about: index arrays that broadcast to (B, H, N, M), of NumPy or of torch."""
+
+    b: Any
+    h: Any
+    i: Any  # which query
+    j: Any  # which key
+    row: Any  # the query's position among the keys
+    col: Any  # the key's position
+
+    def own(self, values: Any) -> Any:
+        """Stored values (lengths, ids, …) as the same kind of array, on the same device, as the indices."""
+        if isinstance(self.i, np.ndarray):
+            return numpy_of(values)
+        import torch
+
+        return torch.as_tensor(values, device=self.i.device)
+
+
+def stretch(index: Any, size: int) -> Any:
+    """The index into an axis of that size, where an axis of one serves everybody."""
+    return index * 0 if size == 1 else index
+
+
+class Mask(InNotebook):
+    """Base of all masks: subclasses say in `allows` which pairs may attend."""
+
+    batched = False  # does the rule differ between items of a batch?
+    headed = False  # … between heads?
+    written_out = False  # is it a table, whose size holds wherever queries and keys stand?
+
+    def allows(self, cells: Cells) -> Any:
+        raise NotImplementedError
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        """Refuse sizes that don't fit what the mask was made from."""
+
+    def size(self) -> tuple[int, int, int, int]:
+        """(batch, heads, N, M) to draw when nobody says; a rule without a size of its own is drawn at 8×8."""
+        return 1, 1, 8, 8
+
+    def array(
+        self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, rows: Span = None, cols: Span = None
+    ) -> NDArray[np.bool_]:
+        """The mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols).
+
+        >>> from .masks import causal
+        >>> causal().array(2).tolist()
+        [[[[True, False], [True, True]]]]
+        >>> causal().array(100_000, rows=[499], cols=slice(498, 502)).tolist()
+        [[[[True, True, False, False]]]]
+        """
+        m = n if m is None else m
+        self.check(batch, heads, n, m)
+        return np.asarray(self.allows(self._at(np, n, m, batch, heads, rows, cols)))
+
+    def tensor(
+        self,
+        n: int,
+        m: int | None = None,
+        *,
+        batch: int = 1,
+        heads: int = 1,
+        rows: Span = None,
+        cols: Span = None,
+        device: Any = None,
+    ) -> torch.Tensor:
+        """The same as a torch tensor: what kernels that take a bool mask want.
+
+        >>> from .masks import causal
+        >>> causal().tensor(2)
+        tensor([[[[ True, False],
+                  [ True,  True]]]])
+        """
+        import torch
+
+        m = n if m is None else m
+        self.check(batch, heads, n, m)
+        return self.allows(self._at(torch, n, m, batch, heads, rows, cols, device=device))
+
+    def additive(self, n: int, m: int | None = None, *, dtype: Any = None, **where: Any) -> torch.Tensor:
+        """The same as a float tensor of 0 and −inf: what kernels that add their mask want.
+
+        >>> from .masks import causal
+        >>> causal().additive(2)
+        tensor([[[[0., -inf],
+                  [0., 0.]]]])
+        """
+        import torch
+
+        allowed = self.tensor(n, m, **where)
+        return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
+
+    def _at(self, xp: Any, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: Any) -> Cells:
+        def axis(size: int, span: Span, dim: int) -> Any:
+            if isinstance(span, slice):
+                index = xp.arange(*span.indices(size), **device)
+            elif span is None:
+                index = xp.arange(size, **device)
+            else:
+                places = [int(i) for i in span]
+                if wrong := [i for i in places if not -size <= i < size]:
+                    raise Problem("there is no row or column {place} of {size}", place=wrong[0], size=size)
+                index = xp.asarray([i % size for i in places], **device)
+            return index.reshape([-1 if d == dim else 1 for d in range(4)])
+
+        i, j = axis(n, rows, 2), axis(m, cols, 3)
+        b, h = axis(batch if self.batched else 1, None, 0), axis(heads if self.headed else 1, None, 1)
+        return Cells(b, h, i, j, row=i + (m - n), col=j)
+
+    def terms(self) -> tuple[Mask, ...]:
+        """The rules that must all hold; a plain mask is its own only one."""
+        return (self,)
+
+    def placed(self, queries: Any, keys: Any = None) -> Mask:
+        """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
+        return Placed(self, queries, keys)
+
+    def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
+        """The same rule for these items of the batch and these heads alone; all where nothing is said."""
+        items, heads = items if self.batched else None, heads if self.headed else None
+        return self if items is None and heads is None else Only(self, items, heads)
+
+    def __and__(self, other: Mask) -> Mask:
+        return combine(And, self, other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return combine(Or, self, other)
+
+    def __invert__(self) -> Mask:
+        return self.rule if isinstance(self, Not) else Not(self)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_same(value, vars(other)[name]) for name, value in vars(self).items())
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)
+
+    def __str__(self) -> str:
+        batch, heads, n, m = self.size()
+        return self.draw(n, m, batch=batch, heads=heads)
+
+    def draw(self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, most: int = 48) -> str:
+        """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded.
+
+        Items of a batch, and heads, where they differ, are drawn one below the other.
+
+        >>> from .masks import causal
+        >>> print(causal().draw(3))
+        ■ · ·
+        ■ ■ ·
+        ■ ■ ■
+        """
+        m = n if m is None else m
+        allowed = np.broadcast_to(self.array(n, m, batch=batch, heads=heads), (batch, heads, n, m))
+        return "\n\n".join("\n".join(_marks(each, most)) for item in allowed for each in item)
+
+
+class Full(Mask):
+    def allows(self, cells: Cells) -> Any:
+        return (cells.i >= 0) & (cells.j >= 0)
+
+    def __repr__(self) -> str:
+        return "full()"
+
+
+class Placed(Mask):
+    def __init__(self, rule: Mask, queries: Any, keys: Any) -> None:
+        self.rule, self.queries, self.keys = rule, rows_of(queries), None if keys is None else rows_of(keys)
+        self.batched = rule.batched or len(self.queries) > 1 or (self.keys is not None and len(self.keys) > 1)
+        self.headed = rule.headed
+
+    def allows(self, cells: Cells) -> Any:
+        def position(table: Any, index: Any) -> Any:
+            table = cells.own(table)
+            return table[stretch(cells.b, len(table)), index]
+
+        row = position(self.queries, cells.i)
+        col = cells.col if self.keys is None else position(self.keys, cells.j)
+        return self.rule.allows(Cells(cells.b, cells.h, cells.i, cells.j, row=row, col=col)) & (col >= 0)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        if self.queries.shape[1] != n or (len(self.queries) != 1 and len(self.queries) != batch):
+            raise Problem(
+                "positions are {shape} but queries are {queries}: give one each",
+                shape=tuple(self.queries.shape),
+                queries=(batch, n),
+            )
+        for rule in self.rule.terms():
+            if rule.written_out:
+                rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int, int]:
+        batch, n = self.queries.shape
+        m = int(numpy_of(self.queries).max(initial=0)) + 1 if self.keys is None else self.keys.shape[1]
+        return max(batch, self.rule.size()[0]), self.rule.size()[1], n, m
+
+    def __repr__(self) -> str:
+        return f"{self.rule!r}.placed({numpy_of(self.queries).tolist()})"
+
+
+class Only(Mask):
+    """A rule asked about some items and some heads, which count from 0 here."""
+
+    def __init__(self, rule: Mask, items: Sequence[int] | None, heads: Sequence[int] | None) -> None:
+        self.rule = rule
+        self.items, self.heads = (None if chosen is None else np.asarray(chosen) for chosen in (items, heads))
+        self.batched = rule.batched if self.items is None else len(self.items) > 1
+        self.headed = rule.headed if self.heads is None else len(self.heads) > 1
+
+    def allows(self, cells: Cells) -> Any:
+        b = cells.b if self.items is None else cells.own(self.items)[cells.b]
+        h = cells.h if self.heads is None else cells.own(self.heads)[cells.h]
+        return self.rule.allows(replace(cells, b=b, h=h))
+
+    def size(self) -> tuple[int, int, int, int]:
+        batch, heads, n, m = self.rule.size()
+        batch, heads = (
+            size if chosen is None else len(chosen) for size, chosen in ((batch, self.items), (heads, self.heads))
+        )
+        return batch, heads, n, m
+
+    def __repr__(self) -> str:
+        items, heads = (None if chosen is None else chosen.tolist() for chosen in (self.items, self.heads))
+        return f"({self.rule!r}).only({items}, {heads})"
+
+
+class Several(Mask):
+    sign = ""
+
+    def __init__(self, rules: tuple[Mask, ...]) -> None:
+        self.rules = rules
+        self.batched, self.headed = any(r.batched for r in rules), any(r.headed for r in rules)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        for rule in self.rules:
+            rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int, int]:
+        own = [rule.size() for rule in self.rules]
+        sized = [size for size in own if size[2:] != (8, 8)] or own
+        batch, heads = max(size[0] for size in own), max(size[1] for size in own)
+        return batch, heads, max(size[2] for size in sized), max(size[3] for size in sized)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Several) or type(self) is not type(other):
+            return NotImplemented
+        mine, theirs = self.rules, other.rules
+        return len(mine) == len(theirs) and all(any(a == b for b in theirs) for a in mine)
+
+    __hash__ = Mask.__hash__
+
+    def __repr__(self) -> str:
+        return f" {self.sign} ".join(f"({r!r})" if isinstance(r, Several) else repr(r) for r in self.rules)
+
+
+class And(Several):
+    sign = "&"
+
+    def allows(self, cells: Cells) -> Any:
+        allowed = self.rules[0].allows(cells)
+        for rule in self.rules[1:]:
+            allowed = allowed & rule.allows(cells)
+        return allowed
+
+    def terms(self) -> tuple[Mask, ...]:
+        return self.rules
+
+    def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
+        return And(tuple(rule.only(items, heads) for rule in self.rules))  # its bands stay in sight
+
+
+class Or(Several):
+    sign = "|"
+
+    def allows(self, cells: Cells) -> Any:
+        allowed = self.rules[0].allows(cells)
+        for rule in self.rules[1:]:
+            allowed = allowed | rule.allows(cells)
+        return allowed
+
+
+class Not(Mask):
+    def __init__(self, rule: Mask) -> None:
+        self.rule = rule
+        self.batched, self.headed = rule.batched, rule.headed
+
+    def allows(self, cells: Cells) -> Any:
+        return ~self.rule.allows(cells)
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        self.rule.check(batch, heads, n, m)
+
+    def size(self) -> tuple[int, int, int, int]:
+        return self.rule.size()
+
+    def __repr__(self) -> str:
+        return f"~({self.rule!r})" if isinstance(self.rule, Several) else f"~{self.rule!r}"
+
+
+def combine(kind: type[Several], a: Mask, b: Mask) -> Mask:
+    if not isinstance(b, Mask):
+        raise TypeError(f"a mask combines with masks, not with {type(b).__name__}; write masks.dense(tensor)")
+    neutral = kind is And  # everything & x is x; everything | x is everything
+    if isinstance(a, Full):
+        return b if neutral else a
+    if isinstance(b, Full):
+        return a if neutral else b
+    rules: list[Mask] = []
+    for part in (a, b):
+        for rule in part.rules if isinstance(part, kind) else (part,):
+            if not any(_alike(rule, known) for known in rules):
+                rules.append(rule)
+    return rules[0] if len(rules) == 1 else kind(tuple(rules))
+
+
+def _alike(a: Mask, b: Mask) -> bool:
+    """Surely the same rule; tensors are compared by identity, since looking into them waits for their device."""
+    if a is b:
+        return True
+    values = [value for rule in (a, b) for value in vars(rule).values()]
+    return not any(hasattr(value, "detach") or isinstance(value, (tuple, Mask)) for value in values) and a == b
+
+
+def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
+    n, m = allowed.shape
+    if max(n, m) <= most:
+        return [" ".join("■" if a else "·" for a in row) for row in allowed]
+    rows, cols = np.array_split(np.arange(n), min(n, most)), np.array_split(np.arange(m), min(m, most))
+    shares = [[allowed[r[0] : r[-1] + 1, c[0] : c[-1] + 1].mean() for c in cols] for r in rows]
+    return [" ".join("·" if s == 0 else "■" if s == 1 else "░▒▓"[min(int(s * 3), 2)] for s in row) for row in shares]
+
+
+def values_of(array: Any) -> Any:
+    """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
+    if hasattr(array, "detach"):
+        return array
+    torch = sys.modules.get("torch")
+    return torch.as_tensor(array) if torch is not None and torch.compiler.is_compiling() else np.asarray(array)
+
+
+def rows_of(array: Any) -> Any:
+    values = values_of(array)
+    return values[None] if values.ndim == 1 else values
+
+
+def numpy_of(values: Any) -> Any:
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+
+
+def is_bool(values: Any) -> bool:
+    return str(values.dtype) in ("bool", "torch.bool")
+
+
+def is_integer(values: Any) -> bool:
+    return "int" in str(values.dtype)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if hasattr(a, "shape") and hasattr(b, "shape"):
+        return a.shape == b.shape and bool((numpy_of(a) == numpy_of(b)).all())
+    return type(a) is type(b) and bool(a == b)

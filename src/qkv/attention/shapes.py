@@ -1,0 +1,31 @@
+"""Which shapes of q, k and v fit together.
+
+B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D and Dv head widths.
+"""
+
+from collections.abc import Sequence
+
+from ..i18n import Problem
+
+
+def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
+    """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
+    for name, shape in (("q", q), ("k", k), ("v", v)):
+        if len(shape) != 4:
+            raise Problem(
+                "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
+                name=name,
+                shape=tuple(shape),
+            )
+    if not q[0] == k[0] == v[0]:
+        raise Problem(
+            "batches differ: q has {q}, k has {k}, v has {v}; give all three the same batch", q=q[0], k=k[0], v=v[0]
+        )
+    if q[3] != k[3]:
+        raise Problem("q is {q} wide but k is {k}: a dot product needs equal widths", q=q[3], k=k[3])
+    if k[2] != v[2]:
+        raise Problem("there are {k} keys but {v} values: give one value per key", k=k[2], v=v[2])
+    if k[1] != v[1]:
+        raise Problem("k has {k} heads but v has {v}: give both the same", k=k[1], v=v[1])
+    if k[1] == 0 or q[1] % k[1]:
+        raise Problem("{q} query heads don't divide over {k} key heads: the first must be a multiple", q=q[1], k=k[1])
