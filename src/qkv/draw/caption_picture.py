@@ -8,7 +8,7 @@ from __future__ import annotations
 import html as escaping
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -82,9 +82,9 @@ def figure(
         for j, word in enumerate(each.words):
             axes = made.add_subplot(len(told), across, i * across + j + 1)
             rows, columns = word.patches.shape
-            place: dict[str, Any] = {"interpolation": "nearest", "extent": (0, columns, rows, 0)}
-            axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, **place)
-            axes.imshow(word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, **place)
+            extent = (0, columns, rows, 0)
+            axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest", extent=extent)
+            axes.imshow(word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, interpolation="nearest", extent=extent)
             axes.set_title(word.word, fontsize=11)
             axes.set_xticks([])
             axes.set_yticks([])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +100,7 @@ def html(draw: Draw, lang: str | None = None, title: str | None = None) -> str:
     '<!doctype html>'
     """
     spoken = None if lang is None else language(lang)
-    header: dict[str, Any] = dict(element="distribution", lang=spoken, widths=WIDTHS)
+    header: dict[str, object] = dict(element="distribution", lang=spoken, widths=WIDTHS)
     header |= dict(d=draw.d, seed=draw.seed, rows=draw.rows, keys=draw.keys, digits=draw.digits)
     name = title or say("Why √d", spoken or "en")
     styles = ("style", "slider", "distribution")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from ..i18n import Notice, language, pip_install
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
     from matplotlib.text import Text
 
 COLOURS = "Blues"
@@ -62,7 +63,7 @@ def paint(
     *,
     bottom: float = 0.0,
     colours: str = COLOURS,
-) -> Any:
+) -> AxesImage:
     """A cell per number, from `bottom` to `top` (None: the largest there is); what isn't allowed is hatched."""
     image = axes.imshow(table, cmap=colours, vmin=bottom, vmax=top, aspect="auto", interpolation="nearest")
     if allowed is not None:
@@ -77,7 +78,7 @@ def paint(
     return image
 
 
-def write(axes: Axes, table: np.ndarray, image: Any) -> None:
+def write(axes: Axes, table: np.ndarray, image: AxesImage) -> None:
     """The number in each cell, dark on light and light on dark; none where there is no number."""
     for (row, col), value in np.ndenumerate(table):
         if np.isfinite(value):

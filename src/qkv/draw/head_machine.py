@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -231,7 +230,7 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
     spoken = None if lang is None else language(lang)
     done = machine.steps()
     tables = machine.tables()
-    header: dict[str, Any] = dict(
+    header: dict[str, object] = dict(
         element="machine",
         lang=spoken,
         words=done.names(0, done.scores.shape[0]),

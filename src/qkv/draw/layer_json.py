@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from torch import Tensor
@@ -27,10 +27,21 @@ BIAS = 1 << 19  # numbers of a bias that isn't one of distances
 DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
 
 
+Json = dict[str, Any]  # an object of the header, as the JavaScript reads it
+
+
+class Stored(TypedDict):
+    """Where an array is and how it is laid out."""
+
+    id: str
+    shape: list[int]
+    dtype: str
+
+
 class Keeper(Protocol):
     """Who keeps arrays: gives how each is told, or None where there is no room."""
 
-    def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
+    def share(self, name: str, array: np.ndarray) -> Stored | None:
         """One that many layers may have in common."""
 
 
@@ -40,10 +51,10 @@ class Arrays:
 
     all: list[np.ndarray] = field(default_factory=list)
 
-    def share(self, name: str, array: np.ndarray) -> dict[str, Any]:
+    def share(self, name: str, array: np.ndarray) -> Stored:
         """Any array."""
         self.all.append(np.ascontiguousarray(array))
-        return {"id": str(len(self.all) - 1), "shape": list(array.shape), "dtype": dtype_of(array)}
+        return Stored(id=str(len(self.all) - 1), shape=list(array.shape), dtype=dtype_of(array))
 
 
 def dtype_of(array: np.ndarray) -> str:
@@ -54,7 +65,7 @@ def dtype_of(array: np.ndarray) -> str:
     return next(short for short, name in DTYPES.items() if name == array.dtype.name)
 
 
-def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> dict[str, Any]:
+def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> Json:
     """A layer with all its arrays, in float32, and how far its numbers may be off."""
     told = layer_of(call, number) | dict(mask=mask_of("", call, arrays), bias=bias_of("", call, arrays), errors=errors)
     tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | beside(call)
@@ -68,9 +79,9 @@ def beside(call: Call | Mixing) -> dict[str, Tensor]:
     return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
 
 
-def layer_of(call: Call | Mixing, number: int) -> dict[str, Any]:
+def layer_of(call: Call | Mixing, number: int) -> Json:
     """How a layer's scores become weights; it has no arrays yet."""
-    told: dict[str, Any] = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
+    told: Json = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
     told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
     if isinstance(call, Mixing):
         return told | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
@@ -78,11 +89,11 @@ def layer_of(call: Call | Mixing, number: int) -> dict[str, Any]:
     return told | dict(softcap=call.softcap, sinks=sinks)
 
 
-def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[Any]] | None:
+def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[object]] | None:
     """The mask in words, or as bits where it has none; None where those are too many."""
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
-    rules: list[list[Any]] = []
+    rules: list[list[object]] = []
     if isinstance(call, Mixing) and call.resets is not None:
         rules.append(["starts", [item.nonzero()[:, 0].tolist() for item in call.resets]])
         call = replace(call, resets=None)
@@ -105,7 +116,7 @@ def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[Any]] |
     return rules
 
 
-def bias_of(name: str, call: Call | Mixing, keeper: Keeper) -> dict[str, Any] | bool | None:
+def bias_of(name: str, call: Call | Mixing, keeper: Keeper) -> Json | bool | None:
     """The bias as a table over distances, or written out; False where it is too large for that."""
     if call.bias is None:
         return None
@@ -122,9 +133,9 @@ def bias_of(name: str, call: Call | Mixing, keeper: Keeper) -> dict[str, Any] | 
 
 def token_lists(
     queries: Mapping[str, Sequence[Tokens]], keys: Mapping[str, Sequence[Tokens]]
-) -> tuple[dict[tuple[str, bool], list[int]], list[dict[str, Any]]]:
+) -> tuple[dict[tuple[str, bool], list[int]], list[Json]]:
     """Every list of tokens once, and which list each side of each part has."""
-    listed: list[dict[str, Any]] = []
+    listed: list[Json] = []
     places: dict[Tokens, int] = {}
     numbers: dict[tuple[str, bool], list[int]] = {}
     for part in queries:
@@ -145,9 +156,9 @@ def token_lists(
     return numbers, listed
 
 
-def opened_at(trace: Trace, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def opened_at(trace: Trace, parts: Sequence[Json]) -> Json:
     """Where a page that nobody asked anything of opens: at the strongest link between two words."""
-    best: tuple[tuple[bool, bool, bool, float], dict[str, Any]] | None = None
+    best: tuple[tuple[bool, bool, bool, float], Json] | None = None
     for part in parts:
         asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
         for layer, heads in enumerate(part["links"][0]):

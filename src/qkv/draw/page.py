@@ -13,10 +13,9 @@ The page makes no request: its own policy forbids any (page_shell.py). What is l
 from __future__ import annotations
 
 import html as escaping
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..disk.atomic_files import write_file
 from ..i18n import Problem, _, all_of, language, say, unknown
@@ -111,7 +110,7 @@ def html(
     trace = _named(trace, layers, first) if figure else trace
     title = title or trace.model or say("Attention", spoken or "en")
 
-    def written(header: dict[str, Any], blocks: dict[str, str]) -> str:
+    def written(header: Mapping[str, object], blocks: dict[str, str]) -> str:
         return shell(
             title,
             spoken or "en",

@@ -19,10 +19,9 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from ..mixers.calls import Mixing
 from ..tracing.study.survey import KINDS, Place, Progress, in_turn, plain
 from ..tracing.views.token_labels import BY, NoSuchToken
 from ..tracing.views.traces import Trace, no_layer
-from .layer_json import DTYPES, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
+from .layer_json import DTYPES, Json, Stored, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
 from .precision import HALF, difference, errors_of
 
 LINKED = 0.1  # a head that gives a word this much links the two words asked for
@@ -47,7 +46,7 @@ class Carried:
     """What a page carries: its header, and packed blocks by name."""
 
     room: int
-    header: dict[str, Any] = field(default_factory=dict)
+    header: Json = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
     tightest: dict[str, float] = field(
@@ -62,7 +61,7 @@ class Carried:
             for part in self.header["parts"]
         }
 
-    def add(self, name: str, array: np.ndarray, *, must: bool = False) -> dict[str, Any] | None:
+    def add(self, name: str, array: np.ndarray, *, must: bool = False) -> Stored | None:
         """Keep an array, unless there is no room for it."""
         dtype = dtype_of(array)
         if array.nbytes * self.tightest.get(dtype, 0.0) > self.room and not must:
@@ -70,7 +69,7 @@ class Carried:
         block, _ = pack(array)
         if array.nbytes > 1 << 16 and dtype != "u1":
             self.tightest[dtype] = min(self.tightest.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
-        stored = {"id": name, "shape": list(array.shape), "dtype": dtype}
+        stored = Stored(id=name, shape=list(array.shape), dtype=dtype)
         cost = len(block) + len(name) + 100
         if cost > self.room and not must:
             return None
@@ -78,12 +77,12 @@ class Carried:
         self.blocks[name] = block
         return stored
 
-    def share(self, name: str, array: np.ndarray) -> dict[str, Any] | None:
+    def share(self, name: str, array: np.ndarray) -> Stored | None:
         """The same for what many layers have in common."""
         key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
         if key in self.names:
             known = self.names[key]
-            return {"id": known, "shape": list(array.shape), "dtype": dtype_of(array)}
+            return Stored(id=known, shape=list(array.shape), dtype=dtype_of(array))
         stored = self.add(name, array)
         if stored is not None:
             self.names[key] = name
@@ -112,22 +111,52 @@ def carry(
     numbers, listed = token_lists(*({part: side[part] for part in trace.parts} for side in (trace.queries, trace.keys)))
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
     kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
+    overview = _overview(trace, carried, numbers, progress)
+    linked = [] if link is None else _linked(trace, link, overview.tops)
+    carried.header = dict(
+        model=trace.model,
+        text=text_of(trace),
+        lang=lang,
+        context=trace.more.get("context"),  # of the model, where the text is longer
+        tokens=kept,
+        parts=overview.parts,
+        focus=link,
+        first=None,
+    )
+    # What a layer's line in the header will grow by is less than this.
+    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(overview.looks)
+    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], overview.looks))
+    carried.header["first"] = _first(trace, carried.header, opening)
+    split = any(tokens["characters"] for tokens in listed)
+    carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
+    return carried
 
+
+@dataclass
+class Overview:
+    """What a page shows of every layer: its line in the header, what kinds of heads it has, its largest weights."""
+
+    parts: list[Json] = field(default_factory=list)
+    looks: dict[Place, dict[str, float]] = field(default_factory=dict)
+    tops: dict[Place, list[list[float]]] = field(default_factory=dict)  # item → head → its largest weight
+
+
+def _overview(
+    trace: Trace, carried: Carried, numbers: Mapping[tuple[str, bool], list[int]], progress: Progress | None
+) -> Overview:
+    """A survey of every part, with a small picture of each head."""
     every = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
-    before = 0
-    parts: list[dict[str, Any]] = []
-    looks: dict[Place, dict[str, float]] = {}
-    tops: dict[Place, list[list[float]]] = {}  # item → head → its largest weight
+    before, made = 0, Overview()
     for part in trace.parts:
         looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
         for at, layer in enumerate(trace.layers(part)):
             heads = [one.looks for item in looked.heads for one in item[at]]
-            looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
-            tops[part, layer] = [[one.top for one in item[at]] for item in looked.heads]
+            made.looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
+            made.tops[part, layer] = [[one.top for one in item[at]] for item in looked.heads]
         stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
         before += stack.shape[0] * stack.shape[1]
         call = trace.calls[part][0]
-        parts.append(
+        made.parts.append(
             dict(
                 name=part,
                 n=call.q.shape[2],
@@ -138,41 +167,28 @@ def carry(
                 thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
                 links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
                 signed=part == "mixers",
-                tops=[tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
+                tops=[made.tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
                 precision=None,
             )
         )
-    linked: list[Place] = []
-    if link is not None:
-        top = trace.find(link["query"], link["key"], part=link["part"], most=10**6)
-        linked = [
-            (link["part"], layer)
-            for layer, head, share in top
-            if abs(share) >= LINKED * tops[link["part"], layer][0][head] or layer == top[0][0]
-        ]
-        places = {number: i for i, number in enumerate(trace.layers(link["part"]))}
-        digits = ".6g" if link["part"] == "mixers" else ".6f"
-        link["top"] = [(places[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
-    carried.header = dict(
-        model=trace.model,
-        text=text_of(trace),
-        lang=lang,
-        context=trace.more.get("context"),  # of the model, where the text is longer
-        tokens=kept,
-        parts=parts,
-        focus=link,
-        first=None,
-    )
-    # What a layer's line in the header will grow by is less than this.
-    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(looks)
-    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], looks))
-    carried.header["first"] = _first(trace, carried.header, opening)
-    split = any(tokens["characters"] for tokens in listed)
-    carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
-    return carried
+    return made
 
 
-def _layer(trace: Trace, part: str, number: int) -> dict[str, Any]:
+def _linked(trace: Trace, link: Json, tops: Mapping[Place, list[list[float]]]) -> list[Place]:
+    """The layers with a head that links the two words, strongest first; the strongest heads are added to the link."""
+    part = link["part"]
+    top = trace.find(link["query"], link["key"], part=part, most=10**6)
+    places = {number: i for i, number in enumerate(trace.layers(part))}
+    digits = ".6g" if part == "mixers" else ".6f"
+    link["top"] = [(places[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
+    return [
+        (part, layer)
+        for layer, head, share in top
+        if abs(share) >= LINKED * tops[part, layer][0][head] or layer == top[0][0]
+    ]
+
+
+def _layer(trace: Trace, part: str, number: int) -> Json:
     """A layer without its arrays, and how far the weights of its links may be off."""
     call = trace.call(number, part)
     return layer_of(call, number) | dict(linkError=errors_of(trace, plain(call))["weight"])
@@ -183,7 +199,7 @@ def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> N
     progress(before + done, every)
 
 
-def _first(trace: Trace, header: dict[str, Any], opening: Opening | None) -> dict[str, Any]:
+def _first(trace: Trace, header: Json, opening: Opening | None) -> Json:
     """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
     focus = header["focus"]
     if opening is not None:
@@ -234,9 +250,9 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
             part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
-def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, dict[str, Any]] | None:
+def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, Json] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
-    whole: dict[Place, dict[str, Any]] = {}
+    whole: dict[Place, Json] = {}
     for part, layer in order:
         call = plain(trace.call(layer, part))
         name, before = f"{part}.{layer}", carried.room
@@ -306,7 +322,7 @@ def _rounded_up(error: float) -> str:
     return "1"
 
 
-def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> dict[str, Any]:
+def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> Json:
     """Where the two words are: in the part that the page opens at, else in the first that has both."""
     problem: Problem | None = None
     for part in sorted(trace.parts, key=lambda part: part != opening):

@@ -10,7 +10,7 @@ import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,10 +21,13 @@ from .figure_canvas import COLOURS, SIGNED, blank, label, paint, save, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from ..attention.oracle import Steps
     from ..tracing.views.attention_maps import Head
     from ..tracing.views.traces import Trace
+
+    Numbers = ArrayLike | Tensor
 
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
@@ -37,8 +40,16 @@ WRITTEN = 12  # cells along a side that have room for their numbers
 Names = Sequence[str] | Sequence[Sequence[str]] | None
 
 
+class Scale(TypedDict, total=False):
+    """Which numbers the colours stand for, as `paint` takes it."""
+
+    top: float | None
+    bottom: float
+    colours: str
+
+
 def heatmap(
-    weights: Any,
+    weights: Numbers,
     queries: Names = None,
     keys: Names = None,
     *,
@@ -141,7 +152,7 @@ def _grid(
     return save(figure, path)
 
 
-def _numbers(array: Any) -> np.ndarray:
+def _numbers(array: Numbers) -> np.ndarray:
     """Any array as float64: torch's too, on a device, with a gradient or in half precision."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().double()
@@ -154,7 +165,7 @@ def _numbers(array: Any) -> np.ndarray:
         ) from None
 
 
-def _names(names: Any, what: str) -> Names:
+def _names(names: Names | Tokens, what: str) -> Names:
     """Names as lists; the tokens of a trace are taken by what they show."""
     if isinstance(names, Tokens):
         return names.shown
@@ -183,10 +194,11 @@ def _named(
     return None if queries is None else list(queries), None if keys is None else list(keys)
 
 
-def _of(names: Names, item: int, items: int) -> Any:
+def _of(names: Names, item: int, items: int) -> Sequence[str] | None:
     """The names of one item: its own list where each has one, else the list of all."""
-    if names is None or all(isinstance(name, str) for name in names):
-        return names
+    whole = [name for name in names or () if isinstance(name, str)]
+    if names is None or len(whole) == len(names):
+        return None if names is None else whole
     if len(names) != items:
         raise Problem(
             "names are given for {given} items and the array has {items}: give a list for each, or one for all",
@@ -196,14 +208,14 @@ def _of(names: Names, item: int, items: int) -> Any:
     return names[item]
 
 
-def _scale(table: np.ndarray) -> dict[str, Any]:
+def _scale(table: np.ndarray) -> Scale:
     """From 0 up in blue; numbers below 0 in red, as far as those above reach in blue."""
     finite = table[np.isfinite(table)]
     top = max(float(np.abs(finite).max(initial=0)), 1e-9)
     return {"top": top, "bottom": -top, "colours": SIGNED} if finite.min(initial=0) < 0 else {"top": top}
 
 
-def _common(part: str, tables: Sequence[np.ndarray]) -> dict[str, Any]:
+def _common(part: str, tables: Sequence[np.ndarray]) -> Scale:
     """One scale for maps that are compared: shares reach from 0 to 1, a mixer's weights as far as the largest by size."""
     return _scale(np.concatenate([table.ravel() for table in tables])) if part == "mixers" else {}
 

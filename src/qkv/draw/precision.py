@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,10 +27,7 @@ def errors_of(trace: Trace, call: Call | Mixing) -> dict[str, float]:
     """How far weights (a mixer's: as shares of each head's largest), q·k and v of a call of a trace may be off."""
     if trace.more.get("precision") != "float16":
         return ERRORS
-    noise = torch.Generator().manual_seed(0)
-    kept = ("q", "k", "write") if isinstance(call, Mixing) and call.write is not None else ("q", "k")
-    moved: dict[str, Any] = {name: _moved(getattr(call, name), noise) for name in kept}
-    weight, dot = difference(call, replace(call, **moved))
+    weight, dot = difference(call, _rounded(call, torch.Generator().manual_seed(0)))
     return dict(
         weight=max(MARGIN * weight, ERRORS["weight"]),
         dot=MARGIN * dot,
@@ -44,11 +40,13 @@ def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / (ROWS - 1)) for i in range(ROWS)}) if n > 1 else [0]
     calls = [one if isinstance(one, Mixing) else replace(one, lse=None) for one in (call, other)]  # sums of rows differ
-    one_of: Any = mixing.head_of if isinstance(call, Mixing) else head_of
     weight = dot = 0.0
     for item in range(call.q.shape[0]):
         for head in range(call.n_head):
-            heads = [one_of(one, item, head) for one in calls]
+            heads = [
+                mixing.head_of(one, item, head) if isinstance(one, Mixing) else head_of(one, item, head)
+                for one in calls
+            ]
             weights = [one.weights(rows) for one in heads]
             top = float(weights[0].abs().max()) if isinstance(call, Mixing) else 1.0
             off = float((weights[0] - weights[1]).abs().max()) / (top or 1.0)
@@ -56,6 +54,14 @@ def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]
             dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in heads]
             dot = max(dot, float((dots[0] - dots[1]).abs().max()))
     return weight, dot
+
+
+def _rounded(call: Call | Mixing, noise: torch.Generator) -> Call | Mixing:
+    """The call with q, k and a mixer's writes moved as far as rounding may have moved them."""
+    q, k = _moved(call.q, noise), _moved(call.k, noise)
+    if isinstance(call, Mixing) and call.write is not None:
+        return replace(call, q=q, k=k, write=_moved(call.write, noise))
+    return replace(call, q=q, k=k)
 
 
 def _moved(tensor: Tensor, noise: torch.Generator) -> Tensor:

@@ -67,5 +67,5 @@ def print_sum(
 
 def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:
     """Return the query, the key and the value where `by` is largest, for a sentence."""
-    row, column = np.unravel_index(by.argmax(), by.shape)
+    row, column = divmod(int(by.argmax()), by.shape[1])
     return {"query": rows[row], "key": columns[column], "value": float(table[row, column])}
