@@ -5,14 +5,13 @@ numbers right is the place. Names, and how the code is written, are not looked a
 """
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from ..watching import Operation, Watcher, source_span
 from .case import Case
 from .mistakes import CATALOGUE
 from .mistakes.mistake import PRODUCTS, At, Op
@@ -25,33 +24,24 @@ Repair = Callable[[Op, At, Form], Iterator[Any]]
 MOST = 60  # expressions that are tried
 
 
-class Replay(TorchFunctionMode):
+class Replay(Watcher):
     """Runs code with what some of its operations give put in another's place; `ops` are those that the file asked for."""
 
     def __init__(self, file: str, change: Callable[[Op], Tensor | None] = lambda op: None) -> None:
         super().__init__()
         self.file, self.change, self.ops = file, change, list[Op]()
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if not isinstance(result, Tensor) or (span := self._span()) is None:
+    def on_operation(self, operation: Operation) -> Any:
+        """Run it, note it if the file asked for it, and return what `change` puts in the place of its result."""
+        result = operation.run()
+        if not isinstance(result, Tensor) or (span := source_span(self.file)) is None:
             return result
-        op = Op(getattr(function, "__name__", "").strip("_"), args, kwargs or {}, result, span)
+        op = Op(operation.name, operation.args, operation.kwargs, result, span)
         self.ops.append(op)
         new = self.change(op)
         if new is None:
             return result
-        inplace = getattr(function, "__name__", "").endswith("_") and result.shape == new.shape
-        return result.copy_(new) if inplace else new
-
-    def _span(self) -> tuple[int, int] | None:
-        frame: Any = sys._getframe(2)
-        while frame is not None and frame.f_code.co_filename != self.file:
-            frame = frame.f_back
-        if frame is None:
-            return None
-        place = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-        return (place[0] or frame.f_lineno, place[2] or 0)
+        return result.copy_(new) if operation.in_place and result.shape == new.shape else new
 
 
 def line_of(case: Case, id_: str, file: str) -> int | None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from ...watching import Operation, Watcher
 from ..case import Case
 from ..source.nodes import path
 from ..subject.building import re_module
@@ -92,7 +92,7 @@ def pad_ids(case: Case, source: Any) -> None:
 def _compared(subject: Subject) -> tuple[set[int], set[int]]:
     """The numbers that the ids of the text and those of the memory are compared with."""
     n, m = subject.sizes.queries, subject.sizes.keys
-    with _Watching() as watching, contextlib.suppress(UserError):  # whichever text its output is as long as
+    with _Comparisons() as watching, contextlib.suppress(UserError):  # whichever text its output is as long as
         subject(subject.draw(n=n, m=m))
     return watching.with_length(n), watching.with_length(m)
 
@@ -110,19 +110,20 @@ def _moved(subject: Subject, name: str, before: tuple[set[int], set[int]]) -> li
 PAD = re.compile(r"(^|_)(pad|padding)(_?(id|idx|index|token|src|tgt|trg|source|target|enc|dec)(_?id|_?idx)?)?$", re.I)
 
 
-class _Watching(TorchFunctionMode):
+class _Comparisons(Watcher):
     """The numbers that ids of a text are compared with, by the shape of the text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[tuple[tuple[int, ...], int]] = []
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        if getattr(function, "__name__", "") in ("eq", "ne", "__eq__", "__ne__") and len(arguments) == 2:
-            ids, number = arguments
+    def on_operation(self, operation: Operation) -> Any:
+        """Note the comparison of a text's ids with one number."""
+        if operation.name in ("eq", "ne") and len(operation.args) == 2:
+            ids, number = operation.args
             if isinstance(ids, Tensor) and ids.dim() >= 2 and not ids.is_floating_point() and isinstance(number, int):
                 self.seen.append((tuple(ids.shape), number))
-        return function(*arguments, **(named or {}))
+        return operation.run()
 
     def with_length(self, tokens: int) -> set[int]:
         """Those that a text of so many tokens was compared with."""

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+
+from ...watching import Operation, Watcher, tensors_in
 
 PRODUCTS = {
     torch.matmul, torch.mm, torch.bmm, torch.einsum, torch.addmm, torch.baddbmm, torch.tensordot,
@@ -50,7 +51,7 @@ class Meeting(NamedTuple):
 
 
 @dataclass(eq=False)
-class Capture(TorchFunctionMode):
+class Capture(Watcher):
     """What ran, in order. `quiet` switches every dropout off, wherever its probability comes from.
 
     >>> with Capture() as seen:
@@ -77,37 +78,35 @@ class Capture(TorchFunctionMode):
         self._thinned: set[int] = set()  # what a dropout left
         self._kept: list[Any] = list(self.roots)  # so that no id is given out twice
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
+    def on_operation(self, operation: Operation) -> Any:
+        """Run it, with dropout switched off if `quiet`, and note what came of the inputs."""
+        function = operation.function
         if function in DROPOUTS:
-            training = kwargs.get("training", args[2] if len(args) > 2 else function is not torch.dropout or True)
-            p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-            if training and p:
+            flag = "train" if function in (torch.dropout, torch.feature_dropout) else "training"
+            p = operation.argument("p", 1, 0.5)
+            if p and operation.argument(flag, 2, True):
                 self.dropped.append(float(p))
-                left = (args[0] if args else kwargs["input"]) if self.quiet else function(*args, **kwargs)
+                left = operation.argument("input", 0) if self.quiet else operation.run()
                 self._kept.append(left)
                 self._alive.add(id(left))
                 self._thinned.add(id(left))
                 return left
         self.places += function in (torch.arange, torch.linspace)
-        if function is SDPA and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
-            self.dropped.append(float(kwargs.get("dropout_p") or args[4]))
+        if function is SDPA and (p := operation.argument("dropout_p", 4)):
+            self.dropped.append(float(p))
             if self.quiet:
-                if "dropout_p" in kwargs:
-                    kwargs["dropout_p"] = 0.0
-                else:
-                    args = (*args[:4], 0.0, *args[5:])
+                operation.replace_argument("dropout_p", 4, 0.0)
         if function is F.multi_head_attention_forward and self._alive:
-            return self._torch_heads(function, args, kwargs)
-        out = function(*args, **kwargs)
-        tensors = list(_tensors((args, tuple(kwargs.values()))))
+            return self._torch_heads(function, operation.args, operation.kwargs)
+        out = operation.run()
+        tensors = operation.inputs
         alive = [tensor for tensor in tensors if id(tensor) in self._alive]
         if alive:
-            for tensor in _tensors(out):
+            for tensor in operation.outputs:
                 self._alive.add(id(tensor))
                 self._kept.append(tensor)
                 self.made.append(tensor)
-            self._note(function, tensors, alive, args, kwargs, out)
+            self._note(operation, tensors, alive)
         self._kept += tensors
         return out
 
@@ -132,15 +131,13 @@ class Capture(TorchFunctionMode):
         context = function(*bound.args, **bound.kwargs)[0]
         weight = inspect.signature(function).bind(*args, **kwargs).arguments["out_proj_weight"]
         self.products.append(Product(context.detach().clone(), weight, out[0].detach().clone(), len(self._kept)))
-        for tensor in _tensors(out):
+        for tensor in tensors_in(out):
             self._alive.add(id(tensor))
             self._kept.append(tensor)
         return out
 
-    def _note(
-        self, function: Any, tensors: list[Tensor], alive: list[Tensor], args: Any, kwargs: Any, out: Any
-    ) -> None:
-        place = len(self._kept)
+    def _note(self, operation: Operation, tensors: list[Tensor], alive: list[Tensor]) -> None:
+        function, args, out, place = operation.function, operation.args, operation.result, len(self._kept)
         if function in PRODUCTS and isinstance(out, Tensor):
             fixed = [tensor for tensor in tensors if id(tensor) not in self._alive and tensor.dim() >= 2]
             if len(alive) == 1 and fixed:
@@ -149,12 +146,11 @@ class Capture(TorchFunctionMode):
                 left, right, given = (tensor.detach().clone() for tensor in (*alive[:2], out))
                 self.scored.append(Meeting(left, right, given, _axes(function, args, alive)))
         elif function in SOFTMAXES:
-            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-            self.softmaxes.append((alive[0].detach().clone(), dim, out.detach().clone()))
+            self.softmaxes.append((alive[0].detach().clone(), operation.argument("dim", 1), out.detach().clone()))
             self.thin_softmaxes += id(alive[0]) in self._thinned
         elif function is SDPA:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-            self.kernels.append({**dict(zip(names, args, strict=False)), **kwargs, "out": out})
+            self.kernels.append({**dict(zip(names, args, strict=False)), **operation.kwargs, "out": out})
 
 
 MATRICES = {torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.mm, Tensor.bmm}
@@ -178,17 +174,6 @@ def _axes(function: Any, args: Any, alive: list[Tensor]) -> tuple[tuple[int, int
         return (word.index(own[0]), word.index(summed[0])) if len(own) == len(summed) == 1 else None
 
     return both(one, two), both(two, one)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
 
 
 def as_tokens(tensor: Tensor | np.ndarray, batch: int, length: int) -> np.ndarray | None:
