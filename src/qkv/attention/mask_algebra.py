@@ -11,10 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..i18n import Problem
 from ..terminal.screen import InNotebook
@@ -22,21 +23,25 @@ from ..terminal.screen import InNotebook
 if TYPE_CHECKING:
     import torch
 
+    Table = np.ndarray | torch.Tensor
+    TableLike = ArrayLike | torch.Tensor
+
 Span = slice | Sequence[int] | None
+A = TypeVar("A", np.ndarray, "torch.Tensor")
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(Generic[A]):
     """The places a mask is asked about: index arrays that broadcast to (B, H, N, M), of NumPy or of torch."""
 
-    b: Any
-    h: Any
-    i: Any  # which query
-    j: Any  # which key
-    row: Any  # the query's position among the keys
-    col: Any  # the key's position
+    b: A
+    h: A
+    i: A  # which query
+    j: A  # which key
+    row: A  # the query's position among the keys
+    col: A  # the key's position
 
-    def own(self, values: Any) -> Any:
+    def own(self, values: TableLike) -> A:
         """Stored values (lengths, ids, …) as the same kind of array, on the same device, as the indices."""
         if isinstance(self.i, np.ndarray):
             return numpy_of(values)
@@ -45,7 +50,7 @@ class Cells:
         return torch.as_tensor(values, device=self.i.device)
 
 
-def stretch(index: Any, size: int) -> Any:
+def stretch(index: A, size: int) -> A:
     """The index into an axis of that size, where an axis of one serves everybody."""
     return index * 0 if size == 1 else index
 
@@ -57,7 +62,7 @@ class Mask(InNotebook):
     headed = False  # … between heads?
     written_out = False  # is it a table, whose size holds wherever queries and keys stand?
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         raise NotImplementedError
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -91,7 +96,7 @@ class Mask(InNotebook):
         heads: int = 1,
         rows: Span = None,
         cols: Span = None,
-        device: Any = None,
+        device: torch.device | str | None = None,
     ) -> torch.Tensor:
         """The same as a torch tensor: what kernels that take a bool mask want.
 
@@ -106,7 +111,7 @@ class Mask(InNotebook):
         self.check(batch, heads, n, m)
         return self.allows(self._at(torch, n, m, batch, heads, rows, cols, device=device))
 
-    def additive(self, n: int, m: int | None = None, *, dtype: Any = None, **where: Any) -> torch.Tensor:
+    def additive(self, n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **where: Any) -> torch.Tensor:
         """The same as a float tensor of 0 and −inf: what kernels that add their mask want.
 
         >>> from .masks import causal
@@ -119,7 +124,9 @@ class Mask(InNotebook):
         allowed = self.tensor(n, m, **where)
         return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
 
-    def _at(self, xp: Any, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: Any) -> Cells:
+    def _at(
+        self, xp: ModuleType, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: object
+    ) -> Cells[Any]:
         def axis(size: int, span: Span, dim: int) -> Any:
             if isinstance(span, slice):
                 index = xp.arange(*span.indices(size), **device)
@@ -140,7 +147,7 @@ class Mask(InNotebook):
         """The rules that must all hold; a plain mask is its own only one."""
         return (self,)
 
-    def placed(self, queries: Any, keys: Any = None) -> Mask:
+    def placed(self, queries: TableLike, keys: TableLike | None = None) -> Mask:
         """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
         return Placed(self, queries, keys)
 
@@ -187,7 +194,7 @@ class Mask(InNotebook):
 
 
 class Full(Mask):
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         return (cells.i >= 0) & (cells.j >= 0)
 
     def __repr__(self) -> str:
@@ -195,15 +202,15 @@ class Full(Mask):
 
 
 class Placed(Mask):
-    def __init__(self, rule: Mask, queries: Any, keys: Any) -> None:
+    def __init__(self, rule: Mask, queries: TableLike, keys: TableLike | None) -> None:
         self.rule, self.queries, self.keys = rule, rows_of(queries), None if keys is None else rows_of(keys)
         self.batched = rule.batched or len(self.queries) > 1 or (self.keys is not None and len(self.keys) > 1)
         self.headed = rule.headed
 
-    def allows(self, cells: Cells) -> Any:
-        def position(table: Any, index: Any) -> Any:
-            table = cells.own(table)
-            return table[stretch(cells.b, len(table)), index]
+    def allows(self, cells: Cells[A]) -> A:
+        def position(table: Table, index: A) -> A:
+            own = cells.own(table)
+            return own[stretch(cells.b, len(own)), index]
 
         row = position(self.queries, cells.i)
         col = cells.col if self.keys is None else position(self.keys, cells.j)
@@ -238,7 +245,7 @@ class Only(Mask):
         self.batched = rule.batched if self.items is None else len(self.items) > 1
         self.headed = rule.headed if self.heads is None else len(self.heads) > 1
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         b = cells.b if self.items is None else cells.own(self.items)[cells.b]
         h = cells.h if self.heads is None else cells.own(self.heads)[cells.h]
         return self.rule.allows(replace(cells, b=b, h=h))
@@ -287,7 +294,7 @@ class Several(Mask):
 class And(Several):
     sign = "&"
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         allowed = self.rules[0].allows(cells)
         for rule in self.rules[1:]:
             allowed = allowed & rule.allows(cells)
@@ -303,7 +310,7 @@ class And(Several):
 class Or(Several):
     sign = "|"
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         allowed = self.rules[0].allows(cells)
         for rule in self.rules[1:]:
             allowed = allowed | rule.allows(cells)
@@ -315,7 +322,7 @@ class Not(Mask):
         self.rule = rule
         self.batched, self.headed = rule.batched, rule.headed
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         return ~self.rule.allows(cells)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -361,32 +368,36 @@ def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
     return [" ".join("·" if s == 0 else "■" if s == 1 else "░▒▓"[min(int(s * 3), 2)] for s in row) for row in shares]
 
 
-def values_of(array: Any) -> Any:
+def values_of(array: TableLike) -> Table:
     """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
-    if hasattr(array, "detach"):
+    if is_tensor(array):
         return array
     torch = sys.modules.get("torch")
     return torch.as_tensor(array) if torch is not None and torch.compiler.is_compiling() else np.asarray(array)
 
 
-def rows_of(array: Any) -> Any:
+def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
+    return hasattr(values, "detach")
+
+
+def rows_of(array: TableLike) -> Table:
     values = values_of(array)
     return values[None] if values.ndim == 1 else values
 
 
-def numpy_of(values: Any) -> Any:
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+def numpy_of(values: TableLike) -> np.ndarray:
+    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
 
 
-def is_bool(values: Any) -> bool:
+def is_bool(values: Table) -> bool:
     return str(values.dtype) in ("bool", "torch.bool")
 
 
-def is_integer(values: Any) -> bool:
+def is_integer(values: Table) -> bool:
     return "int" in str(values.dtype)
 
 
-def _same(a: Any, b: Any) -> bool:
-    if hasattr(a, "shape") and hasattr(b, "shape"):
+def _same(a: object, b: object) -> bool:
+    if (is_tensor(a) or isinstance(a, np.ndarray)) and (is_tensor(b) or isinstance(b, np.ndarray)):
         return a.shape == b.shape and bool((numpy_of(a) == numpy_of(b)).all())
     return type(a) is type(b) and bool(a == b)

@@ -19,11 +19,17 @@ the last query sees every key. That is what a cache needs; for N = M it is the u
 B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays and torch tensors are both welcome.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, _, all_of, nearest
 from .mask_algebra import And, Full, Mask, Or, combine, is_bool, is_integer, rows_of, values_of
 from .rules import Band, Dense, Documents, Padding, Prefix, Queries
+
+if TYPE_CHECKING:
+    from .mask_algebra import Table, TableLike
 
 
 def full() -> Mask:
@@ -67,7 +73,7 @@ def window(left: int | None, right: int | None = 0) -> Mask:
     return full() if left is None and right is None else Band(left, right)
 
 
-def padding(real: Any) -> Mask:
+def padding(real: TableLike) -> Mask:
     """Only real keys may be seen: give each item's length, (B,), or one True (real) / False (padding) per key, (B, M).
 
     >>> print(padding([[True, True, False]]))
@@ -92,7 +98,7 @@ def padding(real: Any) -> Mask:
     return Padding(real=values.reshape(-1, values.shape[-1]))
 
 
-def prefix(n: Any) -> Mask:
+def prefix(n: TableLike) -> Mask:
     """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item.
 
     >>> print(prefix(2).draw(4))
@@ -107,7 +113,7 @@ def prefix(n: Any) -> Mask:
     return Prefix(values)
 
 
-def documents(ids: Any) -> Mask:
+def documents(ids: TableLike) -> Mask:
     """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences).
 
     >>> print(documents([0, 0, 1, 1]).draw(4))
@@ -126,7 +132,7 @@ def documents(ids: Any) -> Mask:
     return Documents(rows_of(values))
 
 
-def cross(keys: Any, queries: Any = None) -> Mask:
+def cross(keys: TableLike, queries: TableLike | None = None) -> Mask:
     """Cross-attention: real keys of the memory may be seen; rows of padded queries, if told, attend to nothing.
 
     Both as in `padding`: lengths (B,), or True/False per token.
@@ -143,7 +149,7 @@ def cross(keys: Any, queries: Any = None) -> Mask:
     return rule & Queries(rows)
 
 
-def dense(allowed: Any) -> Mask:
+def dense(allowed: TableLike) -> Mask:
     """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend.
 
     >>> print(dense([[True, False], [True, True]]))
@@ -163,7 +169,7 @@ def dense(allowed: Any) -> Mask:
     return Dense(values[lift])
 
 
-def from_additive(added: Any) -> Mask:
+def from_additive(added: TableLike) -> Mask:
     """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores.
 
     >>> print(from_additive([[0.0, float("-inf")], [0.0, 0.0]]))
@@ -183,7 +189,9 @@ def from_additive(added: Any) -> Mask:
     return dense(~blocked)
 
 
-def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: int | None = None) -> Mask:
+def from_torch_mha(
+    attn_mask: TableLike | None = None, key_padding_mask: TableLike | None = None, n_head: int | None = None
+) -> Mask:
     """The masks of `nn.MultiheadAttention`, where True = may NOT attend and floats are added.
 
     attn_mask is (N, M) or (B·n_head, N, M), which needs `n_head`; key_padding_mask is (B, M).
@@ -193,7 +201,7 @@ def from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, n_head: 
     ■ ■
     """
 
-    def read(values: Any) -> Mask:
+    def read(values: Table) -> Mask:
         return dense(~values) if is_bool(values) else from_additive(values)
 
     rule = full()
@@ -229,7 +237,7 @@ WORDS = {
 }
 
 
-def parse(text: str, real: Any = None) -> Mask:
+def parse(text: str, real: Sequence[bool] | None = None) -> Mask:
     """A mask from words, as the command line takes it: `causal`, `window:3`, `causal&~window:2`, `prefix:3|window:1`.
 
     With `real`, one True or False per key, a bare `padding` hides what isn't real.
@@ -276,7 +284,7 @@ def parse(text: str, real: Any = None) -> Mask:
     return {"causal": causal, "full": full, "window": window, "prefix": prefix}[name](*numbers)  # type: ignore[operator]
 
 
-def resolve(mask: Any) -> Mask:
+def resolve(mask: Mask | TableLike | None) -> Mask:
     """What a caller gave as a mask: a Mask, nothing, or a bool array with True = may attend.
 
     >>> resolve(None), resolve(causal())

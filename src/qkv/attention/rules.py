@@ -6,12 +6,15 @@ B batch, H heads, N queries, M keys. Works on NumPy arrays without importing tor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import Problem
-from .mask_algebra import Cells, Mask, numpy_of, stretch
+from .mask_algebra import A, Cells, Mask, numpy_of, stretch
+
+if TYPE_CHECKING:
+    from .mask_algebra import Table
 
 
 class Band(Mask):
@@ -20,12 +23,13 @@ class Band(Mask):
     def __init__(self, left: int | None, right: int | None) -> None:
         self.left, self.right = left, right
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         return self.between(cells.row, cells.col)
 
-    def between(self, row: Any, col: Any) -> Any:
+    def between(self, row: A, col: A) -> A:
         """The rule on positions alone, for kernels that cut the band into pieces."""
         if self.left is None:
+            assert self.right is not None  # without any limit it would be full()
             return col <= row + self.right
         allowed = col >= row - self.left
         return allowed if self.right is None else allowed & (col <= row + self.right)
@@ -37,22 +41,30 @@ class Band(Mask):
 class Padding(Mask):
     """Keys of each item that are real: the first `lengths`, or those marked True."""
 
-    def __init__(self, lengths: Any = None, real: Any = None) -> None:
+    def __init__(self, lengths: Table | None = None, real: Table | None = None) -> None:
         self.lengths, self.real = lengths, real
-        self.batched = len(real if lengths is None else lengths) > 1
+        self.batched = len(self.table) > 1
 
-    def allows(self, cells: Cells) -> Any:
+    @property
+    def table(self) -> Table:
+        """The lengths, or the marks where there are none."""
+        table = self.real if self.lengths is None else self.lengths
+        assert table is not None
+        return table
+
+    def allows(self, cells: Cells[A]) -> A:
         if self.lengths is not None:
             return (cells.i >= 0) & (cells.col < cells.own(self.lengths)[stretch(cells.b, len(self.lengths))])
-        size = self.real.shape[1]  # a static cache has room, and so columns, beyond what was told
+        real = self.table
+        size = real.shape[1]  # a static cache has room, and so columns, beyond what was told
         return (
             (cells.i >= 0)
             & (cells.col < size)
-            & cells.own(self.real)[stretch(cells.b, len(self.real)), cells.col.clip(0, size - 1)]
+            & cells.own(real)[stretch(cells.b, len(real)), cells.col.clip(0, size - 1)]
         )
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        entries = len(self.real if self.lengths is None else self.lengths)
+        entries = len(self.table)
         if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
             raise Problem(
                 "{what} was given for {given} items but the batch has {batch}: give one entry per item",
@@ -71,15 +83,15 @@ class Padding(Mask):
     def size(self) -> tuple[int, int, int, int]:
         if self.real is not None:
             return self.real.shape[0], 1, self.real.shape[1], self.real.shape[1]
-        longest = max(int(numpy_of(self.lengths).max(initial=1)), 1)
-        return len(self.lengths), 1, longest, longest
+        longest = max(int(numpy_of(self.table).max(initial=1)), 1)
+        return len(self.table), 1, longest, longest
 
     def ranges(self) -> list[tuple[int, int]] | None:
         """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
         if self.lengths is not None:
             return [(0, max(int(length), 0)) for length in numpy_of(self.lengths)]
         runs: list[tuple[int, int]] = []
-        for real in numpy_of(self.real):
+        for real in numpy_of(self.table):
             places = np.flatnonzero(real)
             if len(places) and places[-1] - places[0] + 1 != len(places):
                 return None
@@ -87,15 +99,15 @@ class Padding(Mask):
         return runs
 
     def __repr__(self) -> str:
-        return f"padding({numpy_of(self.real if self.lengths is None else self.lengths).tolist()})"
+        return f"padding({numpy_of(self.table).tolist()})"
 
 
 class Prefix(Mask):
-    def __init__(self, n: Any) -> None:
+    def __init__(self, n: Table) -> None:
         self.n = n
         self.batched = len(n) > 1
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         return (cells.col < cells.own(self.n)[stretch(cells.b, len(self.n))]) | (cells.col <= cells.row)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -116,11 +128,11 @@ class Prefix(Mask):
 
 
 class Documents(Mask):
-    def __init__(self, ids: Any) -> None:
+    def __init__(self, ids: Table) -> None:
         self.ids = ids
         self.batched = len(ids) > 1
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         ids, b, last = cells.own(self.ids), stretch(cells.b, len(self.ids)), self.ids.shape[1] - 1
         inside = (cells.row >= 0) & (cells.row <= last) & (cells.col <= last)
         return inside & (ids[b, cells.row.clip(0, last)] == ids[b, cells.col.clip(0, last)])
@@ -148,7 +160,7 @@ class Queries(Mask):
         self.real = real
         self.batched = real.batched
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         turned = Cells(cells.b, cells.h, cells.j, cells.i, row=cells.j, col=cells.i)
         return self.real.allows(turned)
 
@@ -165,11 +177,11 @@ class Queries(Mask):
 class Dense(Mask):
     written_out = True
 
-    def __init__(self, allowed: Any) -> None:
+    def __init__(self, allowed: Table) -> None:
         self.allowed = allowed  # (B or 1, H or 1, N, M)
         self.batched, self.headed = allowed.shape[0] > 1, allowed.shape[1] > 1
 
-    def allows(self, cells: Cells) -> Any:
+    def allows(self, cells: Cells[A]) -> A:
         allowed = cells.own(self.allowed)
         indices = zip((cells.b, cells.h, cells.i, cells.j), allowed.shape, strict=True)
         return allowed[tuple(stretch(index, size) for index, size in indices)]
