@@ -12,7 +12,7 @@ How an attention uses one:
 B batch, G key/value heads, N new tokens, M keys, D head width.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class KVCache:
         *,
         value_width: int | None = None,
         dtype: torch.dtype = torch.float32,
-        device: Any = None,
+        device: torch.device | str | None = None,
         static: bool = False,
     ) -> None:
         value_width = head_width if value_width is None else value_width
@@ -57,7 +57,7 @@ class KVCache:
         self.keys_at: Tensor | None = None  # positions of the keys read, where they aren't simply 0, 1, 2, …
         self._expected: Tensor | None = None
 
-    def expect(self, counts: Any) -> None:
+    def expect(self, counts: Sequence[int] | Tensor) -> None:
         """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding.
 
         >>> cache = KVCache(batch=2, n_kv_head=1, capacity=4, head_width=2)
@@ -177,7 +177,7 @@ class WindowCache:
         head_width: int,
         *,
         dtype: torch.dtype = torch.float32,
-        device: Any = None,
+        device: torch.device | str | None = None,
     ) -> None:
         self.size = left + 1
         self.k = torch.zeros(batch, n_kv_head, self.size, head_width, dtype=dtype, device=device)
@@ -186,7 +186,7 @@ class WindowCache:
         self._expected: Tensor | None = None
         self.keys_at = torch.zeros(batch, 0, dtype=torch.long, device=device)  # of the keys that `append` gave
 
-    def expect(self, counts: Any) -> None:
+    def expect(self, counts: Sequence[int] | Tensor) -> None:
         """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
 

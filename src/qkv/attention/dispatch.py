@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,8 @@ from .mask_algebra import Full
 from .rules import Band
 from .shapes import check_shapes
 
-KERNELS = ("auto", "plain", "sdpa")
+Kernel = Literal["auto", "plain", "sdpa"]
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 
 class NotFinite(Problem):
@@ -60,7 +61,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     weights: Literal[False] = False,
-    kernel: str = "auto",
+    kernel: Kernel = "auto",
     name: str | None = None,
 ) -> Tensor: ...
 @overload
@@ -76,7 +77,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     weights: Literal[True],
-    kernel: str = "auto",
+    kernel: Kernel = "auto",
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
@@ -92,7 +93,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     weights: bool = False,
-    kernel: str = "auto",
+    kernel: Kernel = "auto",
     name: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 def attend(
@@ -107,7 +108,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     weights: bool = False,
-    kernel: str = "auto",
+    kernel: Kernel = "auto",
     name: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(softcap(q·kᵀ·scale) + bias, where mask allows)·v, by the fastest kernel that can.
@@ -127,18 +128,18 @@ def attend(
     """
     if not 0 <= dropout < 1:
         raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(dropout))
-    plainly = not (weights or _recorders or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
-    if plainly and (causal := _straight(q, k, v, mask)) is not None:
+    fast_path = not (weights or _recorders or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
+    if fast_path and (causal := _straight(q, k, v, mask)) is not None:
         # The commonest calls go straight to the kernel: with one new token at a time, microseconds of Python show.
         grouped = True if q.shape[1] != k.shape[1] else False  # a branch, so that a compiler sees a bool
         output = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal, enable_gqa=grouped)
         if torch.compiler.is_compiling() or output.device.type != "cpu" or math.isfinite(_glance(output.detach())):
             return output
     call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
-    road, parts, _ = _road(call, weights, kernel)
+    chosen, parts, _ = _choose_kernel(call, weights, kernel)
 
     shares = None
-    if road == "plain":
+    if chosen == "plain":
         shares = formula.weights(call)
         output = formula.mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
     elif _recorders and not dropout and (causal := _at_once(call, parts)) is not None:
@@ -153,7 +154,7 @@ def attend(
         output, shares = edited(call, output, shares)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
         # With few keys the fused kernel takes a row of NaN scores for a hidden one and gives 0: there q and k are looked at.
-        whole = road == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
+        whole = chosen == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
         _refuse_nan(call, (output,) if whole else (output, q, k))
     return (output, shares.to(q.dtype)) if weights and shares is not None else output
 
@@ -165,7 +166,7 @@ def explain(
     mask: masks.Mask | Tensor | None = None,
     *,
     weights: bool = False,
-    kernel: str = "auto",
+    kernel: Kernel = "auto",
     **options: Any,
 ) -> str:
     """Which kernel `attend` would run on these arguments, and why, in one sentence, in the language spoken.
@@ -179,8 +180,8 @@ def explain(
     if wrong := sorted(set(options) - set(names)):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of attend")
     call = _call(q, k, v, mask, *(options.get(name) for name in names))
-    road, _, reason = _road(call, weights, kernel)
-    return say("{kernel} {why}.", kernel=road, why=reason())
+    chosen, _, reason = _choose_kernel(call, weights, kernel)
+    return say("{kernel} {why}.", kernel=chosen, why=reason())
 
 
 def tell(call: Any) -> None:
@@ -260,7 +261,7 @@ def replace_weights(
         _edits[:] = [kept for kept in _edits if kept is not edit]
 
 
-def _straight(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> bool | None:
+def _straight(q: Tensor, k: Tensor, v: Tensor, mask: masks.Mask | Tensor | None) -> bool | None:
     """Is this a call that SDPA knows as it is, and then with its causal mask or without? None: no, or not surely."""
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or q.ndim != 4 or k.ndim != 4:
         return None
@@ -281,7 +282,7 @@ def _call(
     k: Tensor,
     v: Tensor,
     mask: masks.Mask | Tensor | None,
-    scale: Any,
+    scale: float | Tensor | None,
     bias: Tensor | None,
     softcap: float | None,
     sinks: Tensor | None,
@@ -325,7 +326,9 @@ def _call(
     return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
 
 
-def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piece] | None, Callable[[], Message]]:
+def _choose_kernel(
+    call: Call, weights: bool, kernel: Kernel
+) -> tuple[Kernel, list[pieces.Rectangle] | None, Callable[[], Message]]:
     """(kernel, the pieces to run it on or None for the whole, why: worded only when somebody asks)."""
     if kernel not in KERNELS:
         raise unknown("kernel", kernel, KERNELS)
@@ -378,7 +381,7 @@ def _road(call: Call, weights: bool, kernel: str) -> tuple[str, list[pieces.Piec
     )
 
 
-def _at_once(call: Call, parts: list[pieces.Piece] | None) -> bool | None:
+def _at_once(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
     """Is this one run of the flash kernel over all queries and keys, and then a causal one? None: it isn't."""
     n, m = call.q.shape[2], call.k.shape[2]
     if parts is None or len(parts) != 1 or parts[0].band is not None or call.v.shape[3] != call.q.shape[3]:

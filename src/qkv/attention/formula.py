@@ -14,17 +14,18 @@ D head width; R rows and C columns of a rectangle.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import Problem
-from .mask_algebra import Full, Mask, Span
+from .mask_algebra import A, Full, Mask, Span
 from .rules import Band
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 NOTHING = float("-inf")  # the score of a pair that may not attend
@@ -110,11 +111,7 @@ class Call:
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """The mask of a rectangle written out: bool, broadcasts to (B, H, R, C)."""
-        batch, heads, n, _ = self.q.shape
-        where: dict[str, Any] = dict(batch=batch, heads=heads, rows=rows, cols=cols)
-        if _numpy(self.q):
-            return self.mask.array(n, self.k.shape[2], **where)  # type: ignore[return-value]
-        return self.mask.tensor(n, self.k.shape[2], **where, device=self.q.device)
+        return _written_out(self.mask, self.q, self.k.shape[2], rows, cols)
 
     def added(self, rows: Span = None, cols: Span = None) -> Tensor | None:
         """The bias of a rectangle: broadcasts to (B, H, R, C)."""
@@ -130,7 +127,7 @@ class Call:
         return f"<Call {name}q {tuple(self.q.shape)}, k {tuple(self.k.shape)}, mask {self.mask!r}>"
 
 
-def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = NOTHING) -> Any:
+def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = NOTHING) -> Tensor:
     """Scaled, capped, biased and masked: (B, H, R, C), in float32 or better; `hidden` where a query may not look.
 
     >>> q = np.eye(2)[None, None]
@@ -140,7 +137,7 @@ def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = 
     return _scored(call, rows, cols, hidden)[0]
 
 
-def weights(call: Call, rows: Span = None, cols: Span = None) -> Any:
+def weights(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
     """Exact shares, (B, H, R, C), of rows over columns that hold all keys they may see; all of them by default.
 
     >>> q = np.eye(2)[None, None]
@@ -154,14 +151,14 @@ def weights(call: Call, rows: Span = None, cols: Span = None) -> Any:
     return shares if blind is None else _fill(shares, blind, 0.0, own)
 
 
-def softmax(scores: Any, sinks: Any = None, *, own: bool = False) -> Any:
+def softmax(scores: A, sinks: A | None = None, *, own: bool = False) -> A:
     """Each row's shares; `sinks` (H,), of scores (…, H, R, C), joins the sum of a row and is left out.
 
     With `own` the scores may be written over.
     """
     if scores.shape[-1] == 0:
         return scores
-    if _numpy(scores):
+    if isinstance(scores, np.ndarray):
         top = scores.max(-1, keepdims=True)
         shares = np.exp(scores - top)  # the same shares, and nothing overflows
         shares /= shares.sum(-1, keepdims=True)
@@ -179,7 +176,7 @@ def softmax(scores: Any, sinks: Any = None, *, own: bool = False) -> Any:
     return shares.mul_(kept(top - shares.amax(-1, keepdim=True).log(), sinks))
 
 
-def mix(weights: Tensor, v: Tensor, dtype: Any) -> Tensor:
+def mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
     batch, n_head, n, m = weights.shape
     rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
@@ -187,22 +184,17 @@ def mix(weights: Tensor, v: Tensor, dtype: Any) -> Tensor:
         return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
 
 
-def kept(total: Any, sinks: Any) -> Any:
+def kept(total: A, sinks: A) -> A:
     """What sinks (H,) leave to rows whose log Σe^s is `total`, (…, H, R, 1): Σe^s / (Σe^s + e^sink)."""
     over = total - sinks.reshape(-1, 1, 1)
-    if _numpy(over):
+    if isinstance(over, np.ndarray):
         return np.exp(-np.logaddexp(0, -over))
     return over.to(total.dtype).sigmoid()
 
 
-def lse(call: Call, rows: Span = None, cols: Span = None) -> Any:
+def lse(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
     """log Σ e^score of every row, a sink included, (B, H, R); −inf for a row that may see nothing."""
-    table = scores(call, rows, cols)
-    if _numpy(table):
-        total = np.logaddexp.reduce(table, -1)
-        return total if call.sinks is None else np.logaddexp(total, call.sinks[:, None])
-    total = table.logsumexp(-1)
-    return total if call.sinks is None else total.logaddexp(call.sinks[:, None].to(total.dtype))
+    return _log_sum(scores(call, rows, cols), call.sinks)
 
 
 def reach(mask: Mask, n: int, m: int, rows: slice) -> slice:
@@ -221,7 +213,7 @@ def reach(mask: Mask, n: int, m: int, rows: slice) -> slice:
     return slice(low, max(low, high))
 
 
-def take(table: Any, span: Span, axis: int) -> Any:
+def take(table: A, span: Span, axis: int) -> A:
     """Some of an axis, given as a slice or as numbers; all where nothing is said. A slice and a single one aren't copied."""
     if span is None:
         return table
@@ -244,7 +236,7 @@ def places(span: Span, size: int) -> range | list[int]:
     return [i % size for i in numbers]
 
 
-def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Any, Any]:
+def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Tensor, Tensor | None]:
     """Scores (B, H, R, C), with `hidden` (None: the lowest number there is) where a query may not look, and the rows that
     may look at nothing, (B', H', R, 1), or None where every row surely sees something."""
     q, k = _exact(take(call.q, rows, 2)), _exact(take(call.k, cols, 2))
@@ -255,7 +247,7 @@ def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[A
         table = (folded @ k.swapaxes(-1, -2)).reshape(batch, heads, r, c)
     if call.softcap is not None:
         bent = table / call.softcap
-        table = (np.tanh(bent) if _numpy(bent) else bent.tanh()) * call.softcap
+        table = _tanh(bent) * call.softcap
     own, lowest = _writable(table), _lowest(table) if hidden is None else hidden
     bias, shown = call.added(rows, cols), None
     if bias is not None:
@@ -305,28 +297,45 @@ def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] |
 # NumPy and torch have other words for the same.
 
 
-def _numpy(table: Any) -> bool:
-    return isinstance(table, np.ndarray)
+def _written_out(mask: Mask, q: A, m: int, rows: Span, cols: Span) -> A:
+    """The mask of a rectangle for such queries, over m keys."""
+    batch, heads, n, _ = q.shape
+    if isinstance(q, np.ndarray):
+        return mask.array(n, m, batch=batch, heads=heads, rows=rows, cols=cols)
+    return mask.tensor(n, m, batch=batch, heads=heads, rows=rows, cols=cols, device=q.device)
 
 
-def _exact(table: Any) -> Any:
+def _log_sum(scores: A, sinks: A | None) -> A:
+    """log Σ e^score along the last axis, a sink included."""
+    if isinstance(scores, np.ndarray):
+        total = np.logaddexp.reduce(scores, -1)
+        return total if sinks is None else np.logaddexp(total, sinks[:, None])
+    total = scores.logsumexp(-1)
+    return total if sinks is None else total.logaddexp(sinks[:, None].to(total.dtype))
+
+
+def _tanh(table: A) -> A:
+    return np.tanh(table) if isinstance(table, np.ndarray) else table.tanh()
+
+
+def _exact(table: A) -> A:
     """Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32."""
-    if _numpy(table):
+    if isinstance(table, np.ndarray):
         return table.astype(np.float32) if table.dtype == np.float16 else table
     return table if table.dtype.itemsize > 2 else table.float()
 
 
-def _lowest(table: Any) -> float:
-    if _numpy(table):
+def _lowest(table: A) -> float:
+    if isinstance(table, np.ndarray):
         return float(np.finfo(table.dtype).min)
     import torch
 
     return torch.finfo(table.dtype).min
 
 
-def uncast(table: Any) -> Any:
+def uncast(table: A) -> AbstractContextManager[object]:
     """Autocast would bring a product back to half precision; meta tensors have none."""
-    if _numpy(table) or table.is_meta:
+    if isinstance(table, np.ndarray) or table.is_meta:
         return nullcontext()
     import torch
 
@@ -334,29 +343,29 @@ def uncast(table: Any) -> Any:
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
-def _writable(table: Any) -> bool:
+def _writable(table: A) -> bool:
     """May a table made here be written over? Not where a gradient may want it."""
-    if _numpy(table):
+    if isinstance(table, np.ndarray):
         return True
     import torch
 
     return not torch.is_grad_enabled() and table.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _apart(table: Any) -> Any:
-    return table if _numpy(table) else table.detach()
+def _apart(table: A) -> A:
+    return table if isinstance(table, np.ndarray) else table.detach()
 
 
-def _fill(table: Any, where: Any, value: float, own: bool) -> Any:
-    if _numpy(table):
+def _fill(table: A, where: A, value: float, own: bool) -> A:
+    if isinstance(table, np.ndarray):
         np.copyto(table, value, where=where)
         return table
     return table.masked_fill_(where, value) if own else table.masked_fill(where, value)
 
 
-def _all(table: Any) -> bool:
+def _all(table: A) -> bool:
     """Surely all True: looking would wait for a device and break a compiled graph."""
-    if not _numpy(table):
+    if not isinstance(table, np.ndarray):
         import torch
 
         if table.device.type != "cpu" or torch.compiler.is_compiling():
@@ -364,14 +373,14 @@ def _all(table: Any) -> bool:
     return bool(table.all())
 
 
-def _none(table: Any) -> bool:
+def _none(table: A) -> bool:
     return _all(~table)
 
 
-def _lifted(bias: Any) -> Any:
+def _lifted(bias: A | None) -> A | None:
     """A bias with all four axes."""
     return None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
 
 
-def _pick(table: Any, items: Sequence[int] | None, heads: Sequence[int] | None) -> Any:
+def _pick(table: A, items: Sequence[int] | None, heads: Sequence[int] | None) -> A:
     return take(take(table, items, 0), heads, 1)

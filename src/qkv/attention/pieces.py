@@ -21,7 +21,7 @@ CHUNK = 128  # queries per piece of a band: at 64 the calls cost more, at 256 th
 
 
 @dataclass(frozen=True)
-class Piece:
+class Rectangle:
     """Rows `rows` of item `item` look at columns `cols`; `causal` is a square triangle, `band` cuts within the piece."""
 
     item: int | None  # None: all items alike
@@ -31,12 +31,12 @@ class Piece:
     band: tuple[int | None, int | None] | None = None  # (left, right) around a query's position
 
 
-def plan(mask: Mask, batch: int, n: int, m: int) -> list[Piece] | None:
+def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
     """The pieces that a mask leaves, or None where it has no such form and must be written out.
 
     >>> from .masks import causal, padding
     >>> plan(causal() & padding([2, 3]), 2, 3, 3)[0]
-    Piece(item=0, rows=(0, 2), cols=(0, 2), causal=True, band=None)
+    Rectangle(item=0, rows=(0, 2), cols=(0, 2), causal=True, band=None)
     """
     left = right = None
     ranges: list[tuple[int, int]] | None = None
@@ -64,47 +64,49 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Piece] | None:
     return pieces
 
 
-def at_once(mask: Mask, n: int, m: int) -> list[Piece] | None:
+def at_once(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
     """The one piece of a mask that the kernel knows by itself, whatever the sizes: everything, or a causal square."""
     match mask:
         case Full():
-            return [Piece(None, (0, n), (0, m))]
+            return [Rectangle(None, (0, n), (0, m))]
         case Band(left=None, right=0) if n == m:
-            return [Piece(None, (0, n), (0, m), causal=True)]
+            return [Rectangle(None, (0, n), (0, m), causal=True)]
     return None
 
 
-def _band(item: int | None, n: int, m: int, start: int, stop: int, left: int | None, right: int | None) -> list[Piece]:
+def _band(
+    item: int | None, n: int, m: int, start: int, stop: int, left: int | None, right: int | None
+) -> list[Rectangle]:
     """All n rows, in order, over keys start … stop within a band around each query's position."""
     if left is None and right is None:
-        return [Piece(item, (0, n), (start, stop))]
+        return [Rectangle(item, (0, n), (start, stop))]
     shift = m - n  # query i stands at position i + shift
     if left is None and right == 0:
         first, last = (min(max(p - shift, 0), n) for p in (start, stop))
-        pieces = [Piece(item, (0, first), (start, start))] if first else []
+        pieces = [Rectangle(item, (0, first), (start, start))] if first else []
         if last > first:
             if first + shift == start:
-                pieces.append(Piece(item, (first, last), (start, start + last - first), causal=True))
+                pieces.append(Rectangle(item, (first, last), (start, start + last - first), causal=True))
             else:
                 pieces += _chunks(item, first, last, shift, start, stop, None, 0)
-        return pieces + ([Piece(item, (last, n), (start, stop))] if n > last else [])
+        return pieces + ([Rectangle(item, (last, n), (start, stop))] if n > last else [])
     return _chunks(item, 0, n, shift, start, stop, left, right)
 
 
 def _chunks(
     item: int | None, first: int, last: int, shift: int, start: int, stop: int, left: int | None, right: int | None
-) -> list[Piece]:
+) -> list[Rectangle]:
     pieces = []
     for a in range(first, last, CHUNK):
         b = min(a + CHUNK, last)
         low = start if left is None else min(max(start, a + shift - left), stop)
         high = stop if right is None else max(min(stop, b + shift + right), low)
         whole = (left is None or b - 1 + shift - left <= low) and (right is None or a + shift + right >= high - 1)
-        pieces.append(Piece(item, (a, b), (low, high), band=None if whole else (left, right)))
+        pieces.append(Rectangle(item, (a, b), (low, high), band=None if whole else (left, right)))
     return pieces
 
 
-def work(pieces: list[Piece], batch: int) -> int:
+def work(pieces: list[Rectangle], batch: int) -> int:
     """How many scores the pieces compute, per head."""
     return sum(
         (batch if p.item is None else 1) * (p.rows[1] - p.rows[0]) * (p.cols[1] - p.cols[0]) // (2 if p.causal else 1)
@@ -112,7 +114,7 @@ def work(pieces: list[Piece], batch: int) -> int:
     )
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Piece], scale: float, dropout: float) -> Tensor:
+def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, dropout: float) -> Tensor:
     """Each piece through SDPA, put together again: (B, H, N, D)."""
     n, shift = q.shape[2], k.shape[2] - q.shape[2]
     if len(pieces) == 1:
@@ -156,13 +158,13 @@ class _Blocks:
         return run[0] if len(run) == 1 else torch.cat(run, dim=2)
 
 
-def _piece(q: Tensor, k: Tensor, v: Tensor, piece: Piece, shift: int, scale: float, dropout: float) -> Tensor:
+def _piece(q: Tensor, k: Tensor, v: Tensor, piece: Rectangle, shift: int, scale: float, dropout: float) -> Tensor:
     low, high = piece.cols
     keys, values = (k, v) if (low, high) == (0, k.shape[2]) else (k[:, :, low:high], v[:, :, low:high])
     return _attend(q, keys, values, piece, shift, scale, dropout)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Piece, shift: int, scale: float, dropout: float) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Rectangle, shift: int, scale: float, dropout: float) -> Tensor:
     if k.shape[2] == 0:
         return q.new_zeros(*q.shape[:3], v.shape[3])
     mask = None

@@ -1,12 +1,15 @@
 """Joining neighbours of a table into cells, so that a map of any size fits a screen."""
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
-POOLS = ("mean", "max", "sum")
+Pool = Literal["mean", "max", "sum"]
+POOLS: tuple[Pool, ...] = get_args(Pool)
 
 
-def cells(table: Tensor, size: int, dim: int, pool: str) -> Tensor:
+def cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
     """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer.
 
     >>> cells(torch.tensor([1.0, 2.0, 3.0]), 2, 0, "sum").tolist()

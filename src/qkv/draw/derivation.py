@@ -14,7 +14,7 @@ import numpy as np
 
 from ..i18n import _, all_of, say
 from ..terminal import text_grid
-from .step_printer import Step, Table, largest, print_steps, print_sum
+from .step_printer import TextStep, TextTable, largest, print_steps, print_sum
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
@@ -54,7 +54,7 @@ class _Derivation:
             lines.append(say("Shown: head {head} of {heads}, counted from 0.", lang, head=self.head, heads=heads))
         return lines
 
-    def inputs(self) -> Step:
+    def inputs(self) -> TextStep:
         steps, at_kv = self.steps, self.steps.index_kv(self.item, self.head)
         tables = [
             self._table(name, table, self._of_item(table), labels)
@@ -66,9 +66,9 @@ class _Derivation:
                 tables.append(self._projection(name, matrix))
         tables.append(self._table("Q", steps.q, steps.q[self.at], self.queries))
         tables += [self._table(name, t, t[at_kv], self.keys) for name, t in (("K", steps.k), ("V", steps.v))]
-        return Step("0  Q, K, V", *_origin(steps, self.lang), *tables)
+        return TextStep("0  Q, K, V", *_origin(steps, self.lang), *tables)
 
-    def scores(self) -> Step:
+    def scores(self) -> TextStep:
         told = say(
             "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} = {value}.",
             self.lang,
@@ -76,11 +76,11 @@ class _Derivation:
         )
         return self._pairs("1  scores = Q·Kᵀ", self.steps.scores, [told])
 
-    def scaled(self) -> Step:
+    def scaled(self) -> TextStep:
         title, sentences = _scaling(self.steps, self.lang)
         return self._pairs(title, self.steps.scaled, sentences)
 
-    def masked(self) -> Step:
+    def masked(self) -> TextStep:
         hidden = self._hidden()
         key = (
             _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
@@ -90,7 +90,7 @@ class _Derivation:
         told = say(key, self.lang, hidden=int(hidden.sum()), total=hidden.size)
         return self._pairs("3  masked", self.steps.masked, [told])
 
-    def weights(self) -> Step:
+    def weights(self) -> TextStep:
         steps, lang = self.steps, self.lang
         told = [
             say(
@@ -118,22 +118,22 @@ class _Derivation:
             after.append(say("{rows} may attend to nothing: the whole row is 0, not NaN.", lang, rows=rows))
         return self._pairs("4  weights = softmax(masked)", steps.weights, told, *after)
 
-    def output(self) -> Step:
+    def output(self) -> TextStep:
         steps, lang = self.steps, self.lang
-        body: list[str | Table] = [
+        body: list[str | TextTable] = [
             say("Each output row is the average of the rows of V, weighted by that row's shares.", lang),
-            Table(steps.heads[self.at], self.queries),
+            TextTable(steps.heads[self.at], self.queries),
         ]
         if steps.headed:
             merged = steps.merged
             told = _("The {heads} heads' outputs are put side by side: {shape}.")
             body.append(say(told, lang, heads=steps.scores.shape[-3], shape=merged.shape))
-            body.append(Table(self._of_item(merged), self.queries))
+            body.append(TextTable(self._of_item(merged), self.queries))
         if steps.w_o is not None:
             body.append(say("Times W_o, which lets what the heads found mix.", lang))
             body.append(self._table("W_o", steps.w_o, steps.w_o))
             body.append(self._table("output", steps.output, self._of_item(steps.output), self.queries, 12))
-        return Step(f"5  output = weights·V  {steps.heads.shape}", *body)
+        return TextStep(f"5  output = weights·V  {steps.heads.shape}", *body)
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -156,10 +156,12 @@ class _Derivation:
     def _largest(self, table: Array) -> dict[str, str | float]:
         return largest(table[self.at], table[self.at], self.queries, self.keys)
 
-    def _table(self, name: str, whole: Array, part: Array, rows: Sequence[str] | None = None, most: int = 10) -> Table:
-        return Table(part, [""] * len(part) if rows is None else rows, title=f"{name}  {whole.shape}", most=most)
+    def _table(
+        self, name: str, whole: Array, part: Array, rows: Sequence[str] | None = None, most: int = 10
+    ) -> TextTable:
+        return TextTable(part, [""] * len(part) if rows is None else rows, title=f"{name}  {whole.shape}", most=most)
 
-    def _projection(self, name: str, matrix: Array) -> Table:
+    def _projection(self, name: str, matrix: Array) -> TextTable:
         """The columns of a matrix that make this head's part of q, k or v."""
         if not self.steps.headed:
             return self._table(name, matrix, matrix)
@@ -167,11 +169,13 @@ class _Derivation:
         low, high = self.head * wide, (self.head + 1) * wide
         told = _("columns {low} to {high}, those of head {head}")
         title = f"{name}  {matrix.shape}  {say(told, self.lang, low=low, high=high - 1, head=self.head)}"
-        return Table(matrix[:, low:high], [""] * len(matrix), title=title, most=10)
+        return TextTable(matrix[:, low:high], [""] * len(matrix), title=title, most=10)
 
-    def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> Step:
+    def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> TextStep:
         """A step whose table has a row per query and a column per key."""
-        return Step(f"{title}  {whole.shape}", *sentences, Table(whole[self.at], self.queries, self.keys), *after)
+        return TextStep(
+            f"{title}  {whole.shape}", *sentences, TextTable(whole[self.at], self.queries, self.keys), *after
+        )
 
 
 def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..i18n import _, say
 from ..terminal import text_grid
-from .step_printer import Step, Table, largest, print_steps, print_sum
+from .step_printer import TextStep, TextTable, largest, print_steps, print_sum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,23 +63,25 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
     ]
     parts = [*_parallel(steps, lang), _recurrent(steps, lang), _chunkwise(steps, lang)]
     last = say("The three forms differ by at most {difference}.", lang, difference=f"{steps.difference:.1e}")
-    return print_steps(introduction, [*parts, Step(last)], digits)
+    return print_steps(introduction, [*parts, TextStep(last)], digits)
 
 
-def _parallel(steps: MixerSteps, lang: str | None) -> list[Step]:
+def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
     """The whole text at once: steps 0 to 4."""
     q, k, v, given_v = ("C", "B", "Δ·x", "(Δ·x)") if steps.kind == "mamba2" else ("Q", "K", "V", "V")
     rows, columns = steps.names, {"Δ": steps.step, "γ": steps.decay, "β": steps.write}
     per_token = {name: values for name, values in columns.items() if values is not None}
-    inputs = [Table(t, rows, title=f"{name}  {t.shape}") for name, t in ((q, steps.q), (k, steps.k), (v, steps.v))]
-    inputs.append(Table(np.stack(list(per_token.values()), 1), rows, list(per_token), title=say("of each token", lang)))
+    inputs = [TextTable(t, rows, title=f"{name}  {t.shape}") for name, t in ((q, steps.q), (k, steps.k), (v, steps.v))]
+    inputs.append(
+        TextTable(np.stack(list(per_token.values()), 1), rows, list(per_token), title=say("of each token", lang))
+    )
     made = f"L ∘ {q}·{k}ᵀ"
 
-    def pairs(title: str, sentence: str, table: Array) -> Step:
-        return Step(f"{title}  {table.shape}", sentence, Table(table, rows, rows))
+    def pairs(title: str, sentence: str, table: Array) -> TextStep:
+        return TextStep(f"{title}  {table.shape}", sentence, TextTable(table, rows, rows))
 
     parts = [
-        Step(f"0  {q}, {k}, {v}", *inputs),
+        TextStep(f"0  {q}, {k}, {v}", *inputs),
         pairs(
             f"1  {q}·{k}ᵀ" + ("/√d" if steps.scale != 1 else ""),
             say("How well each query matches each key, as in attention.", lang),
@@ -106,26 +108,29 @@ def _parallel(steps: MixerSteps, lang: str | None) -> list[Step]:
     )
     parts.append(pairs(f"3  A = {made}", told, steps.weights))
     told = say("The parallel form: the whole text at once.", lang)
-    parts.append(Step(f"4  y = A·{given_v}  {steps.output.shape}", told, Table(steps.output, rows)))
+    parts.append(TextStep(f"4  y = A·{given_v}  {steps.output.shape}", told, TextTable(steps.output, rows)))
     return parts
 
 
-def _recurrent(steps: MixerSteps, lang: str | None) -> Step:
+def _recurrent(steps: MixerSteps, lang: str | None) -> TextStep:
     """One token after the other: step 5."""
     n, (d, p) = len(steps.names), steps.states.shape[1:]
-    body: list[str | Table] = [say("The recurrent form: a new token costs the same after any text.", lang)]
+    body: list[str | TextTable] = [say("The recurrent form: a new token costs the same after any text.", lang)]
     for t in range(min(n, STATES)):
         write = None if steps.write is None else float(steps.write[t])
         body.append(say(WRITES[steps.kind], lang, word=steps.names[t], decay=float(steps.decay[t]), write=write))
-        body += [Table(steps.states[t], [f"S{i}" for i in range(d)]), Table(steps.stepped[t : t + 1], ["y"], most=p)]
+        body += [
+            TextTable(steps.states[t], [f"S{i}" for i in range(d)]),
+            TextTable(steps.stepped[t : t + 1], ["y"], most=p),
+        ]
     if n > STATES:
         body.append(say("and so on for {n} more tokens.", lang, n=n - STATES))
-    return Step("5  " + say("the same, one token after the other", lang), *body)
+    return TextStep("5  " + say("the same, one token after the other", lang), *body)
 
 
-def _chunkwise(steps: MixerSteps, lang: str | None) -> Step:
+def _chunkwise(steps: MixerSteps, lang: str | None) -> TextStep:
     """The table inside each chunk, the state between them: step 6."""
-    body: list[str | Table] = [
+    body: list[str | TextTable] = [
         say(
             "The chunkwise form, which training uses: the table inside each chunk, the state between them. y is the sum.",
             lang,
@@ -139,8 +144,8 @@ def _chunkwise(steps: MixerSteps, lang: str | None) -> Step:
             (_("from the state before it"), chunk.before),
             (_("together: y"), chunk.output),
         ):
-            body.append(Table(part, words, title=say(name, lang)))
-    return Step("6  " + say("the same in chunks", lang), *body)
+            body.append(TextTable(part, words, title=say(name, lang)))
+    return TextStep("6  " + say("the same in chunks", lang), *body)
 
 
 def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) -> str:

@@ -1,6 +1,6 @@
 """Prints a list of steps: of each a title, sentences and tables whose rows and columns have names.
 
->>> print(print_steps(["Two numbers"], [Step("1  their sum", "It is 3.", Table([[1, 2]], ["a"], title="x"))], digits=0))
+>>> print(print_steps(["Two numbers"], [TextStep("1  their sum", "It is 3.", TextTable([[1, 2]], ["a"], title="x"))], digits=0))
 Two numbers
 <BLANKLINE>
 1  their sum
@@ -22,7 +22,7 @@ from ..terminal import text_grid
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A matrix as text_grid.numbers takes it, under a title."""
 
     values: ArrayLike
@@ -37,14 +37,14 @@ class Table:
         return [self.title, *table] if self.title else table
 
 
-class Step:
+class TextStep:
     """A title and what stands below it, in order."""
 
-    def __init__(self, title: str, *body: str | Table) -> None:
+    def __init__(self, title: str, *body: str | TextTable) -> None:
         self.title, self.body = title, body
 
 
-def print_steps(introduction: Sequence[str], steps: Iterable[Step], digits: int) -> str:
+def print_steps(introduction: Sequence[str], steps: Iterable[TextStep], digits: int) -> str:
     """Return the introduction and the steps as text, with `digits` behind the decimal point."""
     lines = list(introduction)
     for step in steps:
@@ -61,7 +61,7 @@ def print_sum(
     table = np.column_stack([weights, terms])
     columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=word)
-    whole = Table(np.vstack([table, table.sum(0)]), [*keys, say("sum", lang)], columns, most=16)
+    whole = TextTable(np.vstack([table, table.sum(0)]), [*keys, say("sum", lang)], columns, most=16)
     return "\n".join([title, *("     " + line for line in whole.lines(digits))])
 
 

@@ -94,7 +94,7 @@ class _Convolved(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> Any:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         n, dx, dweight = dy.shape[1], torch.zeros_like(x), torch.zeros_like(weight)
         for start in range(0, n, ROWS):

@@ -10,7 +10,7 @@ B batch, N tokens, C model width, H heads of values, P their width, G heads of q
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from ..i18n import Problem
 from .convolution import CausalConvolution, convolve
 from .dispatch import mix
 from .hf_weights import take_weights, unwoven
-from .state_cache import StateCache, tokens
+from .state_cache import StateCache, Storage, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -93,10 +93,10 @@ class GatedDelta(nn.Module):
         self.norm = RMSNorm(head_width, eps)
         self.out = nn.Linear(n_head * head_width, width, bias=False)
 
-    def new_cache(self, batch: int, **where: Any) -> StateCache:
+    def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
         """Room for what the layer keeps of any text."""
-        sizes: dict[str, Any] = dict(channels=sum(self.parts), taps=self.convolution.taps)
-        return StateCache(batch, self.n_head, self.key_width, self.head_width, **sizes, **where)
+        channels, taps = sum(self.parts), self.convolution.taps
+        return StateCache(batch, self.n_head, self.key_width, self.head_width, channels=channels, taps=taps, **where)
 
     def forward(
         self,

@@ -10,7 +10,7 @@ D key width, P value width.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,18 @@ from ..i18n import Message, Problem, say, unknown
 from . import forms
 from .calls import Mixing
 
-FORMS = ("auto", "parallel", "chunkwise", "recurrent")
+Form = Literal["auto", "parallel", "chunkwise", "recurrent"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+class Options(TypedDict, total=False):
+    """What `mix` takes beside q, k, v, the decay and the write."""
+
+    state: Tensor | None
+    keep: Tensor | None
+    documents: Tensor | None
+    scale: float | None
+    name: str | None
 
 
 def mix(
@@ -34,7 +45,7 @@ def mix(
     keep: Tensor | None = None,
     documents: Tensor | None = None,
     scale: float | None = None,
-    form: str = "auto",
+    form: Form = "auto",
     chunk: int | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -55,8 +66,8 @@ def mix(
     ([1.0, 1.5, 1.75], 1.75)
     """
     call = _call(q, k, v, decay, write, state, keep, documents, scale, name)
-    road, size, _ = _form(call, form, chunk)
-    output, last = call.run(road, size)
+    chosen, size, _ = _choose_form(call, form, chunk)
+    output, last = call.run(chosen, size)
     tell(call)
     output = edited(call, output, None)[0]
     if output.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -71,9 +82,9 @@ def explain(
     decay: Tensor,
     *,
     write: Tensor | None = None,
-    form: str = "auto",
+    form: Form = "auto",
     chunk: int | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> str:
     """Which form `mix` would take on these arguments, and why, in one sentence, in the language spoken.
 
@@ -81,15 +92,15 @@ def explain(
     >>> explain(q, q, q, torch.zeros(8))
     'chunkwise: 1024 tokens in 16 chunks of 64, a state of 64×64 per head between them.'
     """
-    names = ("state", "keep", "documents", "scale", "name")
-    if wrong := sorted(set(options) - set(names)):
+    if wrong := sorted(set(options) - set(Options.__annotations__)):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of mix")
-    call = _call(q, k, v, decay, write, *(options.get(name) for name in names))
-    road, _, reason = _form(call, form, chunk)
-    return say("{form}: {why}.", form=road, why=reason)
+    state, keep, documents = options.get("state"), options.get("keep"), options.get("documents")
+    call = _call(q, k, v, decay, write, state, keep, documents, options.get("scale"), options.get("name"))
+    chosen, _, reason = _choose_form(call, form, chunk)
+    return say("{form}: {why}.", form=chosen, why=reason)
 
 
-def _form(call: Mixing, form: str, chunk: int | None) -> tuple[str, int, Message]:
+def _choose_form(call: Mixing, form: Form, chunk: int | None) -> tuple[Form, int, Message]:
     """(form, tokens of a chunk, why)."""
     if form not in FORMS:
         raise unknown("form", form, FORMS)
@@ -127,7 +138,7 @@ def _call(
     state: Tensor | None,
     keep: Tensor | None,
     documents: Tensor | None,
-    scale: Any,
+    scale: float | Tensor | None,
     name: str | None,
 ) -> Mixing:
     for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):

@@ -173,7 +173,7 @@ class _Chunks(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Tensor, dstate: Tensor) -> Any:
+    def backward(ctx: Any, dy: Tensor, dstate: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, beta, x, u, y, state, starts, scores, solved, held, *rest = ctx.saved_tensors
         left = Decays(*rest)
         dy, end = (t.unflatten(1, (q.shape[1], -1)) for t in (dy.contiguous(), dstate))

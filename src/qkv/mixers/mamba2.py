@@ -10,7 +10,7 @@ B batch, N tokens, C model width, H heads, P head width, G groups of heads that 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from ..i18n import Problem
 from .convolution import CausalConvolution, convolve
 from .dispatch import mix
 from .hf_weights import take_weights
-from .state_cache import StateCache, tokens
+from .state_cache import StateCache, Storage, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -87,10 +87,10 @@ class Mamba2(nn.Module):
         self.norm = RMSNorm(inner, eps)
         self.out = nn.Linear(inner, width, bias=bias)
 
-    def new_cache(self, batch: int, **where: Any) -> StateCache:
+    def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
         """Room for what the layer keeps of any text."""
-        sizes: dict[str, Any] = dict(channels=self.parts[1], taps=self.convolution.taps)
-        return StateCache(batch, self.n_head, self.key_width, self.head_width, **sizes, **where)
+        channels, taps = self.parts[1], self.convolution.taps
+        return StateCache(batch, self.n_head, self.key_width, self.head_width, channels=channels, taps=taps, **where)
 
     def forward(
         self,

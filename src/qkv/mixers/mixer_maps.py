@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..attention.formula import places
 from ..attention.mask_algebra import Span
-from ..attention.pooling import POOLS, cells, sizes
+from ..attention.pooling import POOLS, Pool, cells, sizes
 from ..i18n import Problem, unknown
 from . import forms
 from .calls import Mixing
@@ -83,7 +83,7 @@ class Head:
         return self.weights(None, [key])[:, 0]
 
     @torch.no_grad()
-    def pooled(self, bins: int, pool: str = "mean") -> Tensor:
+    def pooled(self, bins: int, pool: Pool = "mean") -> Tensor:
         """The whole map in at most bins × bins cells: the mean or sum of the weights a cell covers, or the largest (by
         size, with its sign)."""
         if pool not in POOLS:
@@ -94,7 +94,7 @@ class Head:
         return joined(self.tiles(cell), self.n, cell, pool, self.call.q.dtype)
 
     @torch.no_grad()
-    def tile(self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: str = "max") -> Tensor:
+    def tile(self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: Pool = "max") -> Tensor:
         """A rectangle of the map in cells of `tall` tokens by `wide`, each the largest (by size, with its sign) or the mean of
         the weights it covers: (cells down, cells across); NaN where all that a cell covers is hidden.
 
@@ -247,7 +247,7 @@ class Head:
             kept[:, begins:later] = made.left[m][:, own]
 
 
-def joined(tiles: Iterable[Tile], n: int, cell: int, pool: str, dtype: torch.dtype = torch.float32) -> Tensor:
+def joined(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
     """What `Head.tiles` gives of n tokens, in cells of `cell` × `cell` weights: their mean, sum or largest.
 
     >>> corner = slice(0, 2), slice(0, 2), torch.tensor([[1.0, 0.0], [-3.0, 0.5]])

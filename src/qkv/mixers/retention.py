@@ -11,7 +11,7 @@ B batch, N tokens, C model width, H heads, D key width, P value width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
 from ..i18n import Problem
 from .dispatch import mix
-from .state_cache import StateCache, tokens
+from .state_cache import StateCache, Storage, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -92,7 +92,7 @@ class Retention(nn.Module):
         heads = torch.arange(self.n_head, dtype=torch.float64, device=self.q.weight.device)
         return torch.log1p(-(2.0 ** (-5 - heads))).to(self.q.weight.dtype)
 
-    def new_cache(self, batch: int, **where: Any) -> StateCache:
+    def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
         """Room for what the layer keeps of any text."""
         return StateCache(batch, self.n_head, self.key_width, self.value_width, **where)
 

@@ -5,7 +5,8 @@ It is used like a `KVCache`: items of a batch may have different lengths (`expec
 B batch, H heads, D key width, P value width, N new tokens, K taps of the convolution, C its channels.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -15,6 +16,13 @@ from ..attention.mask_algebra import Full
 from ..attention.positions import Positions
 from ..attention.rules import Band, Documents, Padding
 from ..i18n import Problem
+
+
+class Storage(TypedDict, total=False):
+    """How a cache keeps its numbers."""
+
+    dtype: torch.dtype
+    device: torch.device | str | None
 
 
 class StateCache:
@@ -43,7 +51,7 @@ class StateCache:
         channels: int = 0,
         taps: int = 1,
         dtype: torch.dtype = torch.float32,
-        device: Any = None,
+        device: torch.device | str | None = None,
     ) -> None:
         exact = dtype if dtype.itemsize > 2 else torch.float32  # a state is a sum over the whole text
         self.state = torch.zeros(batch, n_head, key_width, value_width, dtype=exact, device=device)
@@ -57,7 +65,7 @@ class StateCache:
         """How many it holds, after any text."""
         return self.state.numel() + self.tail.numel()
 
-    def expect(self, counts: Any) -> None:
+    def expect(self, counts: Sequence[int] | Tensor) -> None:
         """The next call brings this many real tokens per item, (B,); what follows them in a row is padding."""
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
 
@@ -162,7 +170,7 @@ def tokens(
     return keep, ids
 
 
-def _check(cache: Any, batch: int, n: int) -> None:
+def _check(cache: object, batch: int, n: int) -> None:
     if cache is None:
         return
     if not isinstance(cache, StateCache):

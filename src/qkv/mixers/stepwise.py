@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,8 @@ from ..terminal.screen import InNotebook
 from . import reference
 
 Array = NDArray[np.float64]
-KINDS = ("retention", "mamba2", "delta")
+Kind = Literal["linear", "retention", "mamba2", "delta"]
+KINDS: tuple[Kind, ...] = ("retention", "mamba2", "delta")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class MixerSteps(InNotebook):
     ([[1.0, 0.0], [0.5, 1.0]], [[4.0], [10.0]], [4.0, 10.0])
     """
 
-    kind: str
+    kind: Kind
     q: Array  # (N, D); C for Mamba-2
     k: Array  # (N, D); B for Mamba-2
     v: Array  # (N, P); Δ·x for Mamba-2
@@ -84,14 +86,14 @@ class MixerSteps(InNotebook):
         chunked = np.concatenate([chunk.output for chunk in self.chunks])
         return float(max(np.abs(self.stepped - self.output).max(), np.abs(chunked - self.output).max()))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain lists and numbers; what a kind doesn't have is left out.
 
         >>> mixing("retention", [[1.0]], [[1.0]], [[2.0]], decay=[1.0]).to_dict()["weights"]
         [[1.0]]
         """
         tables = ("q", "k", "v", "decay", "write", "step", "scores", "left", "corrected", "weights", "output", "states")
-        plain: dict[str, Any] = {"mixer": self.kind, "names": list(self.names), "scale": self.scale}
+        plain: dict[str, object] = {"mixer": self.kind, "names": list(self.names), "scale": self.scale}
         plain |= {name: table.tolist() for name in tables if (table := getattr(self, name)) is not None}
         plain["recurrent"] = self.stepped.tolist()
         plain["chunkwise"] = [
@@ -125,7 +127,7 @@ class MixerSteps(InNotebook):
 
 
 def mixing(
-    kind: str,
+    kind: Kind,
     q: ArrayLike,
     k: ArrayLike,
     v: ArrayLike,
@@ -205,7 +207,7 @@ def _chunkwise(
 
 
 def drawn(
-    kind: str, x: Array, seed: int, *, gamma: float | None = None, chunk: int = 2, names: Any = None
+    kind: Kind, x: Array, seed: int, *, gamma: float | None = None, chunk: int = 2, names: Sequence[str] | None = None
 ) -> MixerSteps:
     """One head of a kind on word vectors x (N, C), its matrices drawn from the seed.
 
@@ -219,13 +221,13 @@ def drawn(
     w_q, w_k, w_v, _ = draw.standard_normal((4, width, width)) / np.sqrt(width)  # those of `qkv steps`
     w_step, w_write = draw.standard_normal((2, width)) / np.sqrt(width)
     q, k, v = x @ w_q, x @ w_k, x @ w_v
-    options: dict[str, Any] = dict(chunk=chunk, names=names)
+    one = partial(mixing, kind, chunk=chunk, names=names)
     if kind == "retention":
         decay = np.full(len(x), 1 - 2.0**-5 if gamma is None else gamma)  # the paper's first head
-        return mixing(kind, q, k, v, decay, scale=width**-0.5, **options)
+        return one(q, k, v, decay, scale=width**-0.5)
     step = np.logaddexp(0, x @ w_step)  # softplus
     if kind == "mamba2":
-        return mixing(kind, q, k, step[:, None] * v, np.exp(-step), step=step, **options)
+        return one(q, k, step[:, None] * v, np.exp(-step), step=step)
     q, k = (t / np.linalg.norm(t, axis=1, keepdims=True) for t in (q, k))
     write = 1 / (1 + np.exp(-(x @ w_write)))
-    return mixing(kind, q, k, v, np.exp(-step), write=write, scale=width**-0.5, **options)
+    return one(q, k, v, np.exp(-step), write=write, scale=width**-0.5)

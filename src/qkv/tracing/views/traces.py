@@ -32,6 +32,7 @@ from torch import Tensor
 from ...attention import masks
 from ...attention.dispatch import attend
 from ...attention.oracle import from_qkv
+from ...attention.pooling import Pool
 from ...i18n import Problem, all_of
 from ...mixers.calls import Mixing
 from ...mixers.mixer_maps import Head as MixingHead
@@ -182,7 +183,7 @@ class Trace:
         rows: Span = None,
         cols: Span = None,
         bins: int | None = None,
-        pool: str = "mean",
+        pool: Pool = "mean",
         words: bool = False,
         part: str | None = None,
         batch: int = 0,
@@ -203,7 +204,7 @@ class Trace:
             raise Problem("words joins the whole map: leave rows and cols out")
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
 
-    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
+    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: Pool) -> Tensor:
         if bins is not None:
             return head.pooled(bins, pool)
         return head.weights(rows, cols).float()
@@ -466,14 +467,14 @@ class Trace:
 
 
 def _mixer_steps(call: Mixing, names: Sequence[str]) -> Any:
-    from ...mixers.stepwise import mixing
+    from ...mixers.stepwise import Kind, mixing
 
     def plain(table: Tensor) -> Any:
         return table[0, 0].double().numpy()
 
     q, k, v, gamma = (plain(t) for t in (call.q, call.k, call.v, call.decay.double().exp()))
     write = None if call.write is None else plain(call.write)
-    kind = "linear" if write is None else "delta"
+    kind: Kind = "linear" if write is None else "delta"
     return mixing(kind, q, k, v, gamma, write=write, scale=call.scale, chunk=max(len(names) // 2, 1), names=names)
 
 
