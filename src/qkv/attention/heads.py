@@ -5,8 +5,8 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,11 @@ from .dispatch import attend
 from .norms import CentredRMSNorm, RMSNorm
 from .positions import ALiBi, Positions, Relative, Rotary
 
-POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
+PositionKind = Literal["rotary", "alibi", "relative"]
+K = TypeVar("K", bound=str)
+T = TypeVar("T")
+
+POSITIONS: dict[PositionKind, Callable[[int, int], nn.Module]] = {
     "rotary": lambda n_head, head_width: Rotary(head_width),
     "alibi": lambda n_head, head_width: ALiBi(n_head),
     "relative": lambda n_head, head_width: Relative(n_head),
@@ -89,9 +93,9 @@ class MultiHeadAttention(nn.Module):
         n_kv_head: int | None = None,
         head_width: int | None = None,
         *,
-        bias: bool | str = True,
+        bias: bool | Literal["qkv", "out"] = True,
         memory_width: int | None = None,
-        position: str | nn.Module | None = None,
+        position: PositionKind | nn.Module | None = None,
         qk_norm: str | None = None,
         gate: bool = False,
         window: int | tuple[int | None, int | None] | None = None,
@@ -138,7 +142,7 @@ class MultiHeadAttention(nn.Module):
                 kind=type(position).__name__,
                 known=all_of(POSITIONS),
             )
-        self.position: Any = position
+        self.position = position
         self.q_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
         self.k_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
         pair = (window, 0) if isinstance(window, int) else window
@@ -362,7 +366,7 @@ class MultiHeadAttention(nn.Module):
         return f"width={self.width}, n_head={self.n_head}{kv}, head_width={self.head_width}"
 
 
-def choose(what: str, word: str, among: dict[str, Any]) -> Any:
+def choose(what: str, word: K, among: Mapping[K, T]) -> T:
     """The entry of that name; a wrong word's error lists the right ones and the nearest."""
     if word in among:
         return among[word]
