@@ -423,6 +423,7 @@ def _looks_ahead(options: argparse.Namespace, trace: Trace, part: str) -> bool:
 
 def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
     from ..draw import derivation, mixer_derivation, terminal
+    from ..mixers.calls import Mixing
     from ..tracing.views.word_map import stand, view
 
     asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
@@ -439,7 +440,7 @@ def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head
         title = _(
             "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
         )
-    elif part != "mixers" and trace.call(layer, part).sinks is not None:
+    elif not isinstance(call := trace.call(layer, part), Mixing) and call.sinks is not None:
         title = _(
             "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
         )

@@ -25,6 +25,7 @@ from torch import Tensor
 from ...attention.dispatch import Call
 from ...attention.rules import Full
 from ...i18n import _, language, say, unknown
+from ...mixers.calls import Mixing
 from ...terminal import text_grid
 from ..views import attention_maps
 from ..views.attention_maps import weights
@@ -281,6 +282,7 @@ def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patter
     credited: dict[torch.device, _Credited] = {}  # the layers of a large model may lie on several
     rows = []
     for layer, call in zip(trace.layers(part), trace.calls[part], strict=True):
+        assert isinstance(call, Call)  # a mixer's rows are no shares
         here = call.q.device
         if here not in credited:
             credited[here] = _Credited(queries, keys, asking.to(here), seen.to(here), cross=part == "cross")
@@ -536,7 +538,7 @@ def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
     return queries, keys
 
 
-def _visible(call: Call, item: int) -> Tensor:
+def _visible(call: Call | Mixing, item: int) -> Tensor:
     """Keys that somebody may see, (M,)."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]

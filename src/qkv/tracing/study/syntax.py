@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...attention.dispatch import Call
 from ...i18n import Problem, _, language, say, unknown
 from ...terminal import text_grid
 from ..record.model_protocol import model_of
@@ -307,6 +308,7 @@ def _looks(told: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray
     found = []
     sees = torch.zeros(w, w, dtype=torch.bool, device="cpu")
     for call in told.calls[part]:
+        assert isinstance(call, Call)  # of models that attend
         shares, allowed, _ = weights(call, 0, slice(0, n))
         to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
         table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order

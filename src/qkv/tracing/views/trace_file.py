@@ -45,13 +45,15 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     """Write a trace; with `half` in float16."""
     import torch
 
+    from ...mixers.calls import Mixing
+
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
     described: dict[str, list[dict[str, Any]]] = {part: [] for part in trace.calls}
     for part, layers in trace.calls.items():
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
-            if part == "mixers":
+            if isinstance(call, Mixing):
                 described[part].append(_mixing(name, call, tensors, dtype))
                 continue
             for what in ("q", "k", "v", "sinks"):

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...attention import masks
-from ...attention.dispatch import attend
-from ...attention.oracle import from_qkv
+from ...attention.dispatch import Call, attend
+from ...attention.oracle import Steps, from_qkv
 from ...i18n import Problem, all_of
 from ...mixers.calls import Mixing
 from ...mixers.mixer_maps import Head as MixingHead
@@ -41,6 +41,7 @@ from .attention_maps import Head, Span, head_of
 from .token_labels import PARTS, Group, Tokens
 
 if TYPE_CHECKING:
+    from ...mixers.stepwise import MixerSteps
     from ..study.patterns import Patterns
     from ..study.survey import Progress, Survey
 
@@ -98,7 +99,7 @@ class Trace:
     (13, 8)
     """
 
-    calls: dict[str, list[Any]]  # part → its layers: a `Call` for each, a `Mixing` in the part mixers
+    calls: dict[str, list[Call | Mixing]]  # part → its layers: a `Call` for each, a `Mixing` in the part mixers
     queries: dict[str, list[Tokens]]  # part → per item
     keys: dict[str, list[Tokens]]
     model: str = ""
@@ -108,7 +109,7 @@ class Trace:
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
     routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
-    _heads: dict[tuple[str, int, int, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _heads: dict[tuple[str, int, int, int], Head | MixingHead] = field(default_factory=dict, init=False, repr=False, compare=False)
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -125,7 +126,16 @@ class Trace:
         """Layers of a part that attend."""
         return len(self.calls[self._part(part)])
 
-    def call(self, layer: int, part: str | None = None) -> Any:
+    @overload
+    def call(self, layer: int, part: Literal["encoder", "decoder", "cross"]) -> Call: ...
+
+    @overload
+    def call(self, layer: int, part: Literal["mixers"]) -> Mixing: ...
+
+    @overload
+    def call(self, layer: int, part: str | None = None) -> Call | Mixing: ...
+
+    def call(self, layer: int, part: str | None = None) -> Call | Mixing:
         """What the attention (a `Call`) or the mixer (a `Mixing`) of one layer received."""
         part = self._part(part)
         return self.calls[part][self._at(part, layer)]
@@ -220,7 +230,7 @@ class Trace:
 
     def steps(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
-    ) -> Any:
+    ) -> Steps | MixerSteps:
         """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
         one = self._whole(layer, head, part, batch)
         if isinstance(one.call, Mixing):
@@ -360,7 +370,7 @@ class Trace:
             self._surveys[part] = survey(self, part, progress)
         return self._surveys[part]
 
-    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Any:
+    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head | MixingHead:
         """One head, to ask anything of; it remembers what was costly to compute."""
         part = self._part(part)
         call, batch = self.call(layer, part), self._item(part, batch)
@@ -369,10 +379,12 @@ class Trace:
             raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=heads - 1)
         key = part, layer, batch, head
         if key not in self._heads:
-            self._heads[key] = (mixing_head if isinstance(call, Mixing) else head_of)(call, batch, head)
+            self._heads[key] = (
+                mixing_head(call, batch, head) if isinstance(call, Mixing) else head_of(call, batch, head)
+            )
         return self._heads[key]
 
-    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Any:
+    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixingHead:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
         one = self.head(layer, head, part, batch)
         if one.bare:
@@ -465,7 +477,7 @@ class Trace:
         return batch
 
 
-def _mixer_steps(call: Mixing, names: Sequence[str]) -> Any:
+def _mixer_steps(call: Mixing, names: Sequence[str]) -> MixerSteps:
     from ...mixers.stepwise import mixing
 
     def plain(table: Tensor) -> Any:
