@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, Untraceable
+from .hf_attention import OTHER_SENSES, HFModel, Untraceable
 
 Given = dict[str, Any]  # a kernel's arguments by name
 Hear = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
@@ -85,7 +85,7 @@ _door = threading.Lock()
 
 
 @contextmanager
-def listening(model: Any, hear: Hear, *, all_senses: bool = False) -> Iterator[None]:
+def listening(model: HFModel, hear: Hear, *, all_senses: bool = False) -> Iterator[None]:
     """Inside the block, `hear` is told of every mixing of this model in this thread; afterwards all is as it was."""
     found = [
         (name, module, kernel)

@@ -25,7 +25,7 @@ import torch
 from ...attention.dispatch import Call
 from ...i18n import Problem, _, language, say, unknown
 from ...terminal import text_grid
-from ..record.model_protocol import model_of
+from ..record.model_protocol import TraceRequest, model_of
 from ..record.tokenizer_protocol import reader_of
 from ..views.attention_maps import weights
 from ..views.head_ranking import strongest
@@ -207,7 +207,7 @@ def syntax(
 
     def look(text: str) -> Trace:
         # Only an encoder-decoder takes a target, and its encoder doesn't see it.
-        return asked.trace(text, tokenizer, target=[text] if several else None)
+        return asked.trace(TraceRequest(text, tokenizer, [text] if several else None))
 
     before = ""
     found: dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]] = {}

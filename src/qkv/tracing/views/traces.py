@@ -109,7 +109,9 @@ class Trace:
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
     routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
-    _heads: dict[tuple[str, int, int, int], Head | MixingHead] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _heads: dict[tuple[str, int, int, int], Head | MixingHead] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
