@@ -25,6 +25,7 @@ from ...attention.dispatch import Call, replace_weights
 from ...attention.rules import Band, Placed
 from ...i18n import Problem, all_of, unknown
 from ..record.model_protocol import Layer, model_of
+from ..record.tokenizer_protocol import AnyTokenizer, ids_of, reader_of
 from ..views.traces import no_layer
 
 Where = dict[Layer, list[int]]  # → heads
@@ -124,6 +125,29 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
             name='""',
         )
     return {key: sorted(chosen) for key, chosen in found.items()}
+
+
+def check_names(
+    model: Any,
+    tokenizer: AnyTokenizer,
+    text: str,
+    *,
+    heads: Sequence[str] = (),
+    shown: tuple[str | None, int | None, int | None] = (None, None, None),
+    words: Sequence[str | None] = (),
+) -> None:
+    """Refuse heads and words that aren't there before the model has read the text; `shown` is a part, layer and head."""
+    if heads:
+        find(model, heads)
+    known = model_of(model)
+    if known.foreseen and any(value is not None for value in shown):
+        part = shown[0] or next(iter(known.heads()))
+        find(model, ".".join([part, *("*" if number is None else str(number) for number in shown[1:])]))
+    if known.kind != "encoder-decoder":  # whose own words are yet to come
+        tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
+        for word in words:
+            if word is not None:
+                tokens.find(word)
 
 
 def _heads(word: str, count: int) -> range | list[int]:
