@@ -50,7 +50,7 @@ class HFConfig(Protocol):
     def get_text_config(self, *, decoder: bool = False) -> HFConfig: ...
 
 
-class HFModel(Protocol):
+class PretrainedModel(Protocol):
     """A model of transformers, as far as it is used here: a `PreTrainedModel`."""
 
     config: HFConfig
@@ -85,7 +85,7 @@ class Untraceable(Problem):
     """A model whose attention can't be shown; the text has nothing to do with it."""
 
 
-def known(model: Any) -> HFModel:
+def known(model: Any) -> PretrainedModel:
     """The model of transformers itself, out of what may be wrapped around it."""
     model = getattr(model, "_orig_mod", model)  # torch.compile's
     if hasattr(model, "get_base_model"):  # peft's
@@ -96,7 +96,7 @@ def known(model: Any) -> HFModel:
     return model
 
 
-def unheard(model: HFModel | nn.Module, classes: Sequence[str]) -> Problem:
+def unheard(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Problem:
     """The problem of attention that asks nobody for its kernel, or of a model that has none."""
     names = sorted(set(classes))
     if not names:
@@ -113,7 +113,7 @@ def unheard(model: HFModel | nn.Module, classes: Sequence[str]) -> Problem:
     )
 
 
-def stacks(model: HFModel) -> Stacks:
+def stacks(model: PretrainedModel) -> Stacks:
     """The attention modules by part and layer."""
     found: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in attentions(model):
@@ -125,13 +125,13 @@ def stacks(model: HFModel) -> Stacks:
     }
 
 
-def context_of(model: HFModel) -> int | None:
+def context_of(model: PretrainedModel) -> int | None:
     """How many tokens the model was made for, where its config says so."""
     found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return found if isinstance(found, int) else None
 
 
-def heads_of(model: HFModel) -> dict[str, dict[int, int]]:
+def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)
     if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
@@ -149,7 +149,7 @@ def heads_of(model: HFModel) -> dict[str, dict[int, int]]:
     return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
 
 
-def attentions(model: HFModel, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
+def attentions(model: PretrainedModel, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
     """Modules named after attention that hold no other such module, those for pictures and sound left out."""
 
     family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
@@ -191,7 +191,7 @@ def side_of(name: str) -> str | None:
     return None if found is None else found[0]
 
 
-def part_of(model: HFModel, name: str, module: nn.Module) -> str:
+def part_of(model: PretrainedModel, name: str, module: nn.Module) -> str:
     """Which part of the model an attention belongs to, by where it stands."""
     if getattr(module, "is_cross_attention", False) or CROSS.search(name):
         return "cross"
@@ -200,7 +200,7 @@ def part_of(model: HFModel, name: str, module: nn.Module) -> str:
     return "decoder" if getattr(module, "is_causal", model.can_generate()) else "encoder"
 
 
-def _heads(module: Any) -> int:
+def _heads(module: nn.Module) -> int:
     for what in ("num_heads", "num_attention_heads", "n_heads", "n_head"):
         for holder in (module, getattr(module, "config", None)):
             if isinstance(count := getattr(holder, what, None), int):
@@ -241,7 +241,7 @@ def hearing() -> Iterator[None]:
 
 
 @contextmanager
-def editing(model: HFModel, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
+def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
     """Hear the model, and let edits of these names apply to these (part, layer)s."""
     modules = {
         id(module): names[part, i]
@@ -286,7 +286,7 @@ def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callabl
     return heard
 
 
-def configs_of(model: HFModel) -> list[Any]:
+def configs_of(model: PretrainedModel) -> list[Any]:
     """Every config that says which attention a part of the model runs."""
     found: dict[int, Any] = {}
     waiting = [getattr(module, "config", None) for module in model.modules()]

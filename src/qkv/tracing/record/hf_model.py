@@ -16,7 +16,7 @@ from .model_protocol import Given, Layer, Question, TraceRequest
 from .tokenizer_protocol import AnyTokenizer, reader_of
 
 
-class Theirs:
+class HFModel:
     """A model of transformers that is looked into, out of what may be wrapped around it."""
 
     foreseen = False

@@ -32,8 +32,8 @@ from . import hf_mixers
 from .chunking import chunks, is_long, join_call
 from .hf_attention import (
     OTHER_SENSES,
-    HFModel,
     Inputs,
+    PretrainedModel,
     Rules,
     Untraceable,
     attentions,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 
 
-def trace(model: HFModel, request: TraceRequest) -> Trace:
+def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
     """What every attention of a model of `transformers` receives (the model itself).
 
     `request.given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
@@ -124,7 +124,7 @@ def trace(model: HFModel, request: TraceRequest) -> Trace:
     if follower is not None:
         found.more["states"] = heard.states
         if early is None:
-            follower.tell_late(found)
+            follower.notify_late(found)
     return found
 
 
@@ -142,7 +142,7 @@ def _longer(inputs: Inputs, more: tuple[int, ...]) -> Inputs:
 
 
 def _foreseen(
-    model: HFModel, inputs: Inputs, tokenizer: AnyTokenizer
+    model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
     """The layers, their heads and the tokens, where they can be known before the model has run; None where they can't, or
     where the text is so long that it goes through in chunks."""
@@ -159,18 +159,18 @@ def _foreseen(
     return heads, *_texts(model, inputs, tokenizer, {}, heads)
 
 
-def _following(model: HFModel, follower: Follower) -> Callable[[str, str, Call], None]:
+def _following(model: PretrainedModel, follower: Follower) -> Callable[[str, str, Call], None]:
     """Tells who follows of a module's call, by the number of its layer."""
     numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
 
     def follow(part: str, name: str, call: Call) -> None:
         _, number = numbers.get(name, (part, 0))
-        follower.hear(part, number, replace(call, name=f"{part}.{number}"))
+        follower.notify(part, number, replace(call, name=f"{part}.{number}"))
 
     return follow
 
 
-def _readable(model: HFModel, inputs: Inputs) -> None:
+def _readable(model: PretrainedModel, inputs: Inputs) -> None:
     """Refuse what this model doesn't take, and name what it needs beside."""
     if (called := entry(model, inputs)) is not model:
         return
@@ -191,7 +191,7 @@ def _readable(model: HFModel, inputs: Inputs) -> None:
         )
 
 
-def _by_chunks(model: HFModel, inputs: Inputs) -> bool:
+def _by_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -210,7 +210,7 @@ def _by_chunks(model: HFModel, inputs: Inputs) -> bool:
     return len(kept) == len(layers["decoder"]) and set(kept) <= {DynamicLayer, DynamicSlidingWindowLayer}
 
 
-def _in_chunks(model: HFModel, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
+def _in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
     """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
     from transformers.cache_utils import DynamicCache
 
@@ -258,7 +258,7 @@ def _agree(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bo
     return True
 
 
-def _name(model: HFModel) -> str:
+def _name(model: PretrainedModel) -> str:
     """What people call the model: the last word of where it came from."""
     return PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
 
@@ -267,7 +267,7 @@ def _name(model: HFModel) -> str:
 class Heard:
     """The calls of one forward, by part, and the modules that made them."""
 
-    model: HFModel
+    model: PretrainedModel
     text: bool = True  # what it reads; attention to pictures and sound beside a text is left out
     calls: dict[str, list[Call | Mixing]] = field(
         default_factory=dict
@@ -284,10 +284,10 @@ class Heard:
 
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
-        mixing = hf_mixers.listening(self.model, self._hear_state, all_senses=not self.text)
+        mixing = hf_mixers.listen(self.model, self._on_mixing, all_senses=not self.text)
         hook = self.model.base_model.register_forward_hook(self._keep_states)
         try:
-            with hearing(), self.listening(), mixing:
+            with hearing(), self.listen(), mixing:
                 made = run(self.model, inputs)
         finally:
             hook.remove()
@@ -309,11 +309,11 @@ class Heard:
         self.states = getattr(made, "last_hidden_state", None)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listen(self) -> Iterator[None]:
         """Collect what this thread's forward hands over."""
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
-        listener = (self._hear, names, threading.get_ident())
+        listener = (self._on_call, names, threading.get_ident())
         hooks = []
         for _name, module in attentions(self.model, all_senses=not self.text):
             hooks.append(module.register_forward_pre_hook(lambda module, _: self.entered.update([module])))
@@ -330,7 +330,7 @@ class Heard:
             self.rules.clear()
             self.waiting.clear()
 
-    def _hear(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
+    def _on_call(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
         """One call: what it was handed, what the kernel made of it, and what the model goes on with (edited or not)."""
         if self.text and OTHER_SENSES.search(name):
             return
@@ -354,7 +354,7 @@ class Heard:
         if self.follow is not None:
             self.follow(part, name, call)
 
-    def _hear_state(self, name: str, call: Mixing) -> None:
+    def _on_mixing(self, name: str, call: Mixing) -> None:
         """One mixing, of a layer that keeps a state."""
         layers = self.calls.setdefault("mixers", [])
         layers.append(replace(call, name=f"mixers.{len(layers)}"))
@@ -384,7 +384,13 @@ def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None
 
 
 def _made(
-    model: HFModel, heard: Heard, inputs: Inputs, tokenizer: AnyTokenizer, made: Tensor | None, name: str, text: str
+    model: PretrainedModel,
+    heard: Heard,
+    inputs: Inputs,
+    tokenizer: AnyTokenizer,
+    made: Tensor | None,
+    name: str,
+    text: str,
 ) -> Trace:
     parts = [part for part in PARTS if part in heard.calls]
     numbers = {part: numbered(heard.names[part]) for part in parts}
@@ -397,14 +403,14 @@ def _made(
     counted = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
     queries, keys = _sides(model, calls, inputs, tokenizer)
     alone = "decoder" if parts[0] == "mixers" else parts[0]
-    more: dict[str, Any] = {"kind": "encoder-decoder" if several(model) else alone}
+    more: dict[str, object] = {"kind": "encoder-decoder" if several(model) else alone}
     if made is not None:
         more["logits"] = made.float()
     return Trace(calls, queries, keys, name, text, outputs, more, numbers=counted)
 
 
 def _sides(
-    model: HFModel, calls: dict[str, list[Call | Mixing]], inputs: Inputs, tokenizer: AnyTokenizer
+    model: PretrainedModel, calls: dict[str, list[Call | Mixing]], inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
@@ -434,7 +440,11 @@ def _sides(
 
 
 def _texts(
-    model: HFModel, inputs: Inputs, tokenizer: AnyTokenizer, calls: dict[str, list[Call | Mixing]], parts: Iterable[str]
+    model: PretrainedModel,
+    inputs: Inputs,
+    tokenizer: AnyTokenizer,
+    calls: dict[str, list[Call | Mixing]],
+    parts: Iterable[str],
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens on both sides of these parts; what has no words (pictures, a memory from elsewhere) is as long as its
     calls say."""

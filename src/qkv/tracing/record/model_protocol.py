@@ -88,12 +88,12 @@ def model_of(model: object) -> Model:
     from ...model.transformer import Transformer
 
     if isinstance(model, Transformer):
-        from .native_model import Ours
+        from .native_model import NativeModel
 
-        return Ours(model)
-    from .hf_model import Theirs
+        return NativeModel(model)
+    from .hf_model import HFModel
 
-    return Theirs(model)
+    return HFModel(model)
 
 
 def uneven(sources: int, targets: int) -> Problem:

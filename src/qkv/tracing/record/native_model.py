@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .streaming import Follower, Sides
 
 
-class Ours:
+class NativeModel:
     """A `Transformer` that is looked into."""
 
     foreseen = True
@@ -84,11 +84,11 @@ class Ours:
         queries, keys = self._sides(rows, said, tokenizer, most)
         if follower is not None:
             follower.told(self.heads(), queries, keys)
-        run = _Run(model, rows, said, follower)
+        run = _Recording(model, rows, said, follower)
         with quiet(model), record_routing() as heard:
             states = run.states()
         layers, numbers = _group(run.calls)
-        more: dict[str, Any] = {"position": self.config.position, "kind": self.kind}
+        more: dict[str, object] = {"position": self.config.position, "kind": self.kind}
         more |= {} if most is None else {"cut": most}
         if follower is not None:
             more["states"] = states
@@ -97,8 +97,10 @@ class Ours:
         if request.logits:
             more["logits"] = model.head(states).float()
         turning = _turning(model, max(map(len, said)))
-        told: dict[str, Any] = dict(outputs=_outputs(model), more=more, turning=turning, numbers=numbers)
-        return Trace(layers, queries, keys, routing=_routed(heard), **told)
+        outputs, routing = _outputs(model), _routed(heard)
+        return Trace(
+            layers, queries, keys, outputs=outputs, more=more, turning=turning, numbers=numbers, routing=routing
+        )
 
     def _sides(self, rows: Rows, said: Rows, tokenizer: AnyTokenizer, most: int | None) -> tuple[Sides, Sides]:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
@@ -122,8 +124,8 @@ class Ours:
         note_context(max(map(len, rows)), self.config.context)
         ids, lengths = pad(rows, device)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
-        source: tuple[Any, ...] = ()
-        more: dict[str, Any] = {}
+        source: tuple[Tensor, ...] = ()
+        more: dict[str, masks.Mask | None] = {}
         if self.kind == "encoder-decoder":
             source, more = (ids,), {"source_mask": rule}
             ids, lengths = pad(_said(model, rows, tokenizer, target), device)
@@ -154,7 +156,7 @@ class Ours:
         return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
 
 
-class _Run:
+class _Recording:
     """One forward pass, heard: the calls of every layer, and its final states."""
 
     def __init__(self, model: Transformer, rows: Rows, said: Rows, follower: Follower | None) -> None:
@@ -171,7 +173,7 @@ class _Run:
         if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
             return self._in_chunks(ids)
         n = len(self.said[0])
-        with listening(self._hear), self._watching(slice(0, n), n):
+        with listening(self._on_call), self._watching(slice(0, n), n):
             if kind == "encoder-decoder":
                 memory = model.encode(ids, mask)
                 ids, own = self._padded(self.said)
@@ -182,10 +184,10 @@ class _Run:
         ids, lengths = pad(rows, self.model.embedding.weight.device)
         return ids, None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
 
-    def _hear(self, call: Call | Mixing) -> None:
+    def _on_call(self, call: Call | Mixing) -> None:
         self.calls.append(call)
         if self.follower is not None:
-            self.follower.hear(*_place(call), call)
+            self.follower.notify(*_place(call), call)
 
     def _in_chunks(self, ids: Tensor) -> Tensor:
         """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
@@ -216,7 +218,7 @@ class _Run:
             join_call(whole, i, call, span, n)
             if span.stop == n:
                 made = whole[i]
-                self._hear(made if bias is None or isinstance(made, Mixing) else replace(made, bias=bias))
+                self._on_call(made if bias is None or isinstance(made, Mixing) else replace(made, bias=bias))
             elif self.follower is not None:
                 self.follower.pause()
 

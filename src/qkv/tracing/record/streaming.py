@@ -45,7 +45,7 @@ class Follower:
     more: tuple[int, ...] = ()
     residuals: int | None = None
 
-    def hear(self, part: str, layer: int, call: Call | Mixing) -> None:
+    def notify(self, part: str, layer: int, call: Call | Mixing) -> None:
         """A layer is there."""
         self.heard(part, layer, call)
         self.pause()
@@ -60,18 +60,18 @@ class Follower:
         if self.stop():
             raise Stopped
 
-    def tell_late(self, trace: Trace) -> None:
+    def notify_late(self, trace: Trace) -> None:
         """All at once, where layers couldn't be known before the model had run."""
         calls = {part: dict(zip(trace.layers(part), trace.calls[part], strict=True)) for part in trace.parts}
         heads = {part: {layer: call.n_head for layer, call in layers.items()} for part, layers in calls.items()}
         self.told(heads, trace.queries, trace.keys)
         for part, layers in calls.items():
             for layer, call in layers.items():
-                self.hear(part, layer, call)
+                self.notify(part, layer, call)
 
 
 def follow(
-    model: Any,
+    model: object,
     given: Given,
     tokenizer: Any = None,
     *,

@@ -72,7 +72,7 @@ def reader_of(tokenizer: AnyTokenizer) -> Reader:
 
     if tokenizer is None:
         return NoReader()
-    return OurReader(tokenizer) if isinstance(tokenizer, Tokenizer) else TheirReader(tokenizer)
+    return NativeReader(tokenizer) if isinstance(tokenizer, Tokenizer) else HFReader(tokenizer)
 
 
 def ids_of(given: Any, tokenizer: AnyTokenizer) -> Rows:
@@ -113,7 +113,7 @@ def _real(ids: Rows, real: Rows) -> Rows:
     return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
 
 
-class OurReader:
+class NativeReader:
     """A tokenizer of ours (qkv.text)."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -144,7 +144,7 @@ class OurReader:
         return _tokens(ids, self.tokenizer.special_ids, self.tokenizer)
 
 
-class TheirReader:
+class HFReader:
     """A tokenizer of transformers."""
 
     def __init__(self, tokenizer: HFTokenizer) -> None:

@@ -89,7 +89,7 @@ def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | Non
     return None if to == 1 else float(to)
 
 
-def shape(model: Any) -> dict[str, dict[int, int]]:
+def shape(model: object) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; only those that attend.
 
     >>> from ...model.config import Config
@@ -100,7 +100,7 @@ def shape(model: Any) -> dict[str, dict[int, int]]:
     return model_of(model).heads()
 
 
-def find(model: Any, heads: str | Sequence[str]) -> Where:
+def find(model: object, heads: str | Sequence[str]) -> Where:
     """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
     there = shape(model)
     found: dict[tuple[str, int], set[int]] = {}
@@ -128,7 +128,7 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
 
 
 def check_names(
-    model: Any,
+    model: object,
     tokenizer: AnyTokenizer,
     text: str,
     *,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from ...attention.rules import Band, Full, Span
 from ...i18n import Problem
 from . import parallel_tiles
 
+Pool = Literal["mean", "max", "sum"]
 BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
 LARGE = 1 << 22  # scores from which on a map is pooled by tiles
@@ -95,7 +97,7 @@ class Head:
             yield slice(start, min(start + size, self.n))
 
     @torch.no_grad()
-    def pooled(self, bins: int, pool: str = "mean") -> Tensor:
+    def pooled(self, bins: int, pool: Pool = "mean") -> Tensor:
         """The whole map in at most bins × bins cells, each the mean, maximum or sum of the weights it covers."""
         if pool not in POOLS:
             raise Problem("pool {pool} is not one of {pools}", pool=pool, pools=", ".join(POOLS))
@@ -113,7 +115,13 @@ class Head:
 
     @torch.no_grad()
     def tile(
-        self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: str = "max", without: Sequence[int] = ()
+        self,
+        rows: slice,
+        cols: slice,
+        tall: int = 1,
+        wide: int = 1,
+        pool: Literal["max", "mean"] = "max",
+        without: Sequence[int] = (),
     ) -> Tensor:
         """A rectangle of the map in cells of `tall` queries by `wide` keys, each the largest or the mean of the exact weights
         it covers (hidden ones count as 0): (cells down, cells across); −1 where all that a cell covers is hidden.
@@ -227,7 +235,7 @@ class Head:
             made[some] = table.logsumexp(-1)
         return made
 
-    def _pool_blocks(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
+    def _pool_blocks(self, made: Tensor, tall: int, wide: int, pool: Pool) -> None:
         """Whole rows at a time: any mask, any bias."""
         for rows in self.blocks(least=tall):
             cols = reach(self.call.mask, self.n, self.m, rows)
@@ -239,7 +247,7 @@ class Head:
             at = rows.start // tall, start // wide
             made[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
 
-    def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: str) -> None:
+    def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: Pool) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
         causal = is_causal(self.call)
         # One more column, −lse against 1, and the product itself is q·k − lse; powers of 2, since those of e are slow, and

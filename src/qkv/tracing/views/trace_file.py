@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from ...attention.dispatch import Call
     from ...attention.masks import Mask
     from ...mixers.calls import Mixing
+    from .token_labels import Tokens
     from .traces import Trace
 
 FORMAT = "qkv trace 1"
-Tensors = dict[str, Any]
+Tensors: TypeAlias = "dict[str, torch.Tensor]"
 # What a file that is no trace can lead to.
 WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
@@ -45,7 +46,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
 
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
-    described: dict[str, list[dict[str, Any]]] = {part: [] for part in trace.calls}
+    described: dict[str, list[dict[str, object]]] = {part: [] for part in trace.calls}
     for part, layers in trace.calls.items():
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
@@ -145,7 +146,7 @@ def load(path: Path) -> Trace:
         turning = Turning(tuple(frequencies), stretch) if frequencies else None
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
-        calls: dict[str, list[Any]] = {}
+        calls: dict[str, list[Call | Mixing]] = {}
         outputs = {}
         told_of = [
             (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
@@ -194,11 +195,11 @@ def load(path: Path) -> Trace:
         raise _unreadable(path, error) from None
 
 
-def _plain(tokens: Any) -> dict[str, Any]:
+def _plain(tokens: Tokens) -> dict[str, object]:
     return {"pieces": tokens.pieces, "special": tokens.special, "ids": tokens.ids, "whole": tokens.whole}
 
 
-def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, Any]:
+def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: torch.dtype) -> dict[str, object]:
     """A mixer's tensors, and what the header says of it. Logarithms of decays are summed over the text: never in half."""
     kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
     tensors |= {f"{name}.{what}": t.detach().to(dtype) for what, t in kept.items() if t is not None}
@@ -207,13 +208,13 @@ def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, 
     return {"scale": call.scale, "softcap": None, "mask": []}
 
 
-def _describe(name: str, call: Call, tensors: Tensors) -> list[list[Any]]:
+def _describe(name: str, call: Call, tensors: Tensors) -> list[list[object]]:
     """The mask as words, its lengths and marks as tensors; dense where it has no such form."""
     import torch
 
     from ...attention.rules import Band, Full, Padding
 
-    told: list[list[Any]] = []
+    told: list[list[object]] = []
     terms = call.mask.terms()
     if not all(isinstance(rule, Full | Band | Padding) for rule in terms):
         tensors[f"{name}.mask"] = call.allowed()

@@ -170,7 +170,7 @@ def _layer_size(name: str, schema: dict[str, TensorSchema], declared: Declared) 
     return sizes["B"], sizes["N"], sizes["M"]
 
 
-def _check_tokens(part: str, which: str, items: Any, batch: int, length: int) -> None:
+def _check_tokens(part: str, which: str, items: list[Header], batch: int, length: int) -> None:
     """Refuse what are not the tokens of `batch` texts of this length."""
     right = isinstance(items, list) and len(items) == batch
     _require(right, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))

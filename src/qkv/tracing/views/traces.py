@@ -37,40 +37,14 @@ from ...mixers.calls import Mixing
 from ...mixers.mixer_maps import Head as MixingHead
 from ...mixers.mixer_maps import head_of as mixing_head
 from ...model.experts import Routing
-from .attention_maps import Head, Span, head_of
+from .attention_maps import Head, Pool, Span, head_of
 from .token_labels import PARTS, Group, Tokens
+from .trace_parts import Floats, Projection, Routed, Turning
 
 if TYPE_CHECKING:
     from ...mixers.stepwise import MixerSteps
     from ..study.patterns import Patterns
     from ..study.survey import Progress, Survey
-
-Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Projection:
-    """What a layer does with its heads' outputs: (C, H·D) and a bias (C,), references to the model's own."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Turning:
-    """Rotary positions: pair i of q and k is turned by position · frequencies[i], and all are stretched."""
-
-    frequencies: tuple[float, ...]
-    stretch: float = 1.0
-
-
-@dataclass(frozen=True)
-class Routed:
-    """The experts that each token of a text took in one layer, best first, and their shares: (N, K) both."""
-
-    chosen: NDArray[np.int64]
-    shares: Floats
-    count: int  # experts there were
 
 
 @dataclass(frozen=True)
@@ -194,7 +168,7 @@ class Trace:
         rows: Span = None,
         cols: Span = None,
         bins: int | None = None,
-        pool: str = "mean",
+        pool: Pool = "mean",
         words: bool = False,
         part: str | None = None,
         batch: int = 0,
@@ -215,7 +189,7 @@ class Trace:
             raise Problem("words joins the whole map: leave rows and cols out")
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
 
-    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: str) -> Tensor:
+    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: Pool) -> Tensor:
         if bins is not None:
             return head.pooled(bins, pool)
         return head.weights(rows, cols).float()
@@ -482,7 +456,7 @@ class Trace:
 def _mixer_steps(call: Mixing, names: Sequence[str]) -> MixerSteps:
     from ...mixers.stepwise import mixing
 
-    def plain(table: Tensor) -> Any:
+    def plain(table: Tensor) -> NDArray[np.float64]:
         return table[0, 0].double().numpy()
 
     q, k, v, gamma = (plain(t) for t in (call.q, call.k, call.v, call.decay.double().exp()))
