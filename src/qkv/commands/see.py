@@ -28,7 +28,6 @@ EXAMPLES = [
     "qkv see --model smollm2 --syntax",
     'qkv see "The capital of France is" --model smollm2 --without 13.8',
 ]
-DEMOS = Path(__file__).parent.parent / "demo" / "traces"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,9 +110,8 @@ def run(options: argparse.Namespace) -> None:
     layer, head = _choose(options, report)
     print("\n" + report.title(layer, head))
     draw(report.map(layer, head))
-    for text in (report.row(layer, head), report.experts(layer), report.patterns() if options.patterns else ""):
-        if text:
-            print("\n" + text)
+    for text in report.details(layer, head, patterns=options.patterns):
+        print("\n" + text)
     if options.without:
         print("\n" + report.without(model, tokenizer, options.without))
     if options.save is not None:
@@ -206,23 +204,14 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
         print(line)
 
 
-CAT = "The cat sat on the mat because it was tired"
-
-
-def demos() -> list[tuple[Path, Trace]]:
-    """The traces that ship with the package, the cat first."""
-    from ..tracing.views.traces import Trace
-
-    places = sorted(DEMOS.glob("*.safetensors"), key=lambda place: (place.stem != "cat-smollm2", place.stem))
-    return [(place, Trace.load(place)) for place in places]
-
-
 def _demo(options: argparse.Namespace) -> Trace:
     """The shipped trace of the text that was named, or the cat's."""
-    for place, trace in demos():
-        print(say("{name}: {model} on “{text}”", name=place.stem, model=trace.model, text=trace.text))
+    from ..tracing.views.demo_traces import CAT, demo_of, demo_traces
+
+    for name, trace in demo_traces().items():
+        print(say("{name}: {model} on “{text}”", name=name, model=trace.model, text=trace.text))
     print()
-    chosen = demos()[0][1] if options.text is None else demo_of(options.text)
+    chosen = demo_of(CAT if options.text is None else options.text)
     if chosen is None:
         raise Problem("no trace of “{text}” ships with qkv: give one of the texts above, or none", text=options.text)
     if chosen.text == CAT:
@@ -230,11 +219,6 @@ def _demo(options: argparse.Namespace) -> Trace:
     elif options.to is not None and options.from_ is None:
         raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
     return chosen
-
-
-def demo_of(text: str | None) -> Trace | None:
-    """The shipped trace of this very text, if there is one."""
-    return next((trace for _, trace in demos() if trace.text == text), None)
 
 
 def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
@@ -252,6 +236,8 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
+        from ..tracing.views.demo_traces import demo_of
+
         if options.model is not None or (shipped := demo_of(text)) is None:
             raise
         print(

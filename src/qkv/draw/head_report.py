@@ -171,17 +171,18 @@ class HeadReport:
         starts = [str(i * rows) for i in range(table.shape[0])]
         return terminal_map.heatmap(table, starts, [""] * table.shape[1], top=top)
 
-    def row(self, layer: int, head: int) -> str:
-        """Return where the word that looks looks, with its numbers; "" without one."""
-        if self.from_ is None:
-            return ""
-        show = (mixer_derivation if self.part == "mixers" else derivation).row
-        return show(self.trace, layer, head, self.from_, self.by, part=self.part)
+    def details(self, layer: int, head: int, *, patterns: bool) -> Iterator[str]:
+        """Yield what stands below the map: the row of the word that looks, the layer's experts, what each head does."""
+        if self.from_ is not None:
+            row = (mixer_derivation if self.part == "mixers" else derivation).row
+            yield row(self.trace, layer, head, self.from_, self.by, part=self.part)
+        if self.part in ("encoder", "decoder") and f"{self.part}.{layer}" in self.trace.routing:
+            yield self._experts(layer)
+        if patterns:
+            yield self.trace.patterns(part=self.part).show()
 
-    def experts(self, layer: int) -> str:
-        """Return which experts each token took after it had looked, of as many tokens as a map shows; "" without any."""
-        if self.part not in ("encoder", "decoder") or f"{self.part}.{layer}" not in self.trace.routing:
-            return ""
+    def _experts(self, layer: int) -> str:
+        """Return which experts each token took after it had looked, of as many tokens as a map shows."""
         took, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
         lines = [
             say(
@@ -199,10 +200,6 @@ class HeadReport:
         if len(tokens) > MOST_SHOWN:
             lines.append(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
         return "\n".join(lines)
-
-    def patterns(self) -> str:
-        """Return what each head does."""
-        return self.trace.patterns(part=self.part).show()
 
     def without(self, model: Any, tokenizer: AnyTokenizer, heads: Sequence[str]) -> str:
         """Return what changes without these heads."""
