@@ -16,7 +16,8 @@ from qkv.doctor.report import Report
 
 SCRIPT = """
 import torch
-from qkv import MultiHeadAttention, SelfAttention, attend
+import qkv
+from qkv import Config, MultiHeadAttention, SelfAttention, Transformer, attend
 q = torch.randn(1, 2, 3, 4)
 x = torch.randn(1, 3, 8)
 asked = bool(len(q))
@@ -28,6 +29,12 @@ reveal_type(heads(x))
 reveal_type(heads(x, weights=True))
 reveal_type(heads.forward(x, weights=True))
 reveal_type(SelfAttention(8)(x))
+trace = qkv.trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+reveal_type(trace)
+reveal_type(trace.call(0))
+reveal_type(trace.call(0, "cross"))
+reveal_type(trace.head(0, 0))
+reveal_type(trace.steps(0, 0, 0))
 """
 
 
@@ -39,7 +46,14 @@ def test_a_users_script_has_types(tmp_path):
     )
     told = [line.split('"')[1].replace("torch._tensor.", "") for line in out.splitlines() if "Revealed" in line]
     both = "tuple[Tensor, Tensor]"
-    assert code == 0 and told == ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both], out + err
+    call, mixing = "qkv.attention.formula.Call", "qkv.mixers.calls.Mixing"
+    of_trace = [
+        *("qkv.tracing.views.traces.Trace", f"{call} | {mixing}", call),
+        "qkv.tracing.views.attention_maps.Head | qkv.mixers.mixer_maps.Head",
+        "qkv.attention.oracle.Steps | qkv.mixers.stepwise.MixerSteps",
+    ]
+    wanted = ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both, *of_trace]
+    assert code == 0 and told == wanted, out + err
 
 
 def test_every_name_is_there_and_has_a_word_to_say():

@@ -20,9 +20,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from qkv.commands.see import DEMOS
 from qkv.draw import page, plots
 from qkv.draw.figure_canvas import save
+from qkv.tracing.views.demo_traces import DEMOS
 from qkv.tracing.views.traces import Trace
 
 

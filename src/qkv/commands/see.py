@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..i18n import Message, Problem, _, all_of, language, quoted, say
-from ..terminal import text_grid
+from ..i18n import Message, Problem, _, language, quoted, say
 from ..terminal.progress import bar, passing
 from ..terminal.screen import draw
-from ..tracing.views.token_labels import PARTS
 from .model_options import model_arguments, open_any, which_model
 from .output_path import FIGURES, check_place
 from .text_input import text_arguments, whole
 
 if TYPE_CHECKING:
+    from ..draw.head_report import HeadReport
+    from ..tracing.views.token_labels import By
     from ..tracing.views.traces import Trace
 
 EXAMPLES = [
@@ -30,8 +28,6 @@ EXAMPLES = [
     "qkv see --model smollm2 --syntax",
     'qkv see "The capital of France is" --model smollm2 --without 13.8',
 ]
-DEMOS = Path(__file__).parent.parent / "demo" / "traces"
-MOST_SHOWN = 64  # tokens up to which a terminal map shows each
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,42 +103,44 @@ def run(options: argparse.Namespace) -> None:
     if options.watch:
         _watch(options)
         return
-    model = tokenizer = None
-    if options.demo:
-        trace = _demo(options)
-    elif options.trace is not None:
-        if not options.trace.exists():  # before torch is loaded
-            raise Problem("there is no trace {file}", file=options.trace)
-        from ..tracing.views.traces import Trace
-
-        trace = Trace.load(options.trace)
-    else:
-        trace, model, tokenizer = _trace(options)
-    part = _part(options, trace)
-    for word, side in ((options.from_, False), (options.to, True)):
-        if word is not None:
-            trace.place(word, part, keys=side)  # refuses a word that isn't there
-            if not options.words and trace.tokens(part, keys=side).is_part_of_character(word):
-                options.tokens = True  # 岸₂ has a row of its own only among tokens
-    _tell(options, trace, part)
-    layer, head = _choose(options, trace, part)
-    _show(options, trace, part, layer, head)
-    if part in ("encoder", "decoder") and f"{part}.{layer}" in trace.routing:
-        _experts(trace, part, layer)
-    if options.patterns:
-        print("\n" + trace.patterns(part=part).show())
+    trace, model, tokenizer = _trace(options)
+    report = _report(options, trace)
+    report.check_words()
+    print(report.summary())
+    layer, head = _choose(options, report)
+    print("\n" + report.title(layer, head))
+    draw(report.map(layer, head))
+    for text in report.details(layer, head, patterns=options.patterns):
+        print("\n" + text)
     if options.without:
-        _without(options, trace, model, tokenizer)
+        print("\n" + report.without(model, tokenizer, options.without))
     if options.save is not None:
         trace.save(options.save)
         print(say("wrote {path}", path=options.save))
     if options.png is not None:
         from ..draw import plots
 
-        plots.head(trace, layer, head, by=_by(options), part=part, path=options.png)
+        plots.head(trace, layer, head, by=report.by, part=report.part, path=options.png)
         print(say("wrote {path}", path=options.png))
     if options.out is not None:
-        _page(options, trace, part, layer, head)
+        _page(options, report, layer, head)
+
+
+def _report(options: argparse.Namespace, trace: Trace) -> HeadReport:
+    from ..draw.head_report import HeadReport
+
+    by: By = "words" if options.words else "tokens" if options.tokens else "characters"
+    return HeadReport(trace, "cross" if options.cross else options.part, by, options.from_, options.to)
+
+
+def _choose(options: argparse.Namespace, report: HeadReport) -> tuple[int, int]:
+    """Return the head to show: the one named, or taken away; else the one that links --from and --to best, or tells most."""
+    if table := report.link_table():
+        print("\n" + table)
+    if options.layer is options.head is options.to is None and (away := report.removed(options.without)):
+        return report.choose(*away)
+    with bar(say("looking at every head")) as progress:
+        return report.choose(options.layer, options.head, progress)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -177,27 +175,23 @@ def _flag(name: str) -> Any:
     return Message("a text") if name == "text" else "--text" if name == "file" else "--" + name.strip("_")
 
 
-def _page(
-    options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int, title: str | None = None
-) -> None:
+def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int, title: str | None = None) -> None:
     """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
     from ..draw.page import page
 
-    linked = options.from_ is not None and options.to is not None and not _looks_ahead(options, trace, part)
-    focus = (options.from_, options.to) if linked else None
     whole: dict[str, list[int]] = {}
     with bar(say("writing the page")) as progress:
         page(
-            trace,
+            report.trace,
             options.out,
             title=title,
-            focus=focus,
+            focus=report.focus,
             layers=[layer],
             lang=language(),
             progress=progress,
             told=whole.update,
-            first=(part, layer, head),
-            by=_by(options),
+            first=(report.part, layer, head),
+            by=report.by,
         )
     print(
         say(
@@ -206,58 +200,18 @@ def _page(
             size=f"{options.out.stat().st_size / 1e6:.1f} MB",
         )
     )
-    _carried(trace, whole, part, layer if options.layer is not None else None)
-
-
-def _carried(trace: Trace, whole: dict[str, list[int]], part: str, asked: int | None) -> None:
-    """Where not every layer fitted into the page: which did, and what became of the one that was asked for."""
-    if asked is not None and asked not in whole[part]:
-        print(
-            say(
-                "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an "
-                "overview only.",
-                layer=asked,
-                part=say(PARTS[part]),
-            )
-        )
-    for name in trace.parts:
-        layers = trace.n_layer(name)
-        if len(whole[name]) < layers:
-            key = (
-                _(
-                    "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as "
-                    "an overview."
-                )
-                if whole[name]
-                else _(
-                    "The page has no room for any of the {layers} {part} layers in full: they are there as an overview."
-                )
-            )
-            print(say(key, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers))
-
-
-def _by(options: argparse.Namespace) -> str:
-    """What rows and columns stand for."""
-    return "words" if options.words else "tokens" if options.tokens else "characters"
-
-
-CAT = "The cat sat on the mat because it was tired"
-
-
-def demos() -> list[tuple[Path, Trace]]:
-    """The traces that ship with the package, the cat first."""
-    from ..tracing.views.traces import Trace
-
-    places = sorted(DEMOS.glob("*.safetensors"), key=lambda place: (place.stem != "cat-smollm2", place.stem))
-    return [(place, Trace.load(place)) for place in places]
+    for line in report.carried(whole, layer if options.layer is not None else None):
+        print(line)
 
 
 def _demo(options: argparse.Namespace) -> Trace:
     """The shipped trace of the text that was named, or the cat's."""
-    for place, trace in demos():
-        print(say("{name}: {model} on “{text}”", name=place.stem, model=trace.model, text=trace.text))
+    from ..tracing.views.demo_traces import CAT, demo_of, demo_traces
+
+    for name, trace in demo_traces().items():
+        print(say("{name}: {model} on “{text}”", name=name, model=trace.model, text=trace.text))
     print()
-    chosen = demos()[0][1] if options.text is None else demo_of(options.text)
+    chosen = demo_of(CAT if options.text is None else options.text)
     if chosen is None:
         raise Problem("no trace of “{text}” ships with qkv: give one of the texts above, or none", text=options.text)
     if chosen.text == CAT:
@@ -267,17 +221,23 @@ def _demo(options: argparse.Namespace) -> Trace:
     return chosen
 
 
-def demo_of(text: str | None) -> Trace | None:
-    """The shipped trace of this very text, if there is one."""
-    return next((trace for _, trace in demos() if trace.text == text), None)
-
-
 def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
+    """Return the trace, and the model and tokenizer that it is of, if they are here."""
+    if options.demo:
+        return _demo(options), None, None
+    if options.trace is not None:
+        if not options.trace.exists():  # before torch is loaded
+            raise Problem("there is no trace {file}", file=options.trace)
+        from ..tracing.views.traces import Trace
+
+        return Trace.load(options.trace), None, None
     text = whole(options.text, options.file, EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
+        from ..tracing.views.demo_traces import demo_of
+
         if options.model is not None or (shipped := demo_of(text)) is None:
             raise
         print(
@@ -289,244 +249,18 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
         )
         return shipped, None, None
     from ..tracing.record.recorder import trace
+    from ..tracing.study.edits import check_names
 
-    _check_model(options, model, tokenizer, text)
+    shown = "cross" if options.cross else options.part, options.layer, options.head
+    words = options.from_, options.to
+    check_names(model, tokenizer, text, heads=options.without or (), shown=shown, words=words)
     with bar(say("reading the text")) as progress, passing(model, progress):
         seen = trace(model, text, tokenizer, name=name, eager=options.eager)
     return seen, model, tokenizer
 
 
-def _check_model(options: argparse.Namespace, model: Any, tokenizer: Any, text: str) -> None:
-    """Refuse heads and words that aren't there before the model has read the text."""
-    from ..tracing.record.model_protocol import model_of
-    from ..tracing.record.tokenizer_protocol import ids_of, reader_of
-    from ..tracing.study import edits
-
-    if options.without:
-        edits.find(model, options.without)
-    asked = model_of(model)
-    if asked.foreseen and any(_given(options, name) for name in ("part", "cross", "layer", "head")):
-        part = "cross" if options.cross else options.part or next(iter(asked.heads()))
-        numbers = ("*" if number is None else str(number) for number in (options.layer, options.head))
-        edits.find(model, ".".join([part, *numbers]))
-    if asked.kind != "encoder-decoder":  # whose own words are yet to come
-        tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
-        for word in (options.from_, options.to):
-            if word is not None:
-                tokens.find(word)
-
-
 def _chinese(text: str) -> bool:
     return any("\u4e00" <= c <= "\u9fff" for c in text)
-
-
-def _part(options: argparse.Namespace, trace: Trace) -> str:
-    return "cross" if options.cross else options.part or trace.parts[0]
-
-
-def _tell(options: argparse.Namespace, trace: Trace, part: str) -> None:
-    sides = [trace.tokens(part, keys=side) for side in (False, True)]
-    heads = dict(layers=trace.n_layer(part), heads=trace.n_head(part))
-    print(
-        say(
-            "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens (layers and heads count from 0)",
-            model=trace.model,
-            part=say(PARTS[part]),
-            **heads,
-            tokens=_sizes(map(len, sides)),
-        )
-    )
-    if "mixers" in trace.parts and len(trace.parts) > 1:
-        other = "mixers" if part != "mixers" else trace.parts[0]
-        print(
-            say(
-                "These are layers {layers}; --part {other} shows {others}.",
-                layers=all_of(trace.layers(part)),
-                other=other,
-                others=all_of(trace.layers(other)),
-            )
-        )
-    elif part in trace.numbers and part != "mixers":
-        print(
-            say(
-                "Attention is in these layers alone: {layers}. The others have none.", layers=all_of(trace.layers(part))
-            )
-        )
-    joined = [len(side.groups()) for side in sides]
-    if _by(options) == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
-        print(
-            say(
-                "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
-                groups=_sizes(joined),
-            )
-        )
-    if part == "cross":
-        print(f"  {_joined(sides[1])} → {_joined(sides[0])}")
-        if most := trace.more.get("cut"):
-            print(
-                say(
-                    "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
-                    most=most,
-                )
-            )
-
-
-def _sizes(sides: Iterable[int]) -> str:
-    queries, keys = sides
-    return f"{queries}" if queries == keys else f"{queries} × {keys}"
-
-
-def _joined(tokens: Any) -> str:
-    """The text again, without its special tokens."""
-    return "".join(text for text, first, end in tokens.whole if not any(tokens.special[first:end])).strip()
-
-
-def _choose(options: argparse.Namespace, trace: Trace, part: str) -> tuple[int, int]:
-    """The head to show: the one named, or taken away; else the one that links --from and --to best, else the most telling."""
-    from ..tracing.views.head_ranking import first_shown, links
-
-    ranked = None
-    away = re.fullmatch(rf"(?:{part}\.)?(\d+)\.(\d+)", (options.without or [""])[0])
-    if away and options.layer is None and options.head is None and options.to is None:
-        return first_shown(trace, part, int(away[1]), int(away[2]))
-    if _looks_ahead(options, trace, part):
-        print(
-            "\n"
-            + say(
-                "{model} is causal ({part}): {one} cannot look ahead to {other}, which comes later; swap --from and --to",
-                model=trace.model,
-                part=say(PARTS[part]),
-                one=options.from_,
-                other=options.to,
-            )
-        )
-    elif options.from_ is not None and options.to is not None:
-        ranked = links(trace, options.from_, options.to, _by(options), part=part)
-        print(
-            "\n"
-            + say("Heads that link {one} to {other} (layer.head from 0, weight):", one=options.from_, other=options.to)
-        )
-        for layer, head, weight in ranked[:5]:
-            longest = max(1.0, *(abs(each) for _, _, each in ranked))
-            print(f"  {layer:>3}.{head:<3} {weight:.2f}  {'█' * round(abs(weight) / longest * 30)}")
-    with bar(say("looking at every head")) as progress:
-        return first_shown(trace, part, options.layer, options.head, linked=ranked, progress=progress)
-
-
-def _looks_ahead(options: argparse.Namespace, trace: Trace, part: str) -> bool:
-    """True if --to comes after --from in a part that is causal: no head links the two."""
-    from ..tracing.views.head_ranking import looks_ahead
-
-    given = options.from_ is not None and options.to is not None
-    return given and looks_ahead(trace, options.from_, options.to, _by(options), part=part)
-
-
-def _show(options: argparse.Namespace, trace: Trace, part: str, layer: int, head: int) -> None:
-    from ..draw import derivation, mixer_derivation, terminal_map
-    from ..tracing.views.word_map import stand, view
-
-    asking, asked = trace.tokens(part), trace.tokens(part, keys=True)
-    long = max(len(side.groups(_by(options))) for side in (asking, asked)) > MOST_SHOWN
-    # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
-    title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
-    if long:
-        title = _("{part} layer {layer}, head {head}: tokens that look downwards, those looked at across")
-    elif part == "mixers":
-        title = _(
-            "{part} layer {layer}, head {head}: each row is a token, and how much of every value it takes; below 0 is taken away, and rows don't add up to 1"
-        )
-    elif part == "cross":
-        title = _(
-            "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
-        )
-    elif part != "mixers" and trace.call(layer, part).sinks is not None:
-        title = _(
-            "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
-        )
-    print("\n" + say(title, layer=layer, head=head, part=say(PARTS[part])))
-    if long:
-        bins = MOST_SHOWN
-        while terminal_map.together(bins, [str(len(asking))]) > 1:  # a narrow terminal: larger cells
-            bins -= 1
-        table = trace.map(layer, head, bins=bins, part=part)
-        each = -(-len(asking) // bins), -(-len(asked) // bins)
-        print(
-            say(
-                "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest "
-                "cell)",
-                rows=each[0],
-                cols=each[1],
-            )
-        )
-        scale = max(float(abs(table).max()), 1e-9)
-        starts = [str(i * each[0]) for i in range(table.shape[0])]
-        draw(terminal_map.heatmap(table, starts, [""] * table.shape[1], top=scale))
-    else:
-        mark = None
-        if options.from_ is not None and options.to is not None:
-            mark = stand(asking, options.from_, _by(options))[0], stand(asked, options.to, _by(options))[0]
-        draw(terminal_map.whole_map(view(trace, layer, head, _by(options), part=part), mark))
-    if options.from_ is not None:
-        print(
-            "\n"
-            + (mixer_derivation if part == "mixers" else derivation).row(
-                trace, layer, head, options.from_, _by(options), part=part
-            )
-        )
-
-
-def _experts(trace: Trace, part: str, layer: int) -> None:
-    """Which experts each token took after it had looked: as many tokens as a map shows."""
-    took, tokens = trace.experts(layer, part=part), trace.tokens(part)
-    title = say(
-        "layer {layer}: the {each} of {count} experts that each token took, best first",
-        layer=layer,
-        each=took.chosen.shape[1],
-        count=took.count,
-    )
-    print("\n" + title)
-    shown = tokens.numbered[:MOST_SHOWN]
-    wide = max(map(text_grid.width, shown))
-    for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
-        print(
-            f"  {text_grid.left(word, wide)}  "
-            + "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
-        )
-    if len(tokens) > MOST_SHOWN:
-        print(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
-
-
-def _without(options: argparse.Namespace, trace: Trace, model: Any, tokenizer: Any) -> None:
-    if model is None:
-        raise Problem("--without needs the model itself, not a kept trace: give --model")
-    from ..tracing.study.effects import without
-
-    effect = without(model, tokenizer, trace.text, options.without)
-    if effect.said is not None:
-        key = (
-            _("Without {heads} the translation stays the same: {before}")
-            if effect.said[0] == effect.said[1]
-            else _("Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}")
-        )
-        print("\n" + say(key, heads=", ".join(effect.heads), before=effect.said[0], after=effect.said[1]))
-        return
-    print(
-        "\n"
-        + say(
-            "Without {heads}, {moved} of the next token's probability goes elsewhere:",
-            heads=", ".join(effect.heads),
-            moved=f"{effect.moved:.0%}",
-        )
-    )
-    wide = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
-    titles = say("with it"), say("without")
-    print(f"  {' ' * wide}  {titles[0]:>7}  {titles[1]:>7}")
-    for word, before, after in effect.words:
-        print(f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
-    tokens = trace.tokens(keys=True)
-    for word, _before, _after in effect.words:
-        if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
-            print(say("{token} is a part of a character, which other characters may share.", token=word))
 
 
 def _syntax(options: argparse.Namespace) -> None:
@@ -550,54 +284,41 @@ def _watch(options: argparse.Namespace) -> None:
     if not files:
         raise _unwatched(Path(options.model))
     with bar(say("opening {name}", name=options.model)):
-        from ..draw import terminal_map
         from ..draw.plots import MOMENTS
         from ..tracing.views.traces import Trace
-        from ..tracing.views.word_map import stand, view
 
         traces = [Trace.load(file) for file in files]
-    last = traces[-1]
-    part = _part(options, last)
-    _tell(options, last, part)
-    layer, head = _choose(options, last, part)
+    steps = [trace.more.get("step", file.stem) for trace, file in zip(traces, files, strict=True)]
+    report = _report(options, traces[-1])
+    print(report.summary())
+    layer, head = _choose(options, report)
     title = _("How layer {layer}, head {head} formed, over {n} evaluations:")
     if len(files) == 1:
         title = _("Layer {layer}, head {head} at the only evaluation so far:")
     print("\n" + say(title, layer=layer, head=head, n=len(files)))
-    linked = options.from_ is not None and options.to is not None and not _looks_ahead(options, last, part)
-    shown = sorted({0, len(traces) // 2, len(traces) - 1})
-    if not linked and len(shown) < len(traces):
-        print(
-            say(
-                "Shown are the first, the middle and the last; --from and --to follow a link through all of them, --png "
-                "draws up to {n}.",
-                n=MOMENTS,
+    if report.focus is not None:
+        print(report.link_growth(traces, steps, layer, head))
+    else:
+        if len(traces) > 3:
+            print(
+                say(
+                    "Shown are the first, the middle and the last; --from and --to follow a link through all of them, --png "
+                    "draws up to {n}.",
+                    n=MOMENTS,
+                )
             )
-        )
-    weights = []
-    for trace in traces if linked else ():
-        at = [
-            stand(trace.tokens(part, keys=side), word, _by(options))[0]
-            for word, side in ((options.from_, False), (options.to, True))
-        ]
-        weights.append(float(view(trace, layer, head, _by(options), part=part).weights[at[0], at[1]]))
-    longest = max(1.0, *map(abs, weights)) if weights else 1.0  # a mixer's may be of any size, and below 0
-    for number, trace in enumerate(traces):
-        step = trace.more.get("step", files[number].stem)
-        if linked:
-            print(f"  {step:>7}  {weights[number]:.2f}  {'█' * round(abs(weights[number]) / longest * 30)}")
-        elif number in shown and len(trace.tokens(part).groups(_by(options))) <= MOST_SHOWN:
-            print("\n" + say("step {step}", step=step))
-            draw(terminal_map.whole_map(view(trace, layer, head, _by(options), part=part)))
+        for heading, picture in report.growth(traces, steps, layer, head):
+            print("\n" + heading)
+            draw(picture)
     if options.png is not None:
         from ..draw import plots
 
-        plots.growth(traces, layer, head, by=_by(options), part=part, lang=language(), path=options.png)
+        plots.growth(traces, layer, head, by=report.by, part=report.part, lang=language(), path=options.png)
         print(say("wrote {path}", path=options.png))
     if options.out is not None:
-        step = last.more.get("step", files[-1].stem)
-        print(say("The page is of the last evaluation, step {step}.", step=step))
-        _page(options, last, part, layer, head, title=last.model + " · " + say("step {step}", step=step))
+        print(say("The page is of the last evaluation, step {step}.", step=steps[-1]))
+        title = report.trace.model + " · " + say("step {step}", step=steps[-1])
+        _page(options, report, layer, head, title=title)
 
 
 def _unwatched(run: Path) -> Problem:

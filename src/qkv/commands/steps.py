@@ -346,6 +346,7 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
     part = options.part or found.parts[0]
     layer = found.layers(part)[0] if options.layer is None else options.layer
     done = found.steps(layer, options.head, part=part)
+    assert isinstance(done, Steps)  # of attention
     lines = [
         say(
             "{part} layer {layer}, head {head} of {model} (both count from 0): its own q, k and v on this text, every number learned, "

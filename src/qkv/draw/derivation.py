@@ -192,6 +192,7 @@ def row(
 
     q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
     """
+    from ..attention.oracle import Steps
     from ..tracing.views.word_map import stand
 
     asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
@@ -201,6 +202,7 @@ def row(
     if trace.bare:
         return _weights(trace, layer, head, word, place, part, batch)
     steps = trace.steps(layer, head, place, part=part, batch=batch)
+    assert isinstance(steps, Steps)  # a mixer's row is mixer_derivation's
     columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
     order = np.argsort(-steps.weights[0])[:12]
     table = np.stack(columns, 1)[order]

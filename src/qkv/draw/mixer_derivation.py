@@ -160,6 +160,7 @@ def row(
     trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> str:
     """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
+    from ..mixers.calls import Mixing
     from ..tracing.views.word_map import stand
 
     asking = trace.tokens(part, batch)
@@ -167,6 +168,7 @@ def row(
     _, (_name, first, end) = stand(asking, query, by)
     one = trace.head(layer, head, part, batch)
     call, cols = one.call, range(place + 1)
+    assert isinstance(call, Mixing)
     weights = one.weights([place], cols)[0].double().numpy()
     scores = (call.q[0, 0, place] @ call.k[0, 0, : place + 1].T * call.scale).double().numpy()
     total = call.decay[0, 0].double().cumsum(0)

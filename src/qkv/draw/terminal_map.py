@@ -18,7 +18,7 @@ from ..i18n import say
 from ..terminal import text_grid
 
 if TYPE_CHECKING:
-    from ..tracing.views.word_map import View
+    from ..tracing.views.word_map import WordMap
 
 # From paper to ink, dark enough at the end to tell 0.6 from 0.9.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
@@ -201,7 +201,7 @@ def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[i
     return r, g, b
 
 
-def whole_map(seen: View, mark: tuple[int, int] | None = None) -> str:
+def whole_map(seen: WordMap, mark: tuple[int, int] | None = None) -> str:
     """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined.
 
     >>> from importlib.resources import files

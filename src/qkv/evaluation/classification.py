@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from torch import Tensor
@@ -20,7 +20,7 @@ from ..i18n import Notice, Problem, all_of
 from ..model.transformer import Transformer
 from ..text.tokenizer import Tokenizer
 
-Progress = Callable[[int, int], Any]
+Progress = Callable[[int, int], object]
 
 
 def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> list[dict[str, float]]:
@@ -80,12 +80,12 @@ def all_unknown(tokenizer: Tokenizer, text: str) -> bool:
     return tokenizer.unk is not None and bool(ids) and all(i == tokenizer.unk for i in ids)
 
 
-def tells_apart(model: Any) -> bool:
+def tells_apart(model: object) -> TypeGuard[Transformer]:
     """Is this a model of ours that gives labels to texts?"""
     return isinstance(model, Transformer) and model.config.head == "classes"
 
 
-def refuse_others(model: Any) -> None:
+def refuse_others(model: object) -> None:
     """Refuse a model that knows no labels."""
     if not tells_apart(model):
         raise Problem(
@@ -168,7 +168,7 @@ class ClassScore:
 
 
 def score_labels(
-    model: Any, tokenizer: Tokenizer, lines: Sequence[tuple[int, str, str]], *, progress: Progress | None = None
+    model: Transformer, tokenizer: Tokenizer, lines: Sequence[tuple[int, str, str]], *, progress: Progress | None = None
 ) -> ClassScore:
     """How a classifier does on (line, text, label); what it can't read, or a label it never learned, is left out and told.
 

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from ..text.tokenizer import Tokenizer
 from .token_losses import Scorer, scorer_of
 
 UNSAID = 2048  # tokens of a window, where neither the model nor anybody else says how many
-Progress = Callable[[int, int], Any]
+Progress = Callable[[int, int], object]
 HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
@@ -93,7 +93,7 @@ class TextScore(Losses):
 
 @torch.inference_mode()
 def score_text(
-    model: Any,
+    model: object,
     tokenizer: Tokenizer,
     text: str,
     *,
@@ -249,7 +249,7 @@ class PairScore(Losses):
 
 
 def score_pairs(
-    model: Any,
+    model: object,
     tokenizer: Tokenizer,
     pairs: Sequence[tuple[int, str, str]],
     *,

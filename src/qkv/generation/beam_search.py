@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..i18n import Problem
 from ..model.transformer import Transformer
 from ..text.generation_defaults import Habits
-from .prefill import Prompts, Reading, as_rows, source_rows
+from .prefill import Lengths, Prompts, Reading, as_rows, source_rows
 from .token_constraints import obey, penalised
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A text that the search came up with."""
 
     tokens: list[int]  # the new ones, without the stop token
@@ -39,10 +39,10 @@ def beam(
     length_penalty: float = 1.0,
     best: int = 1,
     source: Prompts | None = None,
-    source_lengths: Any = None,
+    source_lengths: Lengths | None = None,
     cache: bool = True,
     habits: Habits | None = None,
-) -> list[list[Found]]:
+) -> list[list[Candidate]]:
     """The `best` texts found for each prompt, the highest score first.
 
     Each step extends every beginning by every token. Of the likeliest `width` extensions, those that end are put aside;
@@ -67,56 +67,76 @@ def beam(
     if most < 1:
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=most)
     rows = as_rows("prompt", prompts, model.config.vocab)
-    found: list[list[Found]] = [[] for _ in rows]
     if not rows:
-        return found
+        return []
     reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
     early = False if habits is None else habits.early_stopping
-
-    def done(best: float, n: int, worst: float) -> bool:
-        """Can the best in play, after n tokens, no longer beat the worst of `width` texts that have ended?"""
-        longest = most if early == "never" and length_penalty > 0 else n
-        return early is True or best / longest**length_penalty <= worst
-
-    ends = frozenset(int(i) for i in stop)
-    items = list(range(len(rows)))  # of which item each row is a beginning
-    begun: list[list[int]] = [[] for _ in rows]
-    totals = torch.zeros(len(rows), dtype=torch.float64)
+    search = _Search(len(rows), width, most, frozenset(int(i) for i in stop), length_penalty, early)
     sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
     for n in range(1, most + 1):
         chances = reading.logits.double().log_softmax(-1).cpu()  # (R, V)
         if habits is not None:
-            texts = [rows[i] + new for i, new in zip(items, begun, strict=True)]
-            read = None if sources is None else [sources[i] for i in items]
+            texts = [rows[i] + new for i, new in zip(search.items, search.begun, strict=True)]
+            read = None if sources is None else [sources[i] for i in search.items]
             chances = penalised(chances, texts, habits.repetition_penalty)
-            given = [len(rows[i]) for i in items]
+            given = [len(rows[i]) for i in search.items]
             chances = obey(habits, chances, texts, given, last=n == most, ends=stop, sources=read)
-        chances = totals[:, None] + chances
         if never:
             chances[:, list(never)] = float("-inf")
-        vocab = chances.shape[1]
-        kept: list[tuple[int, int, float]] = []  # (row, token, logprob), an item's rows together
-        for item in sorted(set(items)):
-            first, count = items.index(item), items.count(item)
-            candidates = chances[first : first + count].flatten()
-            # Every beginning may end in any of the stop tokens, and `width` others are still needed.
-            values, index = candidates.topk(min(max(2, 1 + len(ends)) * width, len(candidates)))
-            going = []
-            for rank, (logprob, place) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
-                row, token = first + place // vocab, place % vocab
-                if token not in ends and n < most:
-                    going.append((row, token, logprob))
-                elif rank < width and logprob > float("-inf"):
-                    ended = token in ends
-                    text = begun[row] if ended else [*begun[row], token]
-                    found[item].append(Found(text, logprob, logprob / n**length_penalty, ended))
-            found[item] = sorted(found[item], key=lambda text: -text.score)[:width]
-            if going and not (len(found[item]) == width and done(going[0][2], n, found[item][-1].score)):
-                kept += going[:width]
+        kept = search.extend(chances, n)
         if not kept:
             break
-        items, begun = [items[row] for row, _, _ in kept], [[*begun[row], token] for row, token, _ in kept]
-        totals = torch.tensor([logprob for _, _, logprob in kept], dtype=torch.float64)
         reading.keep([row for row, _, _ in kept])
         reading.feed(torch.tensor([token for _, token, _ in kept]))
-    return [texts[:best] for texts in found]
+    return [texts[:best] for texts in search.candidates]
+
+
+class _Search:
+    """The beginnings in play, and the texts that have ended so far, of every item."""
+
+    def __init__(
+        self, items: int, width: int, most: int, ends: frozenset[int], length_penalty: float, early: bool | str
+    ) -> None:
+        self.width, self.most, self.ends = width, most, ends
+        self.length_penalty, self.early = length_penalty, early
+        self.items = list(range(items))  # of which item each row is a beginning
+        self.begun: list[list[int]] = [[] for _ in range(items)]
+        self.totals = torch.zeros(items, dtype=torch.float64)
+        self.candidates: list[list[Candidate]] = [[] for _ in range(items)]
+
+    def extend(self, chances: Tensor, n: int) -> list[tuple[int, int, float]]:
+        """Add token n to every beginning, given its log probabilities (R, V); return what stays in play as (row, token,
+        logprob), an item's rows together."""
+        chances = self.totals[:, None] + chances
+        kept = []
+        for item in sorted(set(self.items)):
+            first, count = self.items.index(item), self.items.count(item)
+            kept += self._extend_item(item, first, chances[first : first + count], n)
+        self.items, self.begun = (
+            [self.items[row] for row, _, _ in kept],
+            [[*self.begun[row], token] for row, token, _ in kept],
+        )
+        self.totals = torch.tensor([logprob for _, _, logprob in kept], dtype=torch.float64)
+        return kept
+
+    def _extend_item(self, item: int, first: int, chances: Tensor, n: int) -> list[tuple[int, int, float]]:
+        vocab, candidates = chances.shape[1], chances.flatten()
+        # Every beginning may end in any of the stop tokens, and `width` others are still needed.
+        values, index = candidates.topk(min(max(2, 1 + len(self.ends)) * self.width, len(candidates)))
+        going, texts = [], self.candidates[item]
+        for rank, (logprob, place) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
+            row, token = first + place // vocab, place % vocab
+            if token not in self.ends and n < self.most:
+                going.append((row, token, logprob))
+            elif rank < self.width and logprob > float("-inf"):
+                ended = token in self.ends
+                text = self.begun[row] if ended else [*self.begun[row], token]
+                texts.append(Candidate(text, logprob, logprob / n**self.length_penalty, ended))
+        texts[:] = sorted(texts, key=lambda text: -text.score)[: self.width]
+        done = not going or (len(texts) == self.width and self._is_done(going[0][2], n, texts[-1].score))
+        return [] if done else going[: self.width]
+
+    def _is_done(self, best: float, n: int, worst: float) -> bool:
+        """True if the best in play, after n tokens, can no longer beat the worst of `width` texts that have ended."""
+        longest = self.most if self.early == "never" and self.length_penalty > 0 else n
+        return self.early is True or best / longest**self.length_penalty <= worst

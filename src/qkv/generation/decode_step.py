@@ -23,12 +23,14 @@ from ..attention.dispatch import attend
 from ..attention.heads import MultiHeadAttention
 from ..attention.norms import RMSNorm
 from ..attention.positions import Rotary
+from ..attention.rules import Mask
 from ..model.experts import MixtureOfExperts
 from ..model.feed_forward import FeedForward
 from ..model.layers import Block
 from ..model.thin_matmul import product
 from ..model.transformer import ModelCache, Transformer
 
+Turn = tuple[Tensor, Tensor]  # cosines and signed sines of the newest token
 # What is written out below. A block with any other part goes through the modules.
 _BLOCK = {"attention", "attention_norm", "cross", "cross_norm", "feed_forward", "feed_forward_norm", "dropout"}
 _HEADS = {"q", "k", "v", "out", "position", "q_norm", "k_norm"}
@@ -68,8 +70,8 @@ class Step:
         self.model, self.cache = model, cache
         self.blocks = [_block(block) for block in model.decoder]
         self.norm = None if model.decoder_norm is None else _norm(model.decoder_norm)
-        positions: list[Any] = [block.attention.position for block in model.decoder]  # type: ignore[union-attr]
-        self.rotary: Rotary | None = positions[0]  # the layers share one
+        position = getattr(model.decoder[0].attention, "position", None)  # the layers share one
+        self.rotary = position if isinstance(position, Rotary) else None
 
     def __call__(self, ids: Tensor, memory_mask: masks.Mask | None = None) -> Tensor:
         cache = self.cache
@@ -98,13 +100,17 @@ def _block(block: Any) -> Callable[..., Tensor]:
     cross = None if block.cross is None else _cross_attention(block.cross)
     cross_norm = None if block.cross is None else _norm(block.cross_norm)
 
-    def before(x: Tensor, rule: Any, turn: Any, own: Any, memory_rule: Any, kept: Any) -> Tensor:
+    def before(
+        x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None
+    ) -> Tensor:
         x = x + look(look_norm(x), rule, turn, own)
         if cross is not None and cross_norm is not None:
             x = x + cross(cross_norm(x), memory_rule, kept)
         return x + think(think_norm(x))
 
-    def after(x: Tensor, rule: Any, turn: Any, own: Any, memory_rule: Any, kept: Any) -> Tensor:
+    def after(
+        x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None
+    ) -> Tensor:
         x = look_norm(x + look(x, rule, turn, own))
         if cross is not None and cross_norm is not None:
             x = cross_norm(x + cross(x, memory_rule, kept))
@@ -119,7 +125,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
     scale, softcap, name = heads.scale, heads.softcap, heads.name
     norm = _norm_of_both(heads)
 
-    def look(x: Tensor, rule: masks.Mask, turn: tuple[Tensor, Tensor] | None, cache: KVCache) -> Tensor:
+    def look(x: Tensor, rule: Mask, turn: Turn | None, cache: KVCache) -> Tensor:
         q = to_q(x).view(-1, n_head, 1, width)  # with one token, (B, H·D) → (B, H, 1, D) moves nothing
         k = to_k(x).view(-1, groups, 1, width)
         v = to_v(x).view(-1, groups, 1, width)
@@ -152,7 +158,7 @@ def _cross_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
     to_q, out = _linear(heads.q), _linear(heads.out)
     n_head, width, q_norm = heads.n_head, heads.head_width, None if heads.q_norm is None else _norm(heads.q_norm)
 
-    def look(x: Tensor, rule: masks.Mask, kept: KVCache) -> Tensor:
+    def look(x: Tensor, rule: Mask, kept: KVCache) -> Tensor:
         q = to_q(x).view(-1, n_head, 1, width)
         q = q if q_norm is None else q_norm(q)
         k, v = kept.k[:, :, : kept.longest], kept.v[:, :, : kept.longest]

@@ -15,13 +15,13 @@ from torch import Tensor
 from ..i18n import Notice, Problem
 from ..model.transformer import Transformer
 from ..text.generation_defaults import Habits
-from .prefill import Prompts, Reading, as_rows, note_context, quiet, source_rows
+from .prefill import Lengths, Prompts, Reading, as_rows, note_context, quiet, source_rows
 from .sampling import Sampling, draws
 from .token_constraints import obey
 
 if TYPE_CHECKING:
     from ..text.tokenizer import Tokenizer
-    from .beam_search import Found
+    from .beam_search import Candidate
 
 
 def generate(
@@ -37,10 +37,10 @@ def generate(
     stop: Sequence[int] = (),
     never: Sequence[int] = (),
     source: Prompts | None = None,
-    source_lengths: Any = None,
+    source_lengths: Lengths | None = None,
     cache: bool = True,
     habits: Habits | None = None,
-    on_token: Callable[[int, int], Any] | None = None,
+    on_token: Callable[[int, int], object] | None = None,
 ) -> list[list[int]]:
     """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`, none of `never`.
 
@@ -93,7 +93,7 @@ def grow(
     stop: Sequence[int] = (),
     never: Sequence[int] = (),
     source: Prompts | None = None,
-    source_lengths: Any = None,
+    source_lengths: Lengths | None = None,
     cache: bool = True,
     habits: Habits | None = None,
 ) -> Generator[tuple[int, int], bool | None, None]:
@@ -164,7 +164,7 @@ def stream(
     repetition_penalty: float | None = None,
     seed: int = 0,
     stop: Sequence[str] = (),
-    on_token: Callable[[int], Any] | None = None,
+    on_token: Callable[[int], object] | None = None,
 ) -> Iterator[str]:
     """What follows a text (or its tokens), piece by piece, never half a character; it ends before the texts in `stop`.
 
@@ -284,7 +284,7 @@ def translate_ids(
 
 def alternatives(
     model: Transformer, tokenizer: Tokenizer, text: str, *, width: int = 4, most: int = 128
-) -> list[Found]:
+) -> list[Candidate]:
     """What a beam of this width finds to say for a text, the best first: tokens and their scores."""
     sources = [source_ids(tokenizer, text)]
     return _beams(model, tokenizer, sources, width, width, most, None, True)[0]
@@ -299,7 +299,7 @@ def _beams(
     most: int,
     length_penalty: float | None,
     cache: bool,
-) -> list[list[Found]]:
+) -> list[list[Candidate]]:
     """The `best` of each source."""
     from .beam_search import beam
 

@@ -10,9 +10,8 @@ R rows, N tokens, M source tokens, C model width, V vocabulary.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ from ..model.transformer import Transformer
 from .decode_step import Step, fits
 
 Prompts = Sequence[Sequence[int]] | Tensor
+Lengths = Sequence[int] | Tensor
 PIECE = 1024  # tokens read at a time by a model that carries a state
 NAMES = {"prompt": Message("prompt"), "source": Message("source")}
 
@@ -50,7 +50,7 @@ class Reading:
         *,
         most: int,
         source: Prompts | None = None,
-        source_lengths: Any = None,
+        source_lengths: Lengths | None = None,
         cache: bool = True,
     ) -> None:
         self.model = model
@@ -80,7 +80,7 @@ class Reading:
             self._read(self.ids)
             self._step = Step(model, self.cache) if self.cache is not None and fits(model, self.cache) else None
 
-    def _read_source(self, source: Prompts | None, lengths: Any, rows: int) -> None:
+    def _read_source(self, source: Prompts | None, lengths: Lengths | None, rows: int) -> None:
         if source is None:
             raise Problem("this model is an encoder-decoder: give source=, the tokens it should read first")
         sources = as_rows("source", source, self.model.config.read_vocab)
@@ -161,7 +161,7 @@ class Reading:
 
 
 @contextmanager
-def quiet(model: Transformer) -> Any:
+def quiet(model: Transformer) -> Iterator[None]:
     """No gradients and no dropout inside; a model in training goes on training afterwards."""
     training = model.training
     if training:
@@ -210,13 +210,13 @@ def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
     return rows
 
 
-def source_rows(model: Transformer, source: Prompts, lengths: Any = None) -> list[list[int]]:
+def source_rows(model: Transformer, source: Prompts, lengths: Lengths | None = None) -> list[list[int]]:
     """The tokens that the encoder reads, without what they are filled up with."""
     rows = as_rows("source", source, model.config.read_vocab)
     return rows if lengths is None else [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
 
 
-def pad(rows: list[list[int]], device: Any) -> tuple[Tensor, Tensor]:
+def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Rows filled up on the right, (R, N), and how long each is, (R,)."""
     lengths = torch.tensor([len(row) for row in rows], device=device)
     longest = max(map(len, rows), default=0)
@@ -245,7 +245,7 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
         raise Problem(sentence, what=NAMES[what], longest=longest, most=most, context=context, room=room)
 
 
-def wordless(model: Any) -> Problem:
+def wordless(model: object) -> Problem:
     """The problem of a model without a language-model head."""
     return Problem("{model} gives states, not words: load it with its language-model head", model=type(model).__name__)
 

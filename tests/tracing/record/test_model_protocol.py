@@ -5,9 +5,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from qkv.text.tokenizer import Characters
-from qkv.tracing.record.hf_model import Theirs
+from qkv.tracing.record.hf_model import HFModel
 from qkv.tracing.record.model_protocol import model_of
-from qkv.tracing.record.native_model import Ours
+from qkv.tracing.record.native_model import NativeModel
 from qkv.tracing.record.tokenizer_protocol import ids_of, reader_of
 from qkv.tracing.study.edits import edit
 from tests.formats.test_hf_export import CASES, exported, made, theirs
@@ -40,7 +40,7 @@ def test_the_same_answers(both):
         answers.append([asked.kind, asked.context, heads, ids, real.tolist(), run(read), edited])
         assert not torch.equal(edited, run(read))
     ours, their = answers
-    assert isinstance(model_of(both[0][0]), Ours) and isinstance(model_of(both[1][0]), Theirs)
+    assert isinstance(model_of(both[0][0]), NativeModel) and isinstance(model_of(both[1][0]), HFModel)
     assert ours[:5] == their[:5]
     for a, b in zip(ours[5:], their[5:], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

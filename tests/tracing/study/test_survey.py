@@ -186,8 +186,8 @@ def test_every_head_is_looked_at_once(monkeypatch):
     """Choosing a head and writing its page use one survey: no map is computed twice."""
     found = made(HEADS["far"], HEADS["near"])
     told, blocks = [], []
-    whole = layer_scan.maps.shares
-    monkeypatch.setattr(layer_scan.maps, "shares", lambda *at: blocks.append(at) or whole(*at))
+    whole = layer_scan.attention_maps.shares
+    monkeypatch.setattr(layer_scan.attention_maps, "shares", lambda *at: blocks.append(at) or whole(*at))
     assert found.survey("decoder", lambda *at: told.append(at)).most_telling(range(2), [0]) == (0, 0)
     carry(found, 10**7)
     assert len(blocks) == 2 and told == [(1, 2), (2, 2)]

@@ -197,7 +197,8 @@ def fake(monkeypatch, make, *, mask=None, special=False, heads=3):
     """`trace` answers with heads made by hand: make(sentence) → (heads, words, words), over two tokens per word."""
     by_text = {one.text: one for one in shipped()}
 
-    def answer(text, tokenizer, **more):
+    def answer(request):
+        text = request.given
         one = by_text[text.lstrip("\n")]
         table = torch.as_tensor(np.stack(make(one)))  # (H, W, W)
         pieces, of, marks = [], [], []

@@ -39,7 +39,7 @@ def both(work):
 def test_a_layer_is_looked_at_as_by_one(mask, monkeypatch):
     monkeypatch.setattr(layer_scan, "TILE", (20, 40))
     tokens = Tokens(tuple(f" w{i}" for i in range(N)))
-    told = layer_scan.Told("decoder", tokens, tokens)
+    told = layer_scan.LinkFilter("decoder", tokens, tokens)
     several, alone = both(lambda: layer_scan.by_tiles(made(mask), told, 3, 3))
     for name, numbers in vars(several).items():
         torch.testing.assert_close(numbers, getattr(alone, name), atol=1e-6, rtol=0, equal_nan=True)

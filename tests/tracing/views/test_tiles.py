@@ -10,7 +10,7 @@ from qkv.i18n import Problem
 from qkv.mixers import mixer_maps as mixing
 from qkv.mixers.calls import Mixing
 from qkv.tracing.views import attention_maps
-from qkv.tracing.views.layer_scan import Told, by_tiles
+from qkv.tracing.views.layer_scan import LinkFilter, by_tiles
 from qkv.tracing.views.token_labels import Tokens
 from tests.tracing.study.test_survey import SHAPES, random
 
@@ -89,7 +89,7 @@ def test_what_the_sink_leaves_is_shared_out_exactly():
     assert 0 < 1 - float(one.weights()[-1, 0]) < 1e-5
     told = attention_maps.head_of(call, 0, 0)  # by who looked at all of it
     tokens = Tokens(tuple(f" w{i}" for i in range(90)))
-    told.know_without([0], by_tiles(call, Told("decoder", tokens, tokens), 2, 2).left[0])
+    told.know_without([0], by_tiles(call, LinkFilter("decoder", tokens, tokens), 2, 2).left[0])
     for each in (one, told):
         made = each.tile(slice(0, 90), slice(0, 90), without=[0]).numpy()
         np.testing.assert_allclose(np.where(seen, made, 0), table, atol=1e-6)

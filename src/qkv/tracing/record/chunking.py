@@ -4,10 +4,10 @@ way is only ever a chunk long, and the trace is the same."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
+from ...attention.formula import Call
 from ...mixers.calls import Mixing
 
 CHUNK = 2048  # tokens that go through a model at once
@@ -29,7 +29,7 @@ def chunks(n: int) -> list[slice]:
     return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
-def join_call(whole: list[Any], i: int, call: Any, span: slice, n: int) -> None:
+def join_call(whole: list[Call | Mixing], i: int, call: Call | Mixing, span: slice, n: int) -> None:
     """Add a chunk's queries to call i of a text of n tokens; keys and values are those seen so far.
 
     The mask is a rule of distances, the same for every chunk. A mixer hears its chunk alone: its tensors are joined.
@@ -38,13 +38,18 @@ def join_call(whole: list[Any], i: int, call: Any, span: slice, n: int) -> None:
         if span.start == 0:
             whole.append(call)
             return
-        names = ("q", "k", "v", "decay", "write")
-        pairs = {name: (getattr(whole[i], name), getattr(call, name)) for name in names}
-        joined = {name: torch.cat(pair, 2) for name, pair in pairs.items() if pair[1] is not None}
-        whole[i] = replace(whole[i], **joined)
+        before = whole[i]
+        assert isinstance(before, Mixing)
+        q, k, v, decay = (
+            torch.cat([getattr(each, name) for each in (before, call)], 2) for name in ("q", "k", "v", "decay")
+        )
+        write = None if before.write is None or call.write is None else torch.cat([before.write, call.write], 2)
+        whole[i] = replace(before, q=q, k=k, v=v, decay=decay, write=write)
         return
     if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
         batch, heads, _, width = call.q.shape
         whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), lse=None))
-    whole[i].q[:, :, span] = call.q
-    whole[i] = replace(whole[i], k=call.k, v=call.v, mask=call.mask)
+    made = whole[i]
+    made.q[:, :, span] = call.q
+    assert isinstance(made, Call)
+    whole[i] = replace(made, k=call.k, v=call.v, mask=call.mask)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from ...attention.formula import mix
 from ...attention.rules import Band
 from ...i18n import Problem, all_of, pip_install
 from ..views.token_labels import PARTS
+from .tokenizer_protocol import Inputs
 
 HIDDEN = -1e4  # an additive mask of this or less hides
 CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
@@ -34,16 +35,57 @@ OTHER_SENSES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
 WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention that have no weights to show
 HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, and none
 
-Inputs = dict[str, Any]
 Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # masks that were read already, since layers share them
 Stacks = dict[str, dict[int, tuple[str, nn.Module]]]  # part → a layer's number in the model → its name and module
+
+
+class HFConfig(Protocol):
+    """The settings of a model of transformers that are read here; others may be missing."""
+
+    is_encoder_decoder: bool
+    model_type: str
+    num_hidden_layers: int
+    vocab_size: int
+
+    def get_text_config(self, *, decoder: bool = False) -> HFConfig: ...
+
+
+class PretrainedModel(Protocol):
+    """A model of transformers, as far as it is used here: a `PreTrainedModel`."""
+
+    config: HFConfig
+    device: torch.device
+    main_input_name: str
+    _is_stateful: bool
+
+    @property
+    def base_model(self) -> nn.Module: ...
+
+    @property
+    def forward(self) -> Callable[..., Any]: ...
+
+    def __call__(self, **inputs: object) -> Any: ...
+
+    def eval(self) -> object: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+    def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...
+
+    def can_generate(self) -> bool: ...
+
+    def generate(self, **inputs: object) -> Tensor: ...
+
+    def get_input_embeddings(self) -> nn.Module: ...
+
+    def _can_set_attn_implementation(self) -> bool: ...
 
 
 class Untraceable(Problem):
     """A model whose attention can't be shown; the text has nothing to do with it."""
 
 
-def known(model: Any) -> Any:
+def known(model: Any) -> PretrainedModel:
     """The model of transformers itself, out of what may be wrapped around it."""
     model = getattr(model, "_orig_mod", model)  # torch.compile's
     if hasattr(model, "get_base_model"):  # peft's
@@ -54,9 +96,9 @@ def known(model: Any) -> Any:
     return model
 
 
-def unheard(model: Any, classes: Sequence[str] = ()) -> Problem:
+def unheard(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Problem:
     """The problem of attention that asks nobody for its kernel, or of a model that has none."""
-    names = sorted(set(classes) or {type(module).__name__ for _, module in attentions(model)})
+    names = sorted(set(classes))
     if not names:
         return Untraceable(
             "{model} can't be traced: none of its modules attends with weights, so there is nothing to see",
@@ -71,7 +113,7 @@ def unheard(model: Any, classes: Sequence[str] = ()) -> Problem:
     )
 
 
-def stacks(model: Any) -> Stacks:
+def stacks(model: PretrainedModel) -> Stacks:
     """The attention modules by part and layer."""
     found: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in attentions(model):
@@ -83,13 +125,13 @@ def stacks(model: Any) -> Stacks:
     }
 
 
-def context_of(model: Any) -> int | None:
+def context_of(model: PretrainedModel) -> int | None:
     """How many tokens the model was made for, where its config says so."""
     found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return found if isinstance(found, int) else None
 
 
-def heads_of(model: Any) -> dict[str, dict[int, int]]:
+def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)
     if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
@@ -107,7 +149,7 @@ def heads_of(model: Any) -> dict[str, dict[int, int]]:
     return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
 
 
-def attentions(model: Any, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
+def attentions(model: PretrainedModel, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
     """Modules named after attention that hold no other such module, those for pictures and sound left out."""
 
     family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
@@ -149,7 +191,7 @@ def side_of(name: str) -> str | None:
     return None if found is None else found[0]
 
 
-def part_of(model: Any, name: str, module: nn.Module) -> str:
+def part_of(model: PretrainedModel, name: str, module: nn.Module) -> str:
     """Which part of the model an attention belongs to, by where it stands."""
     if getattr(module, "is_cross_attention", False) or CROSS.search(name):
         return "cross"
@@ -158,7 +200,7 @@ def part_of(model: Any, name: str, module: nn.Module) -> str:
     return "decoder" if getattr(module, "is_causal", model.can_generate()) else "encoder"
 
 
-def _heads(module: Any) -> int:
+def _heads(module: nn.Module) -> int:
     for what in ("num_heads", "num_attention_heads", "n_heads", "n_head"):
         for holder in (module, getattr(module, "config", None)):
             if isinstance(count := getattr(holder, what, None), int):
@@ -199,7 +241,7 @@ def hearing() -> Iterator[None]:
 
 
 @contextmanager
-def editing(model: Any, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
+def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
     """Hear the model, and let edits of these names apply to these (part, layer)s."""
     modules = {
         id(module): names[part, i]
@@ -244,7 +286,7 @@ def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callabl
     return heard
 
 
-def configs_of(model: Any) -> list[Any]:
+def configs_of(model: PretrainedModel) -> list[Any]:
     """Every config that says which attention a part of the model runs."""
     found: dict[int, Any] = {}
     waiting = [getattr(module, "config", None) for module in model.modules()]

@@ -14,9 +14,8 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from ...attention import masks
 from ...attention.dispatch import Call
 from ...attention.rules import Dense
 from ...i18n import Notice, Problem
-from .hf_attention import Inputs, Untraceable, attentions, configs_of, part_of, rule_of
+from .hf_attention import Inputs, PretrainedModel, Untraceable, attentions, configs_of, part_of, rule_of
 from .hf_inputs import entry, items, run, several
 from .hf_trace import Heard
 
@@ -33,7 +32,7 @@ FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cro
 HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
 
 
-def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
+def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
     """The weights of every layer as calls of width 0, and the model's logits (or states)."""
     _tell(model, inputs)
     called = entry(model, inputs)
@@ -47,7 +46,7 @@ def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tens
     heard = Heard(model, "input_ids" in inputs)
     for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
         heard.entered.clear()
-        with _eagerly(model), heard.listening():
+        with _eagerly(model), heard.listen():
             made = run(model, inputs | options | {"output_attentions": True})
         if any(made.get(field) for field in ("attentions", *FIELDS.values())):
             break
@@ -74,7 +73,7 @@ def weights_of(model: Any, inputs: Inputs, options: Inputs) -> tuple[Heard, Tens
     return heard, logits
 
 
-def bytes_of(model: Any, inputs: Inputs) -> int:
+def bytes_of(model: PretrainedModel, inputs: Inputs) -> int:
     """How much the weights will take: 4 bytes for every query, key, head, layer and text."""
     sizes = _sizes(inputs, several(model))
     heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
@@ -86,7 +85,7 @@ def bytes_of(model: Any, inputs: Inputs) -> int:
     return total
 
 
-def _tell(model: Any, inputs: Inputs) -> None:
+def _tell(model: PretrainedModel, inputs: Inputs) -> None:
     """Say the size before it is taken, where the input tells it; refuse what can't fit into this machine's memory."""
     if not (size := bytes_of(model, inputs)):
         return
@@ -127,7 +126,7 @@ def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None
 
 
 @contextmanager
-def _eagerly(model: Any) -> Iterator[None]:
+def _eagerly(model: PretrainedModel) -> Iterator[None]:
     """The model with its plainest attention, and afterwards with its own; the hooks by which the library collects weights
     stay in a model for good otherwise."""
     before = [(config, config._attn_implementation_internal) for config in configs_of(model)]
@@ -146,7 +145,7 @@ def _eagerly(model: Any) -> Iterator[None]:
                 vars(module).pop(HOOKED, None)
 
 
-def _part(heard: Heard, layers: Any) -> str:
+def _part(heard: Heard, layers: Iterable[object]) -> str:
     """What the one stack of a model is called, as where it is listened to; where it doesn't say, a decoder's tokens give
     nothing to those after them."""
     for name, module in attentions(heard.model, all_senses=not heard.text):
@@ -158,7 +157,7 @@ def _part(heard: Heard, layers: Any) -> str:
     return "encoder" if later or not tables else "decoder"
 
 
-def _names(model: Any, heard: Heard, part: str, places: list[int], layers: int) -> list[str]:
+def _names(model: PretrainedModel, heard: Heard, part: str, places: list[int], layers: int) -> list[str]:
     """A name with its layer's number for each table: from the modules that ran, where there are as many."""
 
     def here(own: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
@@ -175,7 +174,7 @@ def _names(model: Any, heard: Heard, part: str, places: list[int], layers: int) 
     return ran if len(ran) == layers else [""] * layers
 
 
-def _call(model: Any, weights: Any, wanted: tuple[int | None, int | None]) -> Call:
+def _call(model: PretrainedModel, weights: Tensor, wanted: tuple[int | None, int | None]) -> Call:
     """A layer's weights as a call of width 0, checked."""
     kind = type(model).__name__
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()

@@ -19,17 +19,17 @@ from torch import Tensor, nn
 
 from ...i18n import Notice, Problem, all_of, one_of, quoted
 from ..views.token_labels import Tokens
-from .hf_attention import OTHER_SENSES, Inputs, context_of, side_of
-from .model_protocol import MOST, too_long, uneven
+from .hf_attention import OTHER_SENSES, Inputs, PretrainedModel, context_of, side_of
+from .model_protocol import MOST, Given, too_long, uneven
 from .streaming import Stopped
-from .tokenizer_protocol import ids_of, made_by_theirs, reader_of
+from .tokenizer_protocol import AnyTokenizer, ids_of, made_by_theirs, reader_of
 
 OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
 POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 
 
 @contextmanager
-def resting(model: Any) -> Iterator[None]:
+def resting(model: PretrainedModel) -> Iterator[None]:
     """No gradients and no dropout inside; each module trains afterwards if it did before."""
     training = [module for module in model.modules() if module.training]
     model.eval()
@@ -41,7 +41,7 @@ def resting(model: Any) -> Iterator[None]:
             module.training = True
 
 
-def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
+def inputs_of(model: PretrainedModel, given: Any, tokenizer: AnyTokenizer) -> Inputs:
     """What the model is called with."""
     if made_by_theirs(given):
         return _as_given(model, dict(given))
@@ -66,7 +66,7 @@ def inputs_of(model: Any, given: Any, tokenizer: Any) -> Inputs:
     return _rows(model, reader.source(rows) if model.config.is_encoder_decoder else rows)
 
 
-def _as_given(model: Any, given: Inputs) -> Inputs:
+def _as_given(model: PretrainedModel, given: Inputs) -> Inputs:
     """A tokenizer's result: tensors, on the model's device; lists of different lengths are padded."""
     if isinstance(ids := given.get("input_ids"), list) and len({len(row) for row in ids}) > 1:
         return _rows(model, ids)
@@ -85,7 +85,7 @@ def _as_given(model: Any, given: Inputs) -> Inputs:
     return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in made.items()}
 
 
-def _rows(model: Any, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
+def _rows(model: PretrainedModel, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
     """Lists of ids as a batch, padded on the right; a mask only if it says something."""
     pad = getattr(model.config, "pad_token_id", None)
     longest = max(map(len, rows))
@@ -97,7 +97,7 @@ def _rows(model: Any, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs
     return made
 
 
-def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs:
+def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, target: Given | None) -> Inputs:
     """The decoder's side: the target given, or what the model says, its start token first and without its end."""
     if "decoder_input_ids" in inputs:
         return {}
@@ -116,7 +116,9 @@ def target_of(model: Any, inputs: Inputs, tokenizer: Any, target: Any) -> Inputs
     return _rows(model, [_until_the_end(model, row, tokenizer) for row in rows], "decoder_")
 
 
-def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **options: Any) -> list[list[int]]:
+def said(
+    model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer = None, most: int = MOST, **options: object
+) -> list[list[int]]:
     """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
     if not model.can_generate():
         raise Problem("{model} can't say anything by itself: give target=", model=type(model).__name__)
@@ -129,25 +131,25 @@ def said(model: Any, inputs: Inputs, tokenizer: Any = None, most: int = MOST, **
     return [_until_the_end(model, row, tokenizer) for row in made.tolist()]
 
 
-def most_of(model: Any, most: int) -> int:
+def most_of(model: PretrainedModel, most: int) -> int:
     """So many tokens, or as many as there are positions after the start."""
     config = model.config.get_text_config(decoder=True)
     return min(most, (getattr(config, "max_position_embeddings", None) or most + 1) - 1)
 
 
-def _role(model: Any, what: str) -> Any:
+def _role(model: PretrainedModel, what: str) -> int | list[int] | None:
     found = getattr(getattr(model, "generation_config", None), what, None)
     return getattr(model.config, what, None) if found is None else found
 
 
-def _until_the_end(model: Any, row: list[int], tokenizer: Any) -> list[int]:
+def _until_the_end(model: PretrainedModel, row: list[int], tokenizer: AnyTokenizer) -> list[int]:
     """A decoder's row up to where it ends; its first token may be the same one (BART begins with its end)."""
-    ends = _role(model, "eos_token_id")
-    ends = {*(ends if isinstance(ends, list) else [ends]), reader_of(tokenizer).eos}
+    said = _role(model, "eos_token_id")
+    ends = {*(said if isinstance(said, list) else [said]), reader_of(tokenizer).eos}
     return row[: next((i for i in range(1, len(row)) if row[i] in ends), len(row))]
 
 
-def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
+def check(model: PretrainedModel, inputs: Inputs, prefix: str = "") -> dict[str, int]:
     """Refuse tokens that aren't in the vocabulary, and more of them than there are learned positions.
 
     Where positions aren't learned, more than the context of the model is only said: see note_context.
@@ -171,7 +173,7 @@ def check(model: Any, inputs: Inputs, prefix: str = "") -> dict[str, int]:
     return note_context(ids.shape[1], context_of(model))
 
 
-def _vocabulary(model: Any, prefix: str) -> int | None:
+def _vocabulary(model: PretrainedModel, prefix: str) -> int | None:
     """How many tokens the model knows on this side, where it says so."""
     side = model.decoder if prefix and hasattr(model, "decoder") else model  # an encoder-decoder of two models
     try:
@@ -181,7 +183,7 @@ def _vocabulary(model: Any, prefix: str) -> int | None:
     return found or getattr(model.config.get_text_config(), "vocab_size", None)
 
 
-def several(model: Any) -> bool:
+def several(model: PretrainedModel) -> bool:
     """Does it read one text and write another?"""
     return bool(model.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(model.forward).parameters
 
@@ -191,7 +193,7 @@ def items(inputs: Inputs) -> int:
     return next(len(inputs[key]) for key in ("input_ids", *OTHERS) if key in inputs)
 
 
-def entry(model: Any, inputs: Inputs) -> Any:
+def entry(model: PretrainedModel, inputs: Inputs) -> Any:
     """What to call: the model, or of one with two towers (CLIP) the one that reads what is given."""
     for mine, others, name in (
         ("input_ids", OTHERS, "get_text_features"),
@@ -205,7 +207,7 @@ def entry(model: Any, inputs: Inputs) -> Any:
     return model
 
 
-def note_towers(model: Any, inputs: Inputs) -> None:
+def note_towers(model: PretrainedModel, inputs: Inputs) -> None:
     """Say that of two towers which never look at each other (CLIP) the text's is shown, where both were given."""
     both = "input_ids" in inputs and "pixel_values" in inputs
     if both and hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
@@ -220,14 +222,14 @@ def note_towers(model: Any, inputs: Inputs) -> None:
             )
 
 
-def run(model: Any, inputs: Inputs) -> Any:
+def run(model: PretrainedModel, inputs: Inputs) -> Any:
     """The model's forward."""
     with _telling(model):
         return entry(model, inputs)(**inputs)
 
 
 @contextmanager
-def _telling(model: Any) -> Iterator[None]:
+def _telling(model: PretrainedModel) -> Iterator[None]:
     """What a model says when it fails is told in a sentence, not lost in a traceback."""
     try:
         yield
@@ -241,7 +243,7 @@ def _telling(model: Any) -> Iterator[None]:
         ) from error
 
 
-def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
+def tokens_of(tokenizer: AnyTokenizer, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     """Labels of every row; padding, on whichever side, is special."""
     ids = inputs[f"{prefix}input_ids"].tolist()
     real = inputs.get(f"{prefix}attention_mask")
@@ -260,7 +262,7 @@ def tokens_of(tokenizer: Any, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     return made
 
 
-def places(model: Any, inputs: Inputs, count: int) -> Tokens:
+def places(model: PretrainedModel, inputs: Inputs, count: int) -> Tokens:
     """Names for what is no text: patches of a picture by row and column, what else there is by number.
 
     Where a model puts tokens of its own before its patches, the first of them is [CLS].
@@ -276,7 +278,7 @@ def places(model: Any, inputs: Inputs, count: int) -> Tokens:
     return Tokens(tuple(names), tuple(i < before for i in range(count)))
 
 
-def _grid(config: Any, inputs: Inputs) -> tuple[int, int]:
+def _grid(config: object, inputs: Inputs) -> tuple[int, int]:
     """How many patches a picture has, downwards and across; 0 where that isn't known."""
     sees = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
     patch = getattr(sees, "patch_size", None)

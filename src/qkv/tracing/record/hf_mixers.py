@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, Untraceable
+from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable
 
 Given = dict[str, Any]  # a kernel's arguments by name
-Hear = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
+OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
 
 
 def _scanned(given: Given) -> tuple[Mixing, Tensor]:
@@ -85,8 +85,8 @@ _door = threading.Lock()
 
 
 @contextmanager
-def listening(model: Any, hear: Hear, *, all_senses: bool = False) -> Iterator[None]:
-    """Inside the block, `hear` is told of every mixing of this model in this thread; afterwards all is as it was."""
+def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False) -> Iterator[None]:
+    """Inside the block, `on_call` is called with every mixing of this model in this thread; afterwards all is as it was."""
     found = [
         (name, module, kernel)
         for name, module in model.named_modules()
@@ -95,13 +95,13 @@ def listening(model: Any, hear: Hear, *, all_senses: bool = False) -> Iterator[N
     inside: list[tuple[str, nn.Module, str, Tensor | None]] = []  # the mixer that is running
 
     def enter(name: str, kernel: str) -> Callable[..., None]:
-        def begin(module: nn.Module, args: Any, options: Given) -> None:
+        def begin(module: nn.Module, args: object, options: Given) -> None:
             real = options.get("attention_mask")
             inside.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
 
         return begin
 
-    def leave(module: nn.Module, args: Any, output: Any) -> None:
+    def leave(module: nn.Module, args: object, output: object) -> None:
         inside.pop()
 
     def heard(given: Given, made: Any) -> None:
@@ -119,7 +119,7 @@ def listening(model: Any, hear: Hear, *, all_senses: bool = False) -> Iterator[N
                     "be wrong",
                     model=type(module).__name__,
                 )
-            hear(name, replace(call, keep=keep))
+            on_call(name, replace(call, keep=keep))
 
     hooks = []
     for name, module, kernel in found:

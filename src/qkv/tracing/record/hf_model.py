@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,19 +12,16 @@ from ...generation.prefill import wordless
 from ..views.traces import Trace
 from . import hf_attention, hf_trace
 from .hf_inputs import check, inputs_of, resting, said, several, target_of
-from .model_protocol import Layer, Question
-from .tokenizer_protocol import reader_of
-
-if TYPE_CHECKING:
-    from .streaming import Follower
+from .model_protocol import Given, Layer, Question, TraceRequest
+from .tokenizer_protocol import AnyTokenizer, reader_of
 
 
-class Theirs:
+class HFModel:
     """A model of transformers that is looked into, out of what may be wrapped around it."""
 
     foreseen = False
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: object) -> None:
         self.model = hf_attention.known(model)
 
     @property
@@ -45,22 +41,11 @@ class Theirs:
         """Refuses a model whose heads can't be edited one by one."""
         return hf_attention.heads_of(self.model)
 
-    def trace(
-        self,
-        given: Any,
-        tokenizer: Any = None,
-        *,
-        target: Any = None,
-        logits: bool = False,
-        name: str = "",
-        eager: bool = False,
-        follower: Follower | None = None,
-    ) -> Trace:
-        """`given` may be whatever the model is called with."""
-        asked: dict[str, Any] = dict(target=target, logits=logits, name=name, eager=eager, follower=follower)
-        return hf_trace.trace(self.model, given, tokenizer, **asked)
+    def trace(self, request: TraceRequest) -> Trace:
+        """`request.given` may be whatever the model is called with."""
+        return hf_trace.trace(self.model, request)
 
-    def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
+    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
         """Padded as its tokenizer does."""
         inputs = inputs_of(self.model, given, tokenizer)
         check(self.model, inputs)
@@ -80,7 +65,7 @@ class Theirs:
 
         return Question(run, ids, torch.ones_like(ids) > 0 if real is None else real > 0)
 
-    def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
+    def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
         """As the library's own `generate` says it."""
         inputs = inputs_of(self.model, text, tokenizer)
         return reader_of(tokenizer).text(said(self.model, inputs, tokenizer, use_cache=cache)[0][1:])

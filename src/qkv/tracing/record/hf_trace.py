@@ -34,6 +34,7 @@ from .chunking import chunks, is_long, join_call
 from .hf_attention import (
     OTHER_SENSES,
     Inputs,
+    PretrainedModel,
     Rules,
     Untraceable,
     attentions,
@@ -61,7 +62,8 @@ from .hf_inputs import (
     target_of,
     tokens_of,
 )
-from .model_protocol import MOST
+from .model_protocol import MOST, TraceRequest
+from .tokenizer_protocol import AnyTokenizer
 
 if TYPE_CHECKING:
     from .streaming import Follower, Sides
@@ -69,49 +71,39 @@ if TYPE_CHECKING:
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 
 
-def trace(
-    model: Any,
-    given: Any,
-    tokenizer: Any = None,
-    *,
-    target: Any = None,
-    logits: bool = False,
-    name: str = "",
-    eager: bool = False,
-    follower: Follower | None = None,
-) -> Trace:
-    """What every attention of a model of `transformers` receives (the model itself); arguments as in `qkv.trace`.
+def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
+    """What every attention of a model of `transformers` receives (the model itself).
 
-    `given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
+    `request.given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
     it is; so do `pixel_values`, `input_features` and `input_values`. Batches of texts are padded by the tokenizer where
     it can, id lists of different lengths on the right. A long text goes through a decoder in chunks, where the library's
-    own cache can keep all of its keys. `eager` keeps the weights that the model itself gives (eager.py).
+    own cache can keep all of its keys. `request.eager` keeps the weights that the model itself gives (eager.py).
     """
-    text = given if isinstance(given, str) else ""
+    tokenizer, follower = request.tokenizer, request.follower
     cut: int | None = None  # after so many tokens what the model says was cut off
     with resting(model):
-        inputs = inputs_of(model, given, tokenizer)
+        inputs = inputs_of(model, request.given, tokenizer)
         if follower is not None and not several(model):
             inputs = _longer(inputs, follower.more)
         _readable(model, inputs)
         note_towers(model, inputs)
         beyond = check(model, inputs)
         if several(model):
-            own = target is None and "decoder_input_ids" not in inputs
-            inputs |= target_of(model, inputs, tokenizer, target)
+            own = request.target is None and "decoder_input_ids" not in inputs
+            inputs |= target_of(model, inputs, tokenizer, request.target)
             beyond |= check(model, inputs, "decoder_")
             if own and inputs["decoder_input_ids"].shape[1] > most_of(model, MOST):
                 cut = most_of(model, MOST)
             if follower is not None:
                 inputs |= _longer({key: value for key, value in inputs.items() if "decoder" in key}, follower.more)
-        early = None if follower is None or eager else _foreseen(model, inputs, tokenizer)
+        early = None if follower is None or request.eager else _foreseen(model, inputs, tokenizer)
         if follower is not None and early is not None:
             follower.told(*early)
         taken = inspect.signature(model.forward).parameters
         options: Inputs = {"return_dict": True}
-        if "logits_to_keep" in taken and not logits:
+        if "logits_to_keep" in taken and not request.logits:
             options["logits_to_keep"] = 1  # a long text's logits are larger than all else that is kept
-        if eager:
+        if request.eager:
             from .hf_eager import weights_of
 
             heard, made = weights_of(model, inputs, options | ({"use_cache": False} if "use_cache" in taken else {}))
@@ -122,7 +114,9 @@ def trace(
             if follower is not None and early is not None:
                 heard.follow = _following(model, follower)
             made = heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
-    found = _made(model, heard, inputs, tokenizer, made if logits else None, name or _name(model), text)
+    found = _made(
+        model, heard, inputs, tokenizer, made if request.logits else None, request.name or _name(model), request.text
+    )
     found.more.update(beyond)
     if cut is not None and "cross" in found.calls:
         rows = found.queries["decoder"]
@@ -131,7 +125,7 @@ def trace(
     if follower is not None:
         found.more["states"] = heard.states
         if early is None:
-            follower.tell_late(found)
+            follower.notify_late(found)
     return found
 
 
@@ -148,7 +142,9 @@ def _longer(inputs: Inputs, more: tuple[int, ...]) -> Inputs:
     return made
 
 
-def _foreseen(model: Any, inputs: Inputs, tokenizer: Any) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
+def _foreseen(
+    model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer
+) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
     """The layers, their heads and the tokens, where they can be known before the model has run; None where they can't, or
     where the text is so long that it goes through in chunks."""
     if "input_ids" not in inputs or any(hf_mixers.kernel_of(module) for module in model.modules()):
@@ -164,18 +160,18 @@ def _foreseen(model: Any, inputs: Inputs, tokenizer: Any) -> tuple[dict[str, dic
     return heads, *_texts(model, inputs, tokenizer, {}, heads)
 
 
-def _following(model: Any, follower: Follower) -> Callable[[str, str, Call], None]:
+def _following(model: PretrainedModel, follower: Follower) -> Callable[[str, str, Call], None]:
     """Tells who follows of a module's call, by the number of its layer."""
     numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
 
     def follow(part: str, name: str, call: Call) -> None:
         _, number = numbers.get(name, (part, 0))
-        follower.hear(part, number, replace(call, name=f"{part}.{number}"))
+        follower.notify(part, number, replace(call, name=f"{part}.{number}"))
 
     return follow
 
 
-def _readable(model: Any, inputs: Inputs) -> None:
+def _readable(model: PretrainedModel, inputs: Inputs) -> None:
     """Refuse what this model doesn't take, and name what it needs beside."""
     if (called := entry(model, inputs)) is not model:
         return
@@ -196,7 +192,7 @@ def _readable(model: Any, inputs: Inputs) -> None:
         )
 
 
-def _by_chunks(model: Any, inputs: Inputs) -> bool:
+def _by_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -215,13 +211,13 @@ def _by_chunks(model: Any, inputs: Inputs) -> bool:
     return len(kept) == len(layers["decoder"]) and set(kept) <= {DynamicLayer, DynamicSlidingWindowLayer}
 
 
-def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
+def _in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
     """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
     from transformers.cache_utils import DynamicCache
 
     n = ids.shape[1]
     cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps
-    whole: list[Call] = []
+    whole: list[Call | Mixing] = []
     hidden, logits, final = [], [], []
     for span in chunks(n):
         heard = Heard(model)
@@ -234,7 +230,7 @@ def _in_chunks(model: Any, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor]
         for i, call in enumerate(calls):
             join_call(whole, i, call, span, n)
         hidden.append((span, [call.mask for call in calls]))
-    whole = [replace(call, mask=_bands(call.mask)) for call in whole]
+    whole = [replace(call, mask=_bands(call.mask)) for call in whole if isinstance(call, Call)]
     for span, rules in hidden:
         pairs = {(call.mask, rule) for call, rule in zip(whole, rules, strict=True)}
         if not all(_agree(rule, part, span, n) for rule, part in pairs):
@@ -263,7 +259,7 @@ def _agree(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bo
     return True
 
 
-def _name(model: Any) -> str:
+def _name(model: PretrainedModel) -> str:
     """What people call the model: the last word of where it came from."""
     return PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
 
@@ -272,13 +268,15 @@ def _name(model: Any) -> str:
 class Heard:
     """The calls of one forward, by part, and the modules that made them."""
 
-    model: Any
+    model: PretrainedModel
     text: bool = True  # what it reads; attention to pictures and sound beside a text is left out
-    calls: dict[str, list[Any]] = field(default_factory=dict)  # a `Call` for each layer, a `Mixing` in the part mixers
+    calls: dict[str, list[Call | Mixing]] = field(
+        default_factory=dict
+    )  # a `Call` for each layer, a `Mixing` in the part mixers
     names: dict[str, list[str]] = field(default_factory=dict)  # part → of each call, its module's name in the model
     outputs: dict[str, Projection] = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
-    projections: dict[int, Any] = field(default_factory=dict)  # an attention → its output projection
+    projections: dict[int, nn.Module] = field(default_factory=dict)  # an attention → its output projection
     waiting: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
     entered: Counter[nn.Module] = field(default_factory=Counter)  # attentions, by how often they ran
     heard: Counter[nn.Module] = field(default_factory=Counter)  # and how often they asked for a kernel
@@ -287,16 +285,16 @@ class Heard:
 
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
-        mixing = hf_mixers.listening(self.model, self._hear_state, all_senses=not self.text)
+        mixing = hf_mixers.listen(self.model, self._on_mixing, all_senses=not self.text)
         hook = self.model.base_model.register_forward_hook(self._keep_states)
         try:
-            with hearing(), self.listening(), mixing:
+            with hearing(), self.listen(), mixing:
                 made = run(self.model, inputs)
         finally:
             hook.remove()
         silent = sorted({type(module).__name__ for module in self.entered if not self.heard[module]})
         if silent or not self.calls:
-            raise unheard(self.model, silent)
+            raise unheard(self.model, silent or [type(module).__name__ for _, module in attentions(self.model)])
         twice = next((module for module, count in self.entered.items() if self.heard[module] > count), None)
         if twice is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
             raise Untraceable(
@@ -308,15 +306,15 @@ class Heard:
         found = getattr(made, "logits", None)
         return made[0] if found is None else found
 
-    def _keep_states(self, base: nn.Module, given: Any, made: Any) -> None:
+    def _keep_states(self, base: nn.Module, given: object, made: object) -> None:
         self.states = getattr(made, "last_hidden_state", None)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listen(self) -> Iterator[None]:
         """Collect what this thread's forward hands over."""
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
-        listener = (self._hear, names, threading.get_ident())
+        listener = (self._on_call, names, threading.get_ident())
         hooks = []
         for _name, module in attentions(self.model, all_senses=not self.text):
             hooks.append(module.register_forward_pre_hook(lambda module, _: self.entered.update([module])))
@@ -333,7 +331,7 @@ class Heard:
             self.rules.clear()
             self.waiting.clear()
 
-    def _hear(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
+    def _on_call(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
         """One call: what it was handed, what the kernel made of it, and what the model goes on with (edited or not)."""
         if self.text and OTHER_SENSES.search(name):
             return
@@ -357,13 +355,13 @@ class Heard:
         if self.follow is not None:
             self.follow(part, name, call)
 
-    def _hear_state(self, name: str, call: Mixing) -> None:
+    def _on_mixing(self, name: str, call: Mixing) -> None:
         """One mixing, of a layer that keeps a state."""
         layers = self.calls.setdefault("mixers", [])
         layers.append(replace(call, name=f"mixers.{len(layers)}"))
         self.names.setdefault("mixers", []).append(name)
 
-    def _projecting(self, projection: nn.Module, given: tuple[Any, ...]) -> None:
+    def _projecting(self, projection: nn.Module, given: tuple[Tensor, ...]) -> None:
         """An output projection is kept only if it reads the heads' outputs as they are: no gate, no norm between."""
         name, last = self.waiting.pop(id(projection), ("", None))
         if last is None or not isinstance(given[0], Tensor) or given[0].shape[-1] != last.shape[-1]:
@@ -376,7 +374,7 @@ class Heard:
             )
 
 
-def _projection(module: Any, parent: Any) -> Any:
+def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None:
     """The linear layer behind the heads: the module's own, or as BERT has it, its neighbour's."""
     for holder in (module, getattr(parent, "output", None)):
         for what in PROJECTIONS:
@@ -386,7 +384,15 @@ def _projection(module: Any, parent: Any) -> Any:
     return None
 
 
-def _made(model: Any, heard: Heard, inputs: Inputs, tokenizer: Any, made: Any, name: str, text: str) -> Trace:
+def _made(
+    model: PretrainedModel,
+    heard: Heard,
+    inputs: Inputs,
+    tokenizer: AnyTokenizer,
+    made: Tensor | None,
+    name: str,
+    text: str,
+) -> Trace:
     parts = [part for part in PARTS if part in heard.calls]
     numbers = {part: numbered(heard.names[part]) for part in parts}
     calls = {
@@ -398,14 +404,14 @@ def _made(model: Any, heard: Heard, inputs: Inputs, tokenizer: Any, made: Any, n
     counted = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
     queries, keys = _sides(model, calls, inputs, tokenizer)
     alone = "decoder" if parts[0] == "mixers" else parts[0]
-    more: dict[str, Any] = {"kind": "encoder-decoder" if several(model) else alone}
+    more: dict[str, object] = {"kind": "encoder-decoder" if several(model) else alone}
     if made is not None:
         more["logits"] = made.float()
     return Trace(calls, queries, keys, name, text, outputs, more, numbers=counted)
 
 
 def _sides(
-    model: Any, calls: dict[str, list[Any]], inputs: Inputs, tokenizer: Any
+    model: PretrainedModel, calls: dict[str, list[Call | Mixing]], inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
@@ -435,7 +441,11 @@ def _sides(
 
 
 def _texts(
-    model: Any, inputs: Inputs, tokenizer: Any, calls: dict[str, list[Any]], parts: Iterable[str]
+    model: PretrainedModel,
+    inputs: Inputs,
+    tokenizer: AnyTokenizer,
+    calls: dict[str, list[Call | Mixing]],
+    parts: Iterable[str],
 ) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
     """The tokens on both sides of these parts; what has no words (pictures, a memory from elsewhere) is as long as its
     calls say."""

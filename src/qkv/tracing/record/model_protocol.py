@@ -8,14 +8,16 @@ B batch, N tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from torch import Tensor
 
 from ...i18n import Problem
 from ..views.traces import Trace
+from .tokenizer_protocol import AnyTokenizer, Inputs
 
 if TYPE_CHECKING:
     from .streaming import Follower
@@ -23,6 +25,25 @@ if TYPE_CHECKING:
 MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
 
 Layer = tuple[str, int]  # part, number
+Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """The arguments of `qkv.trace`, and of `follow` in streaming.py, which adds a follower."""
+
+    given: Given | Inputs
+    tokenizer: AnyTokenizer = None
+    target: Given | None = None
+    logits: bool = False
+    name: str = ""
+    eager: bool = False
+    follower: Follower | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the text, "" if there is not exactly one."""
+        return self.given if isinstance(self.given, str) else ""
 
 
 class Question(NamedTuple):
@@ -49,40 +70,30 @@ class Model(Protocol):
     def heads(self) -> dict[str, dict[int, int]]:
         """How many heads each layer of each part has; only those that attend."""
 
-    def trace(
-        self,
-        given: Any,
-        tokenizer: Any = None,
-        *,
-        target: Any = None,
-        logits: bool = False,
-        name: str = "",
-        eager: bool = False,
-        follower: Follower | None = None,
-    ) -> Trace:
-        """What every attention receives: see `qkv.trace`, and `follow` in streaming.py for who follows."""
+    def trace(self, request: TraceRequest) -> Trace:
+        """Return what every attention receives."""
 
-    def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
+    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
         """A text, ids, or a batch of either, to be run as often as one likes."""
 
-    def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
+    def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
         """What an encoder-decoder says to a text, greedily."""
 
     def editing(self, layers: Iterable[Layer]) -> AbstractContextManager[Mapping[Layer, str]]:
         """Inside the block these layers' attention can be edited: the names by which `replace_weights` knows them."""
 
 
-def model_of(model: Any) -> Model:
+def model_of(model: object) -> Model:
     """The one place where ours and theirs are told apart; what is neither is refused."""
     from ...model.transformer import Transformer
 
     if isinstance(model, Transformer):
-        from .native_model import Ours
+        from .native_model import NativeModel
 
-        return Ours(model)
-    from .hf_model import Theirs
+        return NativeModel(model)
+    from .hf_model import HFModel
 
-    return Theirs(model)
+    return HFModel(model)
 
 
 def uneven(sources: int, targets: int) -> Problem:

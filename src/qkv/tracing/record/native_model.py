@@ -12,34 +12,35 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...attention import masks
 from ...attention.cache import KVCache, WindowCache
-from ...attention.dispatch import listening
+from ...attention.dispatch import Call, listening
 from ...attention.positions import ALiBi, Relative, Rotary
 from ...generation.decoding import translate_ids
 from ...generation.prefill import as_rows, note_context, pad, quiet, wordless
 from ...i18n import Problem
 from ...mixers.calls import Mixing
 from ...model.experts import Routing, record_routing
-from ...model.layers import StateMixer
+from ...model.layers import Block, StateMixer
 from ..views.token_labels import CUT, END, PARTS, Tokens
 from ..views.traces import Projection, Trace, Turning
 from .chunking import chunks, is_long, join_call
-from .model_protocol import MOST, Layer, Question, too_long, uneven
-from .tokenizer_protocol import Rows, ids_of, listed, reader_of
+from .model_protocol import MOST, Given, Layer, Question, TraceRequest, too_long, uneven
+from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, ids_of, listed, reader_of
 
 if TYPE_CHECKING:
+    from ...model.transformer import Transformer
     from .streaming import Follower, Sides
 
 
-class Ours:
+class NativeModel:
     """A `Transformer` that is looked into."""
 
     foreseen = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Transformer) -> None:
         self.model, self.config = model, model.config
         self.kind, self.context = model.config.kind, model.config.context
 
@@ -50,24 +51,17 @@ class Ours:
             sides["cross"] = self.model.decoder
         heads: dict[str, dict[int, int]] = {part: {} for part in PARTS}
         for part, blocks in sides.items():
-            for i, block in enumerate(blocks or ()):
+            for i, block in enumerate(_blocks(blocks)):
                 mixer = part == "decoder" and isinstance(block.attention, StateMixer)
-                heads["mixers" if mixer else part][i] = block.attention.n_head
+                n_head = block.attention.n_head
+                assert isinstance(n_head, int)
+                heads["mixers" if mixer else part][i] = n_head
         return {part: layers for part, layers in heads.items() if layers}
 
-    def trace(
-        self,
-        given: Any,
-        tokenizer: Any = None,
-        *,
-        target: Any = None,
-        logits: bool = False,
-        name: str = "",
-        eager: bool = False,
-        follower: Follower | None = None,
-    ) -> Trace:
-        """`eager` is nothing to ours, which can always be heard."""
-        rows = self._rows(given, tokenizer)
+    def trace(self, request: TraceRequest) -> Trace:
+        """`request.eager` is nothing to ours, which can always be heard."""
+        follower = request.follower
+        rows = self._rows(request.given, request.tokenizer)
         if follower is not None and self.kind != "encoder-decoder":  # there they come after what is said
             rows = [[*row, *follower.more] for row in rows]
         rows = as_rows("source", rows, self.config.read_vocab)
@@ -76,11 +70,11 @@ class Ours:
             raise too_long(longest, self.config.context)
         beyond = note_context(longest, self.config.context)
         with torch.no_grad():
-            found = self._trace(rows, tokenizer, target, logits, follower)
-        text = given if isinstance(given, str) else ""
-        return replace(found, model=name, text=text, more=found.more | beyond)
+            found = self._trace(rows, request)
+        return replace(found, model=request.name, text=request.text, more=found.more | beyond)
 
-    def _trace(self, rows: Rows, tokenizer: Any, target: Any, logits: bool, follower: Follower | None) -> Trace:
+    def _trace(self, rows: Rows, request: TraceRequest) -> Trace:
+        tokenizer, target, follower = request.tokenizer, request.target, request.follower
         model, both = self.model, self.kind == "encoder-decoder"
         with quiet(model):
             said = _said(model, rows, tokenizer, target) if both else rows
@@ -90,23 +84,25 @@ class Ours:
         queries, keys = self._sides(rows, said, tokenizer, most)
         if follower is not None:
             follower.told(self.heads(), queries, keys)
-        run = _Run(model, rows, said, follower)
+        run = _Recording(model, rows, said, follower)
         with quiet(model), record_routing() as heard:
             states = run.states()
         layers, numbers = _group(run.calls)
-        more: dict[str, Any] = {"position": self.config.position, "kind": self.kind}
+        more: dict[str, object] = {"position": self.config.position, "kind": self.kind}
         more |= {} if most is None else {"cut": most}
         if follower is not None:
             more["states"] = states
         if run.residuals:
             more["residuals"] = torch.stack(run.residuals)
-        if logits:
+        if request.logits:
             more["logits"] = model.head(states).float()
         turning = _turning(model, max(map(len, said)))
-        told: dict[str, Any] = dict(outputs=_outputs(model), more=more, turning=turning, numbers=numbers)
-        return Trace(layers, queries, keys, routing=_routed(heard), **told)
+        outputs, routing = _outputs(model), _routed(heard)
+        return Trace(
+            layers, queries, keys, outputs=outputs, more=more, turning=turning, numbers=numbers, routing=routing
+        )
 
-    def _sides(self, rows: Rows, said: Rows, tokenizer: Any, most: int | None) -> tuple[Sides, Sides]:
+    def _sides(self, rows: Rows, said: Rows, tokenizer: AnyTokenizer, most: int | None) -> tuple[Sides, Sides]:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
         source = _tokens(tokenizer, rows)
         target = source if said is rows else _tokens(tokenizer, said)
@@ -120,7 +116,7 @@ class Ours:
             queries["cross"] = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
         return queries, keys
 
-    def question(self, given: Any, tokenizer: Any, target: Any = None) -> Question:
+    def question(self, given: Given | Inputs, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
         """Rows of different lengths are padded on the right."""
         model = self.model
         device = model.embedding.weight.device
@@ -128,8 +124,8 @@ class Ours:
         note_context(max(map(len, rows)), self.config.context)
         ids, lengths = pad(rows, device)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
-        source: tuple[Any, ...] = ()
-        more: dict[str, Any] = {}
+        source: tuple[Tensor, ...] = ()
+        more: dict[str, masks.Mask | None] = {}
         if self.kind == "encoder-decoder":
             source, more = (ids,), {"source_mask": rule}
             ids, lengths = pad(_said(model, rows, tokenizer, target), device)
@@ -154,18 +150,18 @@ class Ours:
         """Ours call their attention by part and layer, whichever model it is."""
         yield {(part, layer): f"{'decoder' if part == 'mixers' else part}.{layer}" for part, layer in layers}
 
-    def _rows(self, given: Any, tokenizer: Any) -> Rows:
+    def _rows(self, given: Given | Inputs, tokenizer: AnyTokenizer) -> Rows:
         """Token ids; an encoder-decoder's end."""
         rows = ids_of(given, tokenizer)
         return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
 
 
-class _Run:
+class _Recording:
     """One forward pass, heard: the calls of every layer, and its final states."""
 
-    def __init__(self, model: Any, rows: Rows, said: Rows, follower: Follower | None) -> None:
+    def __init__(self, model: Transformer, rows: Rows, said: Rows, follower: Follower | None) -> None:
         self.model, self.rows, self.said, self.follower = model, rows, said, follower
-        self.calls: list[Any] = []
+        self.calls: list[Call | Mixing] = []
         self.residuals: list[Tensor] = []  # (C,) after every block, at the place that is asked for
 
     def states(self) -> Tensor:
@@ -177,7 +173,7 @@ class _Run:
         if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
             return self._in_chunks(ids)
         n = len(self.said[0])
-        with listening(self._hear), self._watching(slice(0, n), n):
+        with listening(self._on_call), self._watching(slice(0, n), n):
             if kind == "encoder-decoder":
                 memory = model.encode(ids, mask)
                 ids, own = self._padded(self.said)
@@ -188,10 +184,10 @@ class _Run:
         ids, lengths = pad(rows, self.model.embedding.weight.device)
         return ids, None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
 
-    def _hear(self, call: Any) -> None:
+    def _on_call(self, call: Call | Mixing) -> None:
         self.calls.append(call)
         if self.follower is not None:
-            self.follower.hear(*_place(call), call)
+            self.follower.notify(*_place(call), call)
 
     def _in_chunks(self, ids: Tensor) -> Tensor:
         """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
@@ -199,27 +195,30 @@ class _Run:
         model, n = self.model, ids.shape[1]
         cache = model.new_cache(1, n)
         cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
-        attending = [block.attention for block in model.decoder if not isinstance(block.attention, StateMixer)]
+        attending = [block.attention for block in _blocks(model.decoder) if not isinstance(block.attention, StateMixer)]
         position = (
             getattr(attending[0], "position", None) if attending else None
         )  # one for all layers, and so is its bias
         bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
-        whole: list[Any] = []
+        whole: list[Call | Mixing] = []
         states = []
         for span in chunks(n):
             with listening(self._joining(whole, span, n, bias)), self._watching(span, n):
                 states.append(model.decode(ids[:, span], cache=cache))
         return torch.cat(states, 1)
 
-    def _joining(self, whole: list[Any], span: slice, n: int, bias: Tensor | None) -> Callable[[Any], None]:
+    def _joining(
+        self, whole: list[Call | Mixing], span: slice, n: int, bias: Tensor | None
+    ) -> Callable[[Call | Mixing], None]:
         """Adds what a chunk's layers receive to what came before; with the last chunk a layer is whole, and heard."""
         at = count()
 
-        def join(call: Any) -> None:
+        def join(call: Call | Mixing) -> None:
             i = next(at)
             join_call(whole, i, call, span, n)
             if span.stop == n:
-                self._hear(whole[i] if bias is None or isinstance(call, Mixing) else replace(whole[i], bias=bias))
+                made = whole[i]
+                self._on_call(made if bias is None or isinstance(made, Mixing) else replace(made, bias=bias))
             elif self.follower is not None:
                 self.follower.pause()
 
@@ -236,7 +235,7 @@ class _Run:
         if not span.start <= place < span.stop:
             yield
             return
-        blocks = self.model.encoder if self.model.decoder is None else self.model.decoder
+        blocks = _blocks(self.model.encoder if self.model.decoder is None else self.model.decoder)
         keep = lambda block, given, made: self.residuals.append(made[0, place - span.start].clone())  # noqa: E731
         hooks = [block.register_forward_hook(keep) for block in blocks]
         try:
@@ -258,9 +257,9 @@ def _routed(heard: list[Routing]) -> dict[str, Routing]:
     return joined
 
 
-def _turning(model: Any, length: int) -> Turning | None:
+def _turning(model: Transformer, length: int) -> Turning | None:
     """What turns q and k of a model's layers, which share it, in a text so long."""
-    turns = [getattr(block.attention, "position", None) for block in model.decoder or model.encoder]
+    turns = [getattr(block.attention, "position", None) for block in _blocks(model.decoder or model.encoder)]
     turns = list({id(position): position for position in turns if position is not None}.values())
     found = turns[0] if len(turns) == 1 else None  # where layers with a window have their own, none speaks for all
     if not isinstance(found, Rotary) or found.interleaved:
@@ -268,7 +267,7 @@ def _turning(model: Any, length: int) -> Turning | None:
     return Turning(found.at_length(length), found.stretch)
 
 
-def _unforgetful(cache: Any, n: int) -> Any:
+def _unforgetful(cache: KVCache | WindowCache, n: int) -> KVCache:
     """A window's cache lets go of keys that nobody will look at again; a trace keeps them all."""
     if not isinstance(cache, WindowCache):
         return cache
@@ -276,7 +275,7 @@ def _unforgetful(cache: Any, n: int) -> Any:
     return KVCache(1, heads, n, width, dtype=cache.k.dtype, device=cache.k.device)
 
 
-def _said(model: Any, rows: Rows, tokenizer: Any, target: Any) -> Rows:
+def _said(model: Transformer, rows: Rows, tokenizer: Any, target: Given | None) -> Rows:
     """The decoder's side, its start token first."""
     if target is None:
         if tokenizer is None:
@@ -293,13 +292,13 @@ def _said(model: Any, rows: Rows, tokenizer: Any, target: Any) -> Rows:
     return [[*start, *ids] for ids in found]
 
 
-def _cut(model: Any, said: Rows) -> int | None:
+def _cut(model: Transformer, said: Rows) -> int | None:
     """The number of tokens after which what a model says was cut off, if that happened; `said` begins with its start."""
     most = min(MOST, model.config.context) if model.config.position == "learned" else MOST
     return most if max(map(len, said)) > most else None
 
 
-def _tokens(tokenizer: Any, rows: Rows) -> list[Tokens]:
+def _tokens(tokenizer: AnyTokenizer, rows: Rows) -> list[Tokens]:
     """Labels of every row; short ones are filled up with padding, which is special."""
     length = max(map(len, rows))
     made, reader = [], reader_of(tokenizer)
@@ -318,10 +317,10 @@ def _tokens(tokenizer: Any, rows: Rows) -> list[Tokens]:
     return made
 
 
-def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int, ...]]]:
+def _group(calls: list[Call | Mixing]) -> tuple[dict[str, list[Call | Mixing]], dict[str, tuple[int, ...]]]:
     """Calls by part, in the order of their layers, and the layers' numbers where a part has not all of them; calls are
     named "decoder.3", "cross.0", …"""
-    layers: dict[str, list[Any]] = {}
+    layers: dict[str, list[Call | Mixing]] = {}
     numbers: dict[str, list[int]] = {}
     for call in calls:
         part, number = _place(call)
@@ -330,12 +329,16 @@ def _group(calls: list[Any]) -> tuple[dict[str, list[Any]], dict[str, tuple[int,
     return layers, {part: tuple(each) for part, each in numbers.items() if "mixers" in layers}
 
 
-def _place(call: Any) -> Layer:
+def _place(call: Call | Mixing) -> Layer:
     part, number = (call.name or "decoder.0").split(".")
     return "mixers" if isinstance(call, Mixing) else part, int(number)
 
 
-def _outputs(model: Any) -> dict[str, Projection]:
+def _blocks(stack: nn.ModuleList | None) -> list[Block]:
+    return [block for block in stack or () if isinstance(block, Block)]
+
+
+def _outputs(model: Transformer) -> dict[str, Projection]:
     """The output projections of our model's layers, by name: those that read the heads' outputs as they are.
 
     Between a mixer and its projection there are a norm and a gate, and some attention has a gate. Where a norm follows the
@@ -345,7 +348,7 @@ def _outputs(model: Any) -> dict[str, Projection]:
     if model.config.norm_place == "both":
         return found
     for part in ("encoder", "decoder"):
-        for i, block in enumerate(getattr(model, part) or ()):
+        for i, block in enumerate(_blocks(getattr(model, part))):
             for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
                 out = getattr(heads, "out", None)
                 if out is not None and getattr(heads, "gate", None) is None and not isinstance(heads, StateMixer):

@@ -6,16 +6,12 @@ Face's `transformers` give the same `Trace`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Problem
 from ..views.traces import Trace
-from .model_protocol import model_of
-
-Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
+from .model_protocol import Given, TraceRequest, model_of
 
 
 def trace(
@@ -58,5 +54,6 @@ def trace(
             type=type(inputs).__name__,
             example='{"input_ids": ids}',
         )
-    asked = dict(inputs) if inputs is not None else given
-    return model_of(model).trace(asked, tokenizer, target=target, logits=logits, name=name, eager=eager)
+    return model_of(model).trace(
+        TraceRequest(dict(inputs or {}) if given is None else given, tokenizer, target, logits, name, eager)
+    )

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ...attention.formula import Call
+from ...mixers.calls import Mixing
 from ..views.token_labels import Tokens
 from ..views.traces import Trace
-from .model_protocol import model_of
-from .recorder import Given
+from .model_protocol import Given, TraceRequest, model_of
+
+if TYPE_CHECKING:
+    from ...model.transformer import Transformer
 
 Heads = Mapping[str, Mapping[int, int]]  # part → its layers' numbers in the model → how many heads each has
 Sides = dict[str, list[Tokens]]  # part → the tokens that ask, or those that are looked at, per item
@@ -27,7 +31,7 @@ class Stopped(Exception):
     """Whoever followed asked for no more."""
 
 
-def _nothing(*what: Any) -> None:
+def _nothing(*what: object) -> None:
     pass
 
 
@@ -36,12 +40,12 @@ class Follower:
     """Who follows a model while it runs, and what is wanted beside a trace; see `follow`."""
 
     told: Callable[[Heads, Sides, Sides], None] = _nothing
-    heard: Callable[[str, int, Any], None] = _nothing
+    heard: Callable[[str, int, Call | Mixing], None] = _nothing
     stop: Callable[[], bool] = lambda: False
     more: tuple[int, ...] = ()
     residuals: int | None = None
 
-    def hear(self, part: str, layer: int, call: Any) -> None:
+    def notify(self, part: str, layer: int, call: Call | Mixing) -> None:
         """A layer is there."""
         self.heard(part, layer, call)
         self.pause()
@@ -56,18 +60,18 @@ class Follower:
         if self.stop():
             raise Stopped
 
-    def tell_late(self, trace: Trace) -> None:
+    def notify_late(self, trace: Trace) -> None:
         """All at once, where layers couldn't be known before the model had run."""
         calls = {part: dict(zip(trace.layers(part), trace.calls[part], strict=True)) for part in trace.parts}
         heads = {part: {layer: call.n_head for layer, call in layers.items()} for part, layers in calls.items()}
         self.told(heads, trace.queries, trace.keys)
         for part, layers in calls.items():
             for layer, call in layers.items():
-                self.hear(part, layer, call)
+                self.notify(part, layer, call)
 
 
 def follow(
-    model: Any,
+    model: object,
     given: Given,
     tokenizer: Any = None,
     *,
@@ -75,7 +79,7 @@ def follow(
     more: Sequence[int] = (),
     name: str = "",
     told: Callable[[Heads, Sides, Sides], None] = _nothing,
-    heard: Callable[[str, int, Any], None] = _nothing,
+    heard: Callable[[str, int, Call | Mixing], None] = _nothing,
     stop: Callable[[], bool] = lambda: False,
     residuals: int | None = None,
 ) -> Trace:
@@ -113,10 +117,10 @@ def follow(
     (torch.Size([2, 50]), True)
     """
     follower = Follower(told, heard, stop, tuple(int(i) for i in more), residuals)
-    return model_of(model).trace(given, tokenizer, target=target, name=name, follower=follower)
+    return model_of(model).trace(TraceRequest(given, tokenizer, target, name=name, follower=follower))
 
 
-def says(model: Any, states: Tensor) -> Tensor:
+def says(model: Transformer, states: Tensor) -> Tensor:
     """The logits (…, V) that a model of ours gives to final states (…, C); see `follow`."""
     import torch
 
@@ -131,7 +135,7 @@ def says(model: Any, states: Tensor) -> Tensor:
     return logits
 
 
-def normed(model: Any, residuals: Tensor) -> Tensor:
+def normed(model: Transformer, residuals: Tensor) -> Tensor:
     """What a model of ours would end in if its last block were this one: its last norm, where it has one, of the stream (…, C)."""
     import torch
 

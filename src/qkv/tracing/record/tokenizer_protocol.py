@@ -8,13 +8,28 @@ transformers, and for none at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from ...i18n import Problem, all_of
 from ..views.token_labels import Tokens
 
+if TYPE_CHECKING:
+    from ...text.tokenizer import Tokenizer
+
 Rows = list[list[int]]
+Inputs = dict[str, Any]  # what a model of transformers is called with: tensors, most of all
+
+
+class HFTokenizer(Protocol):
+    """A tokenizer of transformers, as far as it is used here."""
+
+    def __call__(self, text: str | list[str] = "", **options: object) -> Inputs: ...
+
+    def decode(self, ids: Sequence[int], **options: object) -> str: ...
+
+
+AnyTokenizer: TypeAlias = "Tokenizer | HFTokenizer | None"
 
 
 class Reader(Protocol):
@@ -35,7 +50,7 @@ class Reader(Protocol):
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
         """The ids of a text; `framed` by what the tokenizer puts around it."""
 
-    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+    def batch(self, texts: Sequence[str]) -> Inputs:
         """`input_ids` of texts, framed, and beside them what else the tokenizer says of them."""
 
     def source(self, rows: Rows) -> Rows:
@@ -51,16 +66,16 @@ class Reader(Protocol):
         """What ids show as."""
 
 
-def reader_of(tokenizer: Any) -> Reader:
+def reader_of(tokenizer: AnyTokenizer) -> Reader:
     """The one place where ours and theirs are told apart."""
     from ...text.tokenizer import Tokenizer
 
     if tokenizer is None:
         return NoReader()
-    return OurReader(tokenizer) if isinstance(tokenizer, Tokenizer) else TheirReader(tokenizer)
+    return NativeReader(tokenizer) if isinstance(tokenizer, Tokenizer) else HFReader(tokenizer)
 
 
-def ids_of(given: Any, tokenizer: Any) -> Rows:
+def ids_of(given: Any, tokenizer: AnyTokenizer) -> Rows:
     """Token ids per item, framed as the tokenizer frames a text."""
     if isinstance(given, str):
         given = [given]
@@ -83,7 +98,7 @@ def ids_of(given: Any, tokenizer: Any) -> Rows:
     return rows
 
 
-def made_by_theirs(given: Any) -> bool:
+def made_by_theirs(given: object) -> bool:
     """Is this what a tokenizer of transformers makes, or a dict like it?"""
     return isinstance(given, Mapping) or hasattr(given, "input_ids")
 
@@ -93,15 +108,15 @@ def listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def _real(ids: list[Any], real: list[Any]) -> Rows:
+def _real(ids: Rows, real: Rows) -> Rows:
     """Without the padding."""
     return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
 
 
-class OurReader:
+class NativeReader:
     """A tokenizer of ours (qkv.text)."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.eos, self.mask, self.unknown = tokenizer.eos, tokenizer.mask, tokenizer.unk
 
@@ -110,7 +125,7 @@ class OurReader:
             return list(self.tokenizer.encode(text))
         return self.tokenizer.frame(self.tokenizer.encode(text, special=True))
 
-    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+    def batch(self, texts: Sequence[str]) -> Inputs:
         return {"input_ids": [self.ids(text) for text in texts]}
 
     def source(self, rows: Rows) -> Rows:
@@ -129,10 +144,10 @@ class OurReader:
         return _tokens(ids, self.tokenizer.special_ids, self.tokenizer)
 
 
-class TheirReader:
+class HFReader:
     """A tokenizer of transformers."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: HFTokenizer) -> None:
         self.tokenizer = tokenizer
         ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ("eos", "mask", "unk"))
         self.eos, self.mask, self.unknown = ids
@@ -140,7 +155,7 @@ class TheirReader:
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
         return list(self.tokenizer(text, **({} if framed else {"add_special_tokens": False}))["input_ids"])
 
-    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+    def batch(self, texts: Sequence[str]) -> Inputs:
         """Padded where it can, and then with a mask."""
         pads = getattr(self.tokenizer, "pad_token_id", None) is not None
         made = dict(self.tokenizer(list(texts), padding=pads and len(texts) > 1))
@@ -174,7 +189,7 @@ class NoReader:
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
         raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
 
-    def batch(self, texts: Sequence[str]) -> dict[str, Any]:
+    def batch(self, texts: Sequence[str]) -> Inputs:
         return {"input_ids": [self.ids(text) for text in texts]}
 
     def source(self, rows: Rows) -> Rows:
@@ -191,17 +206,17 @@ class NoReader:
         return Tokens(tuple(f"[{i}]" for i in ids), ids=tuple(ids))
 
 
-def _tokens(ids: list[int], special: Iterable[int], ours: Any) -> Tokens:
+def _tokens(ids: list[int], special: Iterable[int], ours: Tokenizer) -> Tokens:
     """By a tokenizer of ours, which knows what bytes a token stands for."""
     special = set(special)
     return Tokens(tuple(ours.pieces(ids)), tuple(i in special for i in ids), tuple(ids), tuple(ours.whole(ids)))
 
 
 # Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
-_OURS: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
+_OURS: WeakKeyDictionary[HFTokenizer, tuple[object, Tokenizer]] = WeakKeyDictionary()
 
 
-def _as_ours(tokenizer: Any) -> Any:
+def _as_ours(tokenizer: HFTokenizer) -> Tokenizer | None:
     """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
     library = getattr(tokenizer, "backend_tokenizer", None)
     if library is None:

@@ -1,5 +1,5 @@
 """What heads do and what they are for: patterns, grammar, and the effect of changing or removing a head.
 
-Read in this order: `survey`, `patterns`, `induction`, `edits`, `effects`, `ablation`, `conllu`, `syntax`,
+Read in this order: `survey`, `pattern_table`, `patterns`, `induction`, `edits`, `effects`, `ablation`, `conllu`, `syntax`,
 `caption_attention`.
 """

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ...disk.atomic_files import write_file
 from ...i18n import Problem
-from ..record.model_protocol import model_of, uneven
+from ..record.model_protocol import Given, model_of, uneven
+from ..record.tokenizer_protocol import AnyTokenizer
 from ..views.head_ranking import strongest
 from .edits import edit
 from .effects import mask_of
@@ -37,13 +38,13 @@ Asked = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # logits of ids, thos
 
 
 def importance(
-    model: Any,
+    model: object,
     texts: Any,
     tokenizer: Any = None,
     *,
     target: Sequence[Any] | None = None,
     to: str = "zero",
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     resume: str | Path | None = None,
 ) -> list[Importance]:
     """Every head by how much the loss changes when it alone is edited, the most needed first.
@@ -97,7 +98,7 @@ def _batches(texts: Any) -> list[Any]:
     return list(texts)
 
 
-def _question(model: Any, given: Any, tokenizer: Any, target: Any) -> Asked:
+def _question(model: object, given: Given, tokenizer: AnyTokenizer, target: Any) -> Asked:
     """(run, ids, labels): what is asked of each place, −100 where nothing is."""
     target = [target] if isinstance(target, str) or (target is not None and isinstance(target[0], int)) else target
     asked = model_of(model)

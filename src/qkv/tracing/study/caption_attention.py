@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...i18n import Problem
+from ...model.transformer import Transformer
 from ...text import picture_tokens
+from ...text.tokenizer import Tokenizer
 from ..record.recorder import trace
 from ..views.traces import Trace
 
@@ -32,7 +33,13 @@ class Caption:
 
 
 def caption(
-    model: Any, tokenizer: Any, pixels: np.ndarray, lang: str, *, layer: int | None = None, head: int | None = None
+    model: Transformer,
+    tokenizer: Tokenizer,
+    pixels: np.ndarray,
+    lang: str,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
 ) -> Caption:
     """Tell a picture of 16 × 32 pixels (`pictures.small`) in "en" or "zh".
 

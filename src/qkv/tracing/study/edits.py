@@ -26,6 +26,7 @@ from ...attention.mask_algebra import Placed
 from ...attention.rules import Band
 from ...i18n import Problem, all_of, unknown
 from ..record.model_protocol import Layer, model_of
+from ..record.tokenizer_protocol import AnyTokenizer, ids_of, reader_of
 from ..views.traces import no_layer
 
 Where = dict[Layer, list[int]]  # → heads
@@ -89,7 +90,7 @@ def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | Non
     return None if to == 1 else float(to)
 
 
-def shape(model: Any) -> dict[str, dict[int, int]]:
+def shape(model: object) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; only those that attend.
 
     >>> from ...model.config import Config
@@ -100,7 +101,7 @@ def shape(model: Any) -> dict[str, dict[int, int]]:
     return model_of(model).heads()
 
 
-def find(model: Any, heads: str | Sequence[str]) -> Where:
+def find(model: object, heads: str | Sequence[str]) -> Where:
     """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
     there = shape(model)
     found: dict[tuple[str, int], set[int]] = {}
@@ -125,6 +126,29 @@ def find(model: Any, heads: str | Sequence[str]) -> Where:
             name='""',
         )
     return {key: sorted(chosen) for key, chosen in found.items()}
+
+
+def check_names(
+    model: object,
+    tokenizer: AnyTokenizer,
+    text: str,
+    *,
+    heads: Sequence[str] = (),
+    shown: tuple[str | None, int | None, int | None] = (None, None, None),
+    words: Sequence[str | None] = (),
+) -> None:
+    """Refuse heads and words that aren't there before the model has read the text; `shown` is a part, layer and head."""
+    if heads:
+        find(model, heads)
+    known = model_of(model)
+    if known.foreseen and any(value is not None for value in shown):
+        part = shown[0] or next(iter(known.heads()))
+        find(model, ".".join([part, *("*" if number is None else str(number) for number in shown[1:])]))
+    if known.kind != "encoder-decoder":  # whose own words are yet to come
+        tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
+        for word in words:
+            if word is not None:
+                tokens.find(word)
 
 
 def _heads(word: str, count: int) -> range | list[int]:

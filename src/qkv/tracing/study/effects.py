@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...i18n import Problem
 from ..record.model_protocol import Model, model_of
-from ..record.tokenizer_protocol import Reader, ids_of, reader_of
+from ..record.tokenizer_protocol import AnyTokenizer, Reader, ids_of, reader_of
 from ..views.token_labels import show
 from .edits import edit
 
@@ -32,7 +32,7 @@ class Effect:
 
 
 def without(
-    model: Any, tokenizer: Any, text: str, heads: str | Sequence[str], *, to: str = "zero", most: int = 5
+    model: object, tokenizer: Any, text: str, heads: str | Sequence[str], *, to: str = "zero", most: int = 5
 ) -> Effect:
     """How the model's next word, or its translation, changes when these heads are edited.
 
@@ -67,7 +67,7 @@ def _label(reader: Reader, i: int) -> str:
         return f"[{i}]"
 
 
-def _expected(model: Model, tokenizer: Any, text: str) -> Tensor:
+def _expected(model: Model, tokenizer: AnyTokenizer, text: str) -> Tensor:
     """Probabilities (V,) of the word that comes next, or of the one that [MASK] hides."""
     run, ids, _ = model.question(text, tokenizer)
     row, reader = ids[0].tolist(), reader_of(tokenizer)
@@ -85,7 +85,7 @@ def _expected(model: Model, tokenizer: Any, text: str) -> Tensor:
     return run(ids)[0, at].softmax(-1)
 
 
-def mask_of(tokenizer: Any) -> int:
+def mask_of(tokenizer: AnyTokenizer) -> int:
     """The token that hides a word."""
     found = reader_of(tokenizer).mask
     if found is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Induction:
 
 
 def induction_test(
-    model: Any,
+    model: object,
     *,
     vocab: int | Sequence[int],
     length: int | None = None,

@@ -43,7 +43,7 @@ from ...attention.formula import Call
 from ...mixers.calls import Mixing
 from ...mixers.mixer_maps import Tile, head_of, joined
 from ..views.head_ranking import strongest
-from ..views.layer_scan import Told, see
+from ..views.layer_scan import LinkFilter, scan_layer
 from .patterns import LOCAL
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Surveyor:
         # Fewer cells along each side of a picture where there are very many heads.
         pictures = sum(len(queries[part]) * sum(layers.values()) for part, layers in heads.items())
         self.bins = max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
-        self._told: dict[tuple[str, int], Told] = {}
+        self._links: dict[tuple[str, int], LinkFilter] = {}
 
     def cells(self, part: str) -> tuple[int, int, int, int]:
         """A cell of a part's pictures is so many queries by so many keys, a picture so many rows by so many columns."""
@@ -125,17 +125,17 @@ class Surveyor:
         tall, wide = -(-n // self.bins), -(-m // self.bins)
         return tall, wide, -(-n // tall), -(-m // wide)
 
-    def look(self, part: str, call: Any, item: int = 0) -> list[Look]:
+    def look(self, part: str, call: Call | Mixing, item: int = 0) -> list[Look]:
         """Every head of a layer."""
         return [look for some in self.looks(part, call, item) for look in some]
 
-    def looks(self, part: str, call: Any, item: int = 0) -> Iterator[list[Look]]:
+    def looks(self, part: str, call: Call | Mixing, item: int = 0) -> Iterator[list[Look]]:
         """The same, some heads at a time."""
-        if (part, item) not in self._told:
-            self._told[part, item] = Told(part, self.queries[part][item], self.keys[part][item])
-        told, (tall, wide, _, _) = self._told[part, item], self.cells(part)
+        if (part, item) not in self._links:
+            self._links[part, item] = LinkFilter(part, self.queries[part][item], self.keys[part][item])
+        links, (tall, wide, _, _) = self._links[part, item], self.cells(part)
         call = plain(call.only(items=[item]))
-        return _mixer(call, told, tall) if isinstance(call, Mixing) else _layer(call, told, tall, wide)
+        return _mixer(call, links, tall) if isinstance(call, Mixing) else _layer(call, links, tall, wide)
 
 
 def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
@@ -157,20 +157,20 @@ def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
     return Survey(seen, trace.layers(part), *surveyor.cells(part)[:2])
 
 
-def _layer(call: Call, told: Told, tall: int, wide: int) -> Iterator[list[Look]]:
+def _layer(call: Call, links: LinkFilter, tall: int, wide: int) -> Iterator[list[Look]]:
     """All heads of a layer at once."""
     n = call.q.shape[2]
-    seen = see(call, told, tall, wide)
+    seen = scan_layer(call, links, tall, wide)
     small = (seen.picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
-    share = seen.most * told.asking  # (H, N)
-    kinds = _kinds(told.place if told.own else None, seen.key, told.ids)
+    share = seen.most * links.asking  # (H, N)
+    kinds = _kinds(links.place if links.own else None, seen.key, links.ids)
     looks = {kind: ((share * which).sum(-1) / max(n, 1)).tolist() for kind, which in kinds.items()}
-    telling = (seen.away * told.asking).amax(-1).tolist() if told.own else looks["cross"]
+    telling = (seen.away * links.asking).amax(-1).tolist() if links.own else looks["cross"]
     best, asks = share.max(-1)
     keys = seen.key.gather(1, asks[:, None])[:, 0]
     made = []
-    links = zip(asks.tolist(), keys.tolist(), best.tolist(), strict=True)
-    for h, (i, j, weight) in enumerate(links):
+    pairs = zip(asks.tolist(), keys.tolist(), best.tolist(), strict=True)
+    for h, (i, j, weight) in enumerate(pairs):
         link = (i, j, round(weight, 6)) if weight > LEAST else None
         shares = {kind: looks[kind][h] if kind in looks else 0.0 for kind in KINDS}
         left = None if seen.left is None else seen.left[h]
@@ -178,31 +178,31 @@ def _layer(call: Call, told: Told, tall: int, wide: int) -> Iterator[list[Look]]
     yield made
 
 
-def _mixer(call: Mixing, told: Told, cell: int) -> Iterator[list[Look]]:
+def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
     """The heads of a mixer, one after the other."""
     n = call.v.shape[2]
     for h in range(call.n_head):
-        rows = _Rows(n, told)
+        rows = _Rows(n, links)
         picture = joined(map(rows.look, head_of(call, 0, h).tiles(cell)), n, cell, "max")
         top = float(picture.abs().max()) if n else 0.0
         shades = (picture.abs() / (top or 1.0)).sqrt() * picture.sign()
         small = (128 + 127 * shades).round().to(torch.uint8).numpy()
         kinds = dict.fromkeys(KINDS, 0.0)
-        shares = rows.most / rows.total.clamp(min=1e-30) * told.asking
-        for kind, which in _kinds(told.place, rows.key, told.ids).items():
+        shares = rows.most / rows.total.clamp(min=1e-30) * links.asking
+        for kind, which in _kinds(links.place, rows.key, links.ids).items():
             kinds[kind] = float((shares * which).sum()) / max(n, 1)
-        most = rows.most * told.asking
+        most = rows.most * links.asking
         i = int(most.argmax()) if n else 0
         link = (i, int(rows.key[i]), float(f"{rows.weight[i]:.6g}")) if n and most[i] > LEAST * top else None
         far = picture.abs().tril(-2).sum() / picture.abs().sum().clamp(min=1e-30)
-        yield [Look(small, link, kinds, float(far), float(f"{top:.6g}"), rows.entropy(told))]
+        yield [Look(small, link, kinds, float(far), float(f"{top:.6g}"), rows.entropy(links))]
 
 
 class _Rows:
     """Of every row of a mixer's map: the largest weight by size that links are told of, its key, and all sizes together."""
 
-    def __init__(self, n: int, told: Told) -> None:
-        self.closed = torch.tensor(told.closed, dtype=torch.long)
+    def __init__(self, n: int, links: LinkFilter) -> None:
+        self.closed = torch.tensor(links.closed, dtype=torch.long)
         self.most, self.weight, self.total, self.spread = torch.zeros(4, n)
         self.key = torch.zeros(n, dtype=torch.long)
 
@@ -222,11 +222,11 @@ class _Rows:
             kept[rows] = torch.where(larger, new, kept[rows])
         return tile
 
-    def entropy(self, told: Told) -> float:
+    def entropy(self, links: LinkFilter) -> float:
         """−Σ p·log p of sizes that are shares p of their row's, the mean over queries that aren't special."""
         total = self.total.clamp(min=1e-30)
         rows = self.spread / total + total.log()
-        return float((rows * told.asking).sum() / told.asking.sum().clamp(min=1))
+        return float((rows * links.asking).sum() / links.asking.sum().clamp(min=1))
 
 
 def _kinds(place: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str, Tensor]:

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...attention.dispatch import Call
 from ...i18n import Problem, _, language, say, unknown
 from ...terminal import text_grid
-from ..record.model_protocol import model_of
+from ..record.model_protocol import TraceRequest, model_of
 from ..record.tokenizer_protocol import reader_of
 from ..views.attention_maps import weights
 from ..views.head_ranking import strongest
@@ -112,7 +113,7 @@ class SyntaxTable:
         raise unknown("relation", name, dict.fromkeys(relation.name for relation in self.relations))
 
     @property
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[dict[str, object]]:
         """A row per head and relation where the head beats the best fixed rule."""
         return [
             dict(language=r.language, relation=r.name, direction=r.direction, layer=layer, head=head, accuracy=accuracy)
@@ -176,7 +177,7 @@ class SyntaxTable:
 
 
 def syntax(
-    model: Any,
+    model: object,
     tokenizer: Any,
     sentences: str | Path | Iterable[Sentence] | None = None,
     *,
@@ -206,10 +207,10 @@ def syntax(
 
     def look(text: str) -> Trace:
         # Only an encoder-decoder takes a target, and its encoder doesn't see it.
-        return asked.trace(text, tokenizer, target=[text] if several else None)
+        return asked.trace(TraceRequest(text, tokenizer, [text] if several else None))
 
     before = ""
-    found: dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]] = {}
+    found: Evidence = {}
     unaligned = 0
     name = ""
     for done, sentence in enumerate(given):
@@ -219,15 +220,28 @@ def syntax(
             told = look(before + sentence.text) if before else told
         groups = align(told.tokens(), sentence, reader_of(tokenizer).unknown)
         unaligned += sum(not group for group in groups)
-        looks, sees = _looks(told, groups)
         name = name or told.model
-        for relation, direction, a, b in _pairs(sentence, wanted):
-            if sees[a, b] and sees[a].sum() >= 2:
-                hits, rules = found.setdefault((sentence.language, relation, direction), ([], []))
-                hits.append(looks[:, :, a] == b)
-                rules.append({str(o): a + o == b for o in OFFSETS} | {"first": b == 0})
+        _collect(found, sentence, wanted, *_looks(told, groups))
         if progress is not None:
             progress(done + 1, len(given))
+    return SyntaxTable(_relations(found, wanted, least, told.layers() if found else ()), len(given), unaligned, name)
+
+
+# (language, relation, direction) → of every pair of words, which heads follow it, and which fixed rules do
+Evidence = dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]]
+
+
+def _collect(found: Evidence, sentence: Sentence, wanted: Sequence[str], looks: np.ndarray, sees: np.ndarray) -> None:
+    """Add the pairs of a sentence that can be seen."""
+    for relation, direction, a, b in _pairs(sentence, wanted):
+        if sees[a, b] and sees[a].sum() >= 2:
+            hits, rules = found.setdefault((sentence.language, relation, direction), ([], []))
+            hits.append(looks[:, :, a] == b)
+            rules.append({str(o): a + o == b for o in OFFSETS} | {"first": b == 0})
+
+
+def _relations(found: Evidence, wanted: Sequence[str], least: int, layers: tuple[int, ...]) -> list[Relation]:
+    """Return the relations with `least` pairs or more, in the order in which they are wanted."""
     order = {key: at for at, key in enumerate(wanted)}
     made = [
         Relation(
@@ -236,13 +250,12 @@ def syntax(
             direction,
             np.stack(hits),
             {r: np.array([one[r] for one in rules]) for r in rules[0]},
-            told.layers(),
+            layers,
         )
         for (lang, relation, direction), (hits, rules) in found.items()
         if len(hits) >= least
     ]
-    made.sort(key=lambda r: (r.language, order[r.name], r.direction != "head"))
-    return SyntaxTable(made, len(given), unaligned, name)
+    return sorted(made, key=lambda r: (r.language, order[r.name], r.direction != "head"))
 
 
 def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[list[int]]:
@@ -307,6 +320,7 @@ def _looks(told: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray
     found = []
     sees = torch.zeros(w, w, dtype=torch.bool, device="cpu")
     for call in told.calls[part]:
+        assert isinstance(call, Call)  # of models that attend
         shares, allowed, _ = weights(call, 0, slice(0, n))
         to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
         table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order
@@ -328,7 +342,7 @@ def _pairs(sentence: Sentence, wanted: Sequence[str]) -> Iterable[tuple[str, str
                 yield name, "dependent", other, i
 
 
-def _given(sentences: Any) -> list[Sentence]:
+def _given(sentences: str | Path | Iterable[Sentence] | None) -> list[Sentence]:
     if sentences is None:
         return conllu.shipped()
     if isinstance(sentences, str) and sentences in conllu.LANGUAGES:

@@ -36,9 +36,9 @@ FEW = 8  # keys whose largest is kept of a tile
 HIDDEN = -1e30  # the log of a weight that is 0; times 0 it is 0
 
 
-class Told:
-    """What links are told of: no special tokens, no token's own, and in self-attention not the first key, which takes what
-    is left over; in cross-attention all but special ones."""
+class LinkFilter:
+    """Which pairs count as links: not those of special tokens, nor a token's link to itself, nor in self-attention those to
+    key 0 (the attention sink). In cross-attention all but those of special tokens."""
 
     def __init__(self, part: str, queries: Tokens, keys: Tokens) -> None:
         self.own = part != "cross"
@@ -67,27 +67,27 @@ def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one pass over a layer finds; what is told of special queries is without meaning."""
+class LayerScan:
+    """What one pass over a layer finds; what it holds of special queries is without meaning."""
 
     picture: Tensor  # (H, rows, cols): the largest weight of each cell
-    most: Tensor  # (H, N): each query's largest weight on a key that links are told of
+    most: Tensor  # (H, N): each query's largest weight on a key that can be linked to
     key: Tensor  # (H, N): that key
     away: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
     entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
     left: Tensor | None = (
-        None  # (H, N): what each gives to keys that aren't closed (`Told`), NaN where that is too little to tell
+        None  # (H, N): what each gives to keys that aren't closed (`LinkFilter`), NaN where that is too little to tell
     )
 
 
 @torch.no_grad()
-def see(call: Call, told: Told, tall: int, wide: int) -> Seen:
-    """Look at all heads of one item once; a cell of the picture is `tall` queries by `wide` keys."""
+def scan_layer(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
+    """Scan all heads of one item once; a cell of the picture is `tall` queries by `wide` keys."""
     large = call.q.shape[2] * call.k.shape[2] >= LARGE and attention_maps.plain(call)
-    return by_tiles(call, told, tall, wide) if large else by_blocks(call, told, tall, wide)
+    return by_tiles(call, links, tall, wide) if large else by_blocks(call, links, tall, wide)
 
 
-def by_blocks(call: Call, told: Told, tall: int, wide: int) -> Seen:
+def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     """All heads at once, a block of queries at a time."""
     heads, n = call.q.shape[1:3]
     m = call.k.shape[2]
@@ -108,14 +108,14 @@ def by_blocks(call: Call, told: Told, tall: int, wide: int) -> Seen:
         entropy[:, rows] = _entropy(shares, call.sinks is not None)
 
         block = _Block(shares, cols.start)
-        block.close(told.closed)
-        if told.own:
-            block.hide(told.place[rows], told.place[rows] + 1)
+        block.close(links.closed)
+        if links.own:
+            block.hide(links.place[rows], links.place[rows] + 1)
         most[:, rows], keys[:, rows] = block.largest()
-        if told.own:
-            block.hide(told.before[rows], told.after[rows])
+        if links.own:
+            block.hide(links.before[rows], links.after[rows])
             away[:, rows] = block.largest_share()
-    return Seen(picture, most, keys, away if told.own else most, _mean(entropy, told))
+    return LayerScan(picture, most, keys, away if links.own else most, _mean(entropy, links))
 
 
 def _entropy(shares: Tensor, sinks: bool) -> Tensor:
@@ -127,8 +127,8 @@ def _entropy(shares: Tensor, sinks: bool) -> Tensor:
     return torch.where(total > 0, spread / total + total.log(), 0.0)
 
 
-def _mean(entropy: Tensor, told: Told) -> Tensor:
-    return (entropy * told.asking).sum(-1) / told.asking.sum().clamp(min=1)
+def _mean(entropy: Tensor, links: LinkFilter) -> Tensor:
+    return (entropy * links.asking).sum(-1) / links.asking.sum().clamp(min=1)
 
 
 class _Block:
@@ -174,7 +174,7 @@ class _Block:
         return most, self.begin + key
 
 
-def by_tiles(call: Call, told: Told, tall: int, wide: int) -> Seen:
+def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     """Logs of weights, a tile of one head at a time, keys down and queries across: so the largest of some keys is found for
     many queries at once."""
     heads, n = call.q.shape[1:3]
@@ -190,7 +190,7 @@ def by_tiles(call: Call, told: Told, tall: int, wide: int) -> Seen:
     step = max(TILE[0] // tall, 1) * tall
     bands = [slice(top, min(top + step, n)) for top in range(0, n, step)]
     tiles = [
-        [_Tile(slots, span, rows, told, causal) for span in slots.spans(rows.stop if causal else m)] for rows in bands
+        [_Tile(slots, span, rows, links, causal) for span in slots.spans(rows.stop if causal else m)] for rows in bands
     ]
     spread, left = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
 
@@ -217,9 +217,9 @@ def by_tiles(call: Call, told: Told, tall: int, wide: int) -> Seen:
 
     # The last rows see most keys: begun last, they would keep the others waiting.
     parallel_tiles.each(look, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
-    entropy = spread.sum(1) * math.log(2) / told.asking.sum().clamp(min=1)
+    entropy = spread.sum(1) * math.log(2) / links.asking.sum().clamp(min=1)
     left.masked_fill_(left < attention_maps.LITTLE, torch.nan)
-    return Seen(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, left)
+    return LayerScan(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, left)
 
 
 class _Slots:
@@ -256,21 +256,21 @@ class _Slots:
 class _Tile:
     """Some slots by some rows: what of it is hidden, and what is taken out of it. It is the same for all heads."""
 
-    def __init__(self, slots: _Slots, span: slice, rows: slice, told: Told, causal: bool) -> None:
+    def __init__(self, slots: _Slots, span: slice, rows: slice, links: LinkFilter, causal: bool) -> None:
         self.slots, self.span, self.first, self.few = slots, span, span.start, slots.few
         self.high, self.broad = span.stop - span.start, rows.stop - rows.start
         self.size = self.high * self.broad
         key, query = slots.key(torch.arange(span.start, span.stop)), torch.arange(rows.start, rows.stop)
         self.seen = int((key <= rows.start).sum()) if causal else self.high  # slots that all rows see
         self.future = torch.where(key[self.seen :, None] > query, HIDDEN, 0.0)
-        self.special = (told.asking[rows] == 0).nonzero()[:, 0]
-        closed = slots.of(torch.tensor(told.closed, dtype=torch.long)) - span.start
+        self.special = (links.asking[rows] == 0).nonzero()[:, 0]
+        closed = slots.of(torch.tensor(links.closed, dtype=torch.long)) - span.start
         self.closed = closed[(closed >= 0) & (closed < self.high)]
         nothing = torch.zeros(0, dtype=torch.long)
         self.own = self.beside = nothing
-        if told.own:
-            self.own = self._flat(told.place[rows], told.place[rows] + 1)
-            self.beside = self._flat(told.before[rows], told.after[rows])
+        if links.own:
+            self.own = self._flat(links.place[rows], links.place[rows] + 1)
+            self.beside = self._flat(links.before[rows], links.after[rows])
         self.closing = self._touched(torch.cat([self.closed, self.own // self.broad]))
         self.hiding = self._touched(self.beside // self.broad)
 
@@ -307,13 +307,13 @@ class _Tile:
         return found
 
     def leave_out_special(self, logs: Tensor, shares: Tensor) -> None:
-        """Take out the queries that nothing is told of."""
+        """Take out special queries."""
         if len(self.special):
             logs.index_fill_(1, self.special, HIDDEN)
             shares.index_fill_(1, self.special, 0.0)
 
     def close(self, logs: Tensor, largest: Tensor) -> None:
-        """Take out the keys that no link is told of, and each query's own."""
+        """Take out the keys that can't be linked to, and each query's own."""
         if len(self.closed):
             logs.index_fill_(0, self.closed, HIDDEN)
         self._take_out(self.own, self.closing, logs, largest)

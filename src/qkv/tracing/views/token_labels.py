@@ -13,6 +13,7 @@ import warnings
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal, get_args
 
 from ...i18n import Notice, Problem, _, all_of, unknown
 from ...terminal.screen import plain
@@ -21,7 +22,8 @@ END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is i
 Group = tuple[str, int, int]  # (text, first token, end)
 # Of a model; mixers are those layers of a decoder that keep a state instead of attending, whose maps are signed.
 PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention"), "mixers": _("mixers")}
-BY = ("characters", "words", "tokens")  # what a row or column of a map stands for
+By = Literal["characters", "words", "tokens"]
+BY: tuple[By, ...] = get_args(By)  # what a row or column of a map stands for
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # Each of these is read by itself: 汉字, kana, fullwidth forms.

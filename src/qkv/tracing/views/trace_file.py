@@ -14,16 +14,14 @@ frequencies.
 from __future__ import annotations
 
 import json
-import math
-import re
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ...disk.atomic_files import save_tensors
-from ...i18n import Message, Problem, all_of, quoted
+from ...i18n import Message, Problem, quoted
+from .trace_schema import Header, WrongTrace, check
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +29,11 @@ if TYPE_CHECKING:
     from ...attention.dispatch import Call
     from ...attention.masks import Mask
     from ...mixers.calls import Mixing
+    from .token_labels import Tokens
     from .traces import Trace
 
 FORMAT = "qkv trace 1"
-Tensors = dict[str, Any]
-FLOATS = ("F16", "F32", "F64")
-DTYPES = (*FLOATS, "BOOL", "U8", "I8", "I16", "I32", "I64")
+Tensors: TypeAlias = "dict[str, torch.Tensor]"
 # What a file that is no trace can lead to.
 WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
@@ -45,13 +42,15 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     """Write a trace; with `half` in float16."""
     import torch
 
+    from ...mixers.calls import Mixing
+
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
-    described: dict[str, list[dict[str, Any]]] = {part: [] for part in trace.calls}
+    described: dict[str, list[dict[str, object]]] = {part: [] for part in trace.calls}
     for part, layers in trace.calls.items():
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
-            if part == "mixers":
+            if isinstance(call, Mixing):
                 described[part].append(_mixing(name, call, tensors, dtype))
                 continue
             for what in ("q", "k", "v", "sinks"):
@@ -98,7 +97,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     save_tensors(tensors, path, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
     """(header, arrays) of a trace file, without torch. The header is checked before any tensor is read."""
     from safetensors import SafetensorError, safe_open
 
@@ -112,7 +111,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 found = str(found)[:80] if found else Message("no trace")
                 raise Problem("{file} is {found}; this version reads {known}", file=path, found=found, known=FORMAT)
             slices = {name: file.get_slice(name) for name in file.keys()}
-            _check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
+            check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
             arrays = {name: file.get_tensor(name) for name in slices}
     except Problem:
         raise
@@ -123,135 +122,12 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return header, arrays
 
 
-class _Wrong(ValueError):
-    """What is wrong with a header."""
-
-    def __init__(self, why: Message) -> None:
-        super().__init__(why)
-        self.why = why
-
-
 def _unreadable(path: Path, error: BaseException) -> Problem:
     return Problem(
         "{file} is not a readable trace: {error}",
         file=path,
-        error=error.why if isinstance(error, _Wrong) else quoted(error),
+        error=error.why if isinstance(error, WrongTrace) else quoted(error),
     )
-
-
-def _check(header: dict[str, Any], told: dict[str, tuple[tuple[int, ...], str]]) -> None:
-    """Does the header describe a trace that these tensors, (shape, dtype) by name, can hold?"""
-
-    def sure(right: object, why: Message) -> None:
-        if not right:
-            raise _Wrong(why)
-
-    for name, (_, dtype) in told.items():
-        sure(dtype in DTYPES, Message("{name} holds {dtype}", name=name, dtype=dtype))
-    calls, tokens = header["calls"], header["tokens"]
-    right = isinstance(calls, dict) and calls and set(calls) <= {"encoder", "decoder", "cross", "mixers"}
-    sure(right and isinstance(tokens, dict), Message("its calls aren't those of a model"))
-    right = isinstance(header["more"], dict) and isinstance(header["model"], str) and isinstance(header["text"], str)
-    sure(right, Message("model, text or more is missing"))
-    sure(_check_experts(header.get("experts", {}), told), Message("its experts aren't those of a model"))
-    for part, one in calls.items():
-        layers, each = one["layers"], one["each"]
-        right = type(layers) is int and 0 < layers <= len(told) // 3
-        sure(right, Message("{part} has {value} layers", part=part, value=str(layers)[:20]))
-        right = isinstance(each, list) and len(each) in (1, layers) and all(isinstance(e, dict) for e in each)
-        sure(right, Message("{part} doesn't describe its {layers} layers", part=part, layers=layers))
-        for e in each:
-            numbers = [e["scale"], *([] if e["softcap"] is None else [e["softcap"]])]
-            right = all(type(x) in (int, float) and math.isfinite(x) for x in numbers) and isinstance(e["mask"], list)
-            sure(right, Message("{part} has a wrong scale or mask", part=part))
-        numbers = one.get("numbers", list(range(layers)))
-        right = isinstance(numbers, list) and len(numbers) == layers and all(type(i) is int for i in numbers)
-        right = right and numbers[0] >= 0 and all(a < b for a, b in pairwise(numbers))
-        sure(right, Message("{part} has wrong layer numbers", part=part))
-        sizes = set()
-        for i in numbers:
-            name = f"{part}.{i}"
-            missing = [f"{name}.{what}" for what in "qkv" if f"{name}.{what}" not in told]
-            sure(not missing, Message("{missing} missing", missing=all_of(missing)))
-            q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
-            if part == "mixers":
-                sure(_fits(name, told), Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
-                batch, n, m = v[0], v[2], v[2]
-                sizes.add((batch, n, m))
-                continue
-            right = all(len(shape) == 4 and min(shape[:3]) > 0 for shape in (q, k, v))
-            bare = right and q[3] == v[3] == 0 and bool({f"{name}.bias", f"{name}.distances"} & told.keys())
-            right = right and (bare or min(q[3], v[3]) > 0)
-            right = right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
-            right = right and q[0] == k[0] == v[0] and k[1] == v[1] and q[1] % k[1] == 0
-            right = right and k[2] == v[2] and q[3] == k[3]
-            sure(right, Message("{name} has q {q}, k {k}, v {v}", name=name, q=q, k=k, v=v))
-            batch, heads, n, m = q[0], q[1], q[2], k[2]
-            sizes.add((batch, n, m))
-            for what, whole in {
-                "bias": (batch, heads, n, m),
-                "mask": (batch, heads, n, m),
-                "distances": (heads, n + m - 1),
-                "sinks": (heads,),
-            }.items():
-                shape, dtype = told.get(f"{name}.{what}", (whole, "BOOL" if what == "mask" else "F32"))
-                right = len(shape) <= len(whole) if what in ("bias", "mask") else len(shape) == len(whole)
-                right = right and all(a in (1, b) for a, b in zip(shape[::-1], whole[::-1], strict=False))
-                right = (
-                    right and (what != "distances" or shape[1] == whole[1]) and (dtype == "BOOL") == (what == "mask")
-                )
-                sure(right, Message("{name}.{what} is {shape}", name=name, what=what, shape=shape))
-            shape, dtype = told.get(f"{name}.o", ((1, q[1] * v[3]), "F32"))
-            right = len(shape) == 2 and shape[1] == q[1] * v[3] and dtype in FLOATS
-            sure(right, Message("{name}.o is {shape}", name=name, shape=shape))
-        sure(len(sizes) == 1, Message("layers of {part} differ in size", part=part))
-        for which, length in (("queries", n), ("keys", m)):
-            items = tokens[part].get(which, tokens[part]["queries"])
-            right = isinstance(items, list) and len(items) == batch
-            sure(right, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
-            for t in items:
-                right = all(isinstance(t[key], list) for key in ("pieces", "special", "ids", "whole"))
-                right = right and all(isinstance(piece, str) for piece in t["pieces"])
-                right = right and all(type(i) is int for i in t["ids"]) and all(type(s) is bool for s in t["special"])
-                sure(right, Message("{part}: {which} are no tokens", part=part, which=which))
-                count = len(t["pieces"])
-                right = count == length and len(t["special"]) in (0, length) and len(t["ids"]) <= length
-                sure(
-                    right,
-                    Message(
-                        "{part} has {length} {which}, {count} tokens",
-                        part=part,
-                        length=length,
-                        which=which,
-                        count=count,
-                    ),
-                )
-                for text, first, end in t["whole"]:
-                    right = isinstance(text, str) and type(first) is int and type(end) is int
-                    sure(right and 0 <= first < end <= length, Message("{part}: wrong tokens", part=part))
-
-
-def _check_experts(experts: Any, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
-    """Are these layers' counts of experts, each with the experts that were chosen and their shares?"""
-    if not isinstance(experts, dict):
-        return False
-    for name, count in experts.items():
-        chosen, shares = (told.get(f"experts.{name}.{what}", ((), "")) for what in ("chosen", "shares"))
-        right = bool(re.fullmatch(r"(encoder|decoder)\.\d{1,6}", name)) and type(count) is int and 0 < count < 1 << 31
-        if not (right and len(chosen[0]) == 3 and chosen[0] == shares[0] and chosen[1] == "I32" and shares[1] == "F32"):
-            return False
-    return True
-
-
-def _fits(name: str, told: dict[str, tuple[tuple[int, ...], str]]) -> bool:
-    """Do a mixer's tensors fit each other?"""
-    q, k, v = (told[f"{name}.{what}"][0] for what in "qkv")
-    right = all(len(shape) == 4 and min(shape) > 0 for shape in (q, k, v)) and f"{name}.decay" in told
-    right = right and q == k and (q[0], q[2]) == (v[0], v[2]) and v[1] % q[1] == 0
-    for what, axes, floats in (("decay", 3, True), ("write", 3, True), ("real", 2, False), ("resets", 2, False)):
-        shape, dtype = told.get(f"{name}.{what}", ((v[:3] if axes == 3 else (v[0], v[2])), "F32" if floats else "BOOL"))
-        right = right and shape == (v[:3] if axes == 3 else (v[0], v[2])) and dtype in (FLOATS if floats else ("BOOL",))
-    return right and all(told[f"{name}.{what}"][1] in FLOATS for what in "qkv")
 
 
 def load(path: Path) -> Trace:
@@ -270,7 +146,7 @@ def load(path: Path) -> Trace:
         turning = Turning(tuple(frequencies), stretch) if frequencies else None
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
-        calls: dict[str, list[Any]] = {}
+        calls: dict[str, list[Call | Mixing]] = {}
         outputs = {}
         told_of = [
             (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
@@ -281,7 +157,7 @@ def load(path: Path) -> Trace:
             q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
             if name.startswith("mixers."):
                 decay, write, keep, resets = (tensors.get(f"{name}.{w}") for w in ("decay", "write", "real", "resets"))
-                assert decay is not None  # `_check` saw to it
+                assert decay is not None  # `check` saw to it
                 layer = name.replace("mixers", "decoder")
                 call = Mixing(q, k, v, decay, told["scale"], write, None, keep, resets, layer)
                 calls.setdefault("mixers", []).append(call)
@@ -319,11 +195,11 @@ def load(path: Path) -> Trace:
         raise _unreadable(path, error) from None
 
 
-def _plain(tokens: Any) -> dict[str, Any]:
+def _plain(tokens: Tokens) -> dict[str, object]:
     return {"pieces": tokens.pieces, "special": tokens.special, "ids": tokens.ids, "whole": tokens.whole}
 
 
-def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, Any]:
+def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: torch.dtype) -> dict[str, object]:
     """A mixer's tensors, and what the header says of it. Logarithms of decays are summed over the text: never in half."""
     kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
     tensors |= {f"{name}.{what}": t.detach().to(dtype) for what, t in kept.items() if t is not None}
@@ -332,14 +208,14 @@ def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: Any) -> dict[str, 
     return {"scale": call.scale, "softcap": None, "mask": []}
 
 
-def _describe(name: str, call: Call, tensors: Tensors) -> list[list[Any]]:
+def _describe(name: str, call: Call, tensors: Tensors) -> list[list[object]]:
     """The mask as words, its lengths and marks as tensors; dense where it has no such form."""
     import torch
 
     from ...attention.mask_algebra import Full
     from ...attention.rules import Band, Padding
 
-    told: list[list[Any]] = []
+    told: list[list[object]] = []
     terms = call.mask.terms()
     if not all(isinstance(rule, Full | Band | Padding) for rule in terms):
         tensors[f"{name}.mask"] = call.allowed()

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...attention import masks
-from ...attention.dispatch import attend
-from ...attention.oracle import from_qkv
+from ...attention.dispatch import Call, attend
+from ...attention.oracle import Steps, from_qkv
 from ...attention.pooling import Pool
 from ...i18n import Problem, all_of
 from ...mixers.calls import Mixing
@@ -40,37 +40,12 @@ from ...mixers.mixer_maps import head_of as mixing_head
 from ...model.experts import Routing
 from .attention_maps import Head, Span, head_of
 from .token_labels import PARTS, Group, Tokens
+from .trace_parts import Floats, Projection, Routed, Turning
 
 if TYPE_CHECKING:
+    from ...mixers.stepwise import MixerSteps
     from ..study.patterns import Patterns
     from ..study.survey import Progress, Survey
-
-Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Projection:
-    """What a layer does with its heads' outputs: (C, H·D) and a bias (C,), references to the model's own."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Turning:
-    """Rotary positions: pair i of q and k is turned by position · frequencies[i], and all are stretched."""
-
-    frequencies: tuple[float, ...]
-    stretch: float = 1.0
-
-
-@dataclass(frozen=True)
-class Routed:
-    """The experts that each token of a text took in one layer, best first, and their shares: (N, K) both."""
-
-    chosen: NDArray[np.int64]
-    shares: Floats
-    count: int  # experts there were
 
 
 @dataclass(frozen=True)
@@ -99,7 +74,7 @@ class Trace:
     (13, 8)
     """
 
-    calls: dict[str, list[Any]]  # part → its layers: a `Call` for each, a `Mixing` in the part mixers
+    calls: dict[str, list[Call | Mixing]]  # part → its layers: a `Call` for each, a `Mixing` in the part mixers
     queries: dict[str, list[Tokens]]  # part → per item
     keys: dict[str, list[Tokens]]
     model: str = ""
@@ -109,7 +84,9 @@ class Trace:
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
     routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
-    _heads: dict[tuple[str, int, int, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _heads: dict[tuple[str, int, int, int], Head | MixingHead] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -126,7 +103,16 @@ class Trace:
         """Layers of a part that attend."""
         return len(self.calls[self._part(part)])
 
-    def call(self, layer: int, part: str | None = None) -> Any:
+    @overload
+    def call(self, layer: int, part: Literal["encoder", "decoder", "cross"]) -> Call: ...
+
+    @overload
+    def call(self, layer: int, part: Literal["mixers"]) -> Mixing: ...
+
+    @overload
+    def call(self, layer: int, part: str | None = None) -> Call | Mixing: ...
+
+    def call(self, layer: int, part: str | None = None) -> Call | Mixing:
         """What the attention (a `Call`) or the mixer (a `Mixing`) of one layer received."""
         part = self._part(part)
         return self.calls[part][self._at(part, layer)]
@@ -221,7 +207,7 @@ class Trace:
 
     def steps(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
-    ) -> Any:
+    ) -> Steps | MixerSteps:
         """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
         one = self._whole(layer, head, part, batch)
         if isinstance(one.call, Mixing):
@@ -361,7 +347,7 @@ class Trace:
             self._surveys[part] = survey(self, part, progress)
         return self._surveys[part]
 
-    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Any:
+    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head | MixingHead:
         """One head, to ask anything of; it remembers what was costly to compute."""
         part = self._part(part)
         call, batch = self.call(layer, part), self._item(part, batch)
@@ -370,10 +356,12 @@ class Trace:
             raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=heads - 1)
         key = part, layer, batch, head
         if key not in self._heads:
-            self._heads[key] = (mixing_head if isinstance(call, Mixing) else head_of)(call, batch, head)
+            self._heads[key] = (
+                mixing_head(call, batch, head) if isinstance(call, Mixing) else head_of(call, batch, head)
+            )
         return self._heads[key]
 
-    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Any:
+    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixingHead:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
         one = self.head(layer, head, part, batch)
         if one.bare:
@@ -466,10 +454,10 @@ class Trace:
         return batch
 
 
-def _mixer_steps(call: Mixing, names: Sequence[str]) -> Any:
+def _mixer_steps(call: Mixing, names: Sequence[str]) -> MixerSteps:
     from ...mixers.stepwise import Kind, mixing
 
-    def plain(table: Tensor) -> Any:
+    def plain(table: Tensor) -> NDArray[np.float64]:
         return table[0, 0].double().numpy()
 
     q, k, v, gamma = (plain(t) for t in (call.q, call.k, call.v, call.decay.double().exp()))

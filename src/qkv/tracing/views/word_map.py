@@ -16,7 +16,7 @@ from .traces import Floats, Trace, join
 
 
 @dataclass(frozen=True)
-class View:
+class WordMap:
     """The weights of one head (N, M), N and M counted in groups, and what its rows and columns are."""
 
     weights: Floats
@@ -33,7 +33,7 @@ class View:
 
 def view(
     trace: Trace, layer: int, head: int, by: str = "characters", *, part: str | None = None, batch: int = 0
-) -> View:
+) -> WordMap:
     """One head by "characters", "words" or "tokens"."""
     sides = [trace.tokens(part, batch, keys=side) for side in (False, True)]
     queries, keys = (side.groups(by) for side in sides)
@@ -45,7 +45,7 @@ def view(
         for side, groups in zip(sides, (queries, keys), strict=True)
     ]
     weights = join(trace.map(layer, head, part=part, batch=batch), queries, keys)
-    return View(weights, queries, keys, allowed, (special[0], special[1]))
+    return WordMap(weights, queries, keys, allowed, (special[0], special[1]))
 
 
 def stand(tokens: Tokens, word: int | str, by: str = "characters") -> tuple[int, Group]:

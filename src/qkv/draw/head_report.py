@@ -1,0 +1,307 @@
+"""A head of a trace as text, which `qkv see` prints: what the trace is, which heads link two words, the map and more.
+
+Maps have colours of their own (`terminal.screen.draw`); all else is plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..i18n import Problem, _, all_of, say
+from ..mixers.calls import Mixing
+from ..terminal import text_grid
+from ..tracing.record.tokenizer_protocol import AnyTokenizer
+from ..tracing.study.effects import Effect, without
+from ..tracing.study.survey import Progress
+from ..tracing.views.head_ranking import Linked, first_shown, links, looks_ahead
+from ..tracing.views.token_labels import PARTS, By, Tokens
+from ..tracing.views.traces import Trace
+from ..tracing.views.word_map import stand, view
+from . import derivation, mixer_derivation, terminal_map
+
+MOST_SHOWN = 64  # tokens up to which a terminal map shows each
+
+
+class HeadReport:
+    """What to say of a part of a trace and its heads; `from_` and `to` are the words to link, `by` what rows stand for."""
+
+    def __init__(self, trace: Trace, part: str | None, by: By, from_: str | None, to: str | None) -> None:
+        self.trace, self.part, self.by = trace, part or trace.parts[0], by
+        self.from_, self.to = from_, to
+        self.ranked: list[Linked] | None = None
+
+    def check_words(self) -> None:
+        """Refuse words that aren't there; parts of characters (岸₂) have rows of their own only among tokens."""
+        for word, side in ((self.from_, False), (self.to, True)):
+            if word is not None:
+                self.trace.place(word, self.part, keys=side)
+                if self.by != "words" and self.trace.tokens(self.part, keys=side).is_part_of_character(word):
+                    self.by = "tokens"
+
+    @property
+    def focus(self) -> tuple[str, str] | None:
+        """The two words, if a head can link them: in a causal part no head looks ahead."""
+        if self.from_ is None or self.to is None:
+            return None
+        ahead = looks_ahead(self.trace, self.from_, self.to, self.by, part=self.part)
+        return None if ahead else (self.from_, self.to)
+
+    def summary(self) -> str:
+        """Return what the trace is: its layers, heads and tokens."""
+        trace, part = self.trace, self.part
+        sides = self._sides()
+        lines = [
+            say(
+                "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens (layers and heads count from 0)",
+                model=trace.model,
+                part=say(PARTS[part]),
+                layers=trace.n_layer(part),
+                heads=trace.n_head(part),
+                tokens=_sizes(map(len, sides)),
+            )
+        ]
+        if "mixers" in trace.parts and len(trace.parts) > 1:
+            other = "mixers" if part != "mixers" else trace.parts[0]
+            lines.append(
+                say(
+                    "These are layers {layers}; --part {other} shows {others}.",
+                    layers=all_of(trace.layers(part)),
+                    other=other,
+                    others=all_of(trace.layers(other)),
+                )
+            )
+        elif part in trace.numbers and part != "mixers":
+            layers = all_of(trace.layers(part))
+            lines.append(say("Attention is in these layers alone: {layers}. The others have none.", layers=layers))
+        joined = [len(side.groups()) for side in sides]
+        if self.by == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
+            lines.append(
+                say(
+                    "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
+                    groups=_sizes(joined),
+                )
+            )
+        if part == "cross":
+            lines.append(f"  {_joined(sides[1])} → {_joined(sides[0])}")
+            if most := trace.more.get("cut"):
+                lines.append(
+                    say(
+                        "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
+                        most=most,
+                    )
+                )
+        return "\n".join(lines)
+
+    def link_table(self) -> str:
+        """Return the heads that link the two words, strongest first, or why none can; "" without two words."""
+        if self.from_ is None or self.to is None:
+            return ""
+        if self.focus is None:
+            return say(
+                "{model} is causal ({part}): {one} cannot look ahead to {other}, which comes later; swap --from and --to",
+                model=self.trace.model,
+                part=say(PARTS[self.part]),
+                one=self.from_,
+                other=self.to,
+            )
+        self.ranked = links(self.trace, self.from_, self.to, self.by, part=self.part)
+        title = say("Heads that link {one} to {other} (layer.head from 0, weight):", one=self.from_, other=self.to)
+        bars = _bars([weight for _, _, weight in self.ranked])
+        rows = zip(self.ranked[:5], bars, strict=False)
+        return "\n".join([title, *(f"  {layer:>3}.{head:<3} {bar}" for (layer, head, _), bar in rows)])
+
+    def removed(self, names: Sequence[str] | None) -> tuple[int, int] | None:
+        """Return the layer and head that --without names, if it names one of this part."""
+        found = re.fullmatch(rf"(?:{self.part}\.)?(\d+)\.(\d+)", (names or [""])[0])
+        return None if found is None else (int(found[1]), int(found[2]))
+
+    def choose(self, layer: int | None, head: int | None, progress: Progress | None = None) -> tuple[int, int]:
+        """Return the layer and head to show: those named, else what links the two words best, else the most telling."""
+        return first_shown(self.trace, self.part, layer, head, linked=self.ranked, progress=progress)
+
+    @property
+    def long(self) -> bool:
+        """True if the map has more rows or columns than are shown."""
+        return max(len(side.groups(self.by)) for side in self._sides()) > MOST_SHOWN
+
+    def title(self, layer: int, head: int) -> str:
+        """Return what the map's rows and columns are."""
+        # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
+        title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
+        if self.long:
+            title = _("{part} layer {layer}, head {head}: tokens that look downwards, those looked at across")
+        elif self.part == "mixers":
+            title = _(
+                "{part} layer {layer}, head {head}: each row is a token, and how much of every value it takes; below 0 is taken away, and rows don't add up to 1"
+            )
+        elif self.part == "cross":
+            title = _(
+                "cross layer {layer}, head {head}: each row is a token about to be said, and where in the source it looks (sum 1)"
+            )
+        elif not isinstance(call := self.trace.call(layer, self.part), Mixing) and call.sinks is not None:
+            title = _(
+                "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
+            )
+        lines = [say(title, layer=layer, head=head, part=say(PARTS[self.part]))]
+        if self.long:
+            _bins, rows, cols = self._cells()
+            lines.append(
+                say(
+                    "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest "
+                    "cell)",
+                    rows=rows,
+                    cols=cols,
+                )
+            )
+        return "\n".join(lines)
+
+    def map(self, layer: int, head: int) -> str:
+        """Return the map, coloured; of a long text pooled."""
+        if not self.long:
+            mark = None
+            if self.from_ is not None and self.to is not None:
+                asking, asked = self._sides()
+                mark = stand(asking, self.from_, self.by)[0], stand(asked, self.to, self.by)[0]
+            return terminal_map.whole_map(view(self.trace, layer, head, self.by, part=self.part), mark)
+        bins, rows, _cols = self._cells()
+        table = self.trace.map(layer, head, bins=bins, part=self.part)
+        top = max(float(abs(table).max()), 1e-9)
+        starts = [str(i * rows) for i in range(table.shape[0])]
+        return terminal_map.heatmap(table, starts, [""] * table.shape[1], top=top)
+
+    def details(self, layer: int, head: int, *, patterns: bool) -> Iterator[str]:
+        """Yield what stands below the map: the row of the word that looks, the layer's experts, what each head does."""
+        if self.from_ is not None:
+            row = (mixer_derivation if self.part == "mixers" else derivation).row
+            yield row(self.trace, layer, head, self.from_, self.by, part=self.part)
+        if self.part in ("encoder", "decoder") and f"{self.part}.{layer}" in self.trace.routing:
+            yield self._experts(layer)
+        if patterns:
+            yield self.trace.patterns(part=self.part).show()
+
+    def _experts(self, layer: int) -> str:
+        """Return which experts each token took after it had looked, of as many tokens as a map shows."""
+        took, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
+        lines = [
+            say(
+                "layer {layer}: the {each} of {count} experts that each token took, best first",
+                layer=layer,
+                each=took.chosen.shape[1],
+                count=took.count,
+            )
+        ]
+        shown = tokens.numbered[:MOST_SHOWN]
+        wide = max(map(text_grid.width, shown))
+        for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
+            pairs = "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
+            lines.append(f"  {text_grid.left(word, wide)}  {pairs}")
+        if len(tokens) > MOST_SHOWN:
+            lines.append(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
+        return "\n".join(lines)
+
+    def without(self, model: Any, tokenizer: AnyTokenizer, heads: Sequence[str]) -> str:
+        """Return what changes without these heads."""
+        if model is None:
+            raise Problem("--without needs the model itself, not a kept trace: give --model")
+        return _effect_text(without(model, tokenizer, self.trace.text, heads), self.trace.tokens(keys=True))
+
+    def carried(self, whole: dict[str, list[int]], asked: int | None) -> Iterator[str]:
+        """Yield what to say where not every layer fitted into the page, and of the layer that was asked for."""
+        if asked is not None and asked not in whole[self.part]:
+            yield say(
+                "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an "
+                "overview only.",
+                layer=asked,
+                part=say(PARTS[self.part]),
+            )
+        for name in self.trace.parts:
+            layers = self.trace.n_layer(name)
+            if len(whole[name]) < layers:
+                key = (
+                    _(
+                        "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as "
+                        "an overview."
+                    )
+                    if whole[name]
+                    else _(
+                        "The page has no room for any of the {layers} {part} layers in full: they are there as an overview."
+                    )
+                )
+                yield say(key, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers)
+
+    def link_growth(self, traces: Sequence[Trace], steps: Sequence[object], layer: int, head: int) -> str:
+        """Return the weight between the two words at every evaluation of a run."""
+        weights = []
+        for trace in traces:
+            row, col = (
+                stand(trace.tokens(self.part, keys=side), word or "", self.by)[0]
+                for word, side in ((self.from_, False), (self.to, True))
+            )
+            weights.append(float(view(trace, layer, head, self.by, part=self.part).weights[row, col]))
+        bars = _bars(weights)
+        return "\n".join(f"  {step:>7}  {bar}" for step, bar in zip(map(str, steps), bars, strict=True))
+
+    def growth(
+        self, traces: Sequence[Trace], steps: Sequence[object], layer: int, head: int
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the first, middle and last evaluation of a run, each a title and the map."""
+        for i in sorted({0, len(traces) // 2, len(traces) - 1}):
+            if len(traces[i].tokens(self.part).groups(self.by)) <= MOST_SHOWN:
+                seen = view(traces[i], layer, head, self.by, part=self.part)
+                yield say("step {step}", step=steps[i]), terminal_map.whole_map(seen)
+
+    def _sides(self) -> list[Tokens]:
+        return [self.trace.tokens(self.part, keys=side) for side in (False, True)]
+
+    def _cells(self) -> tuple[int, int, int]:
+        """Return how many bins a long map has across, and the queries and keys of a cell."""
+        asking, asked = map(len, self._sides())
+        bins = MOST_SHOWN
+        while terminal_map.together(bins, [str(asking)]) > 1:  # a narrow terminal: larger cells
+            bins -= 1
+        return bins, -(-asking // bins), -(-asked // bins)
+
+
+def _effect_text(effect: Effect, tokens: Tokens) -> str:
+    """Return what changes without some heads; `tokens` are those of the text."""
+    heads = ", ".join(effect.heads)
+    if effect.said is not None:
+        key = (
+            _("Without {heads} the translation stays the same: {before}")
+            if effect.said[0] == effect.said[1]
+            else _("Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}")
+        )
+        return say(key, heads=heads, before=effect.said[0], after=effect.said[1])
+    lines = [
+        say(
+            "Without {heads}, {moved} of the next token's probability goes elsewhere:",
+            heads=heads,
+            moved=f"{effect.moved:.0%}",
+        )
+    ]
+    wide = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
+    lines.append(f"  {' ' * wide}  {say('with it'):>7}  {say('without'):>7}")
+    for word, before, after in effect.words:
+        lines.append(f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+    for word, _before, _after in effect.words:
+        if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
+            lines.append(say("{token} is a part of a character, which other characters may share.", token=word))
+    return "\n".join(lines)
+
+
+def _bars(weights: Sequence[float]) -> list[str]:
+    """Return each weight with a bar; a mixer's may be of any size, and below 0."""
+    longest = max(1.0, *map(abs, weights)) if weights else 1.0
+    return [f"{weight:.2f}  {'█' * round(abs(weight) / longest * 30)}" for weight in weights]
+
+
+def _sizes(sides: Iterable[int]) -> str:
+    queries, keys = sides
+    return f"{queries}" if queries == keys else f"{queries} × {keys}"
+
+
+def _joined(tokens: Tokens) -> str:
+    """Return the text again, without its special tokens."""
+    return "".join(text for text, first, end in tokens.whole if not any(tokens.special[first:end])).strip()

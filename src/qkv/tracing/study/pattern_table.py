@@ -1,0 +1,241 @@
+"""The table of heads that patterns.py makes: a score for every head and kind, which heads a kind names, and how it prints."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+import numpy as np
+
+from ...i18n import _, language, say, unknown
+from ...terminal import text_grid
+from ..views.head_ranking import strongest
+from ..views.token_labels import PARTS, Tokens
+
+CLEAR = 0.6  # a head is named for a kind from this lift on …
+MARGIN = 0.3  # … if it leads every rival by this
+EVEN = 0.95  # … and uniform from this evenness on
+FEW = 3  # fewer queries than this name nothing
+
+# Kinds in the order in which they are shown. Where one holds, a wider one that contains it holds too.
+RARE = ("duplicate", "induction")  # only some queries can show them, and are judged on those alone
+PLAIN = ("previous", "next", "self", "first", "punctuation", "diagonal")
+WIDE = ("local", "columns", "monotone")
+KINDS = (*PLAIN[:-1], "local", "columns", *RARE, "diagonal", "monotone", "uniform")
+MEANING = _(
+    "4.0 is layer 4, head 0, both counted from 0. "
+    "A number is the mean weight on the keys that count (in brackets: of a head that spreads its weight evenly). "
+    "It says where a head looks on this text, not what it is for."
+)
+CALLED = {
+    "previous": _("previous token"),
+    "next": _("next token"),
+    "self": _("itself"),
+    "first": _("first token (sink)"),
+    "punctuation": _("punctuation, delimiters"),
+    "local": _("local"),
+    "columns": _("a few keys for all"),
+    "duplicate": _("same token before"),
+    "induction": _("induction"),
+    "diagonal": _("diagonal"),
+    "monotone": _("monotone alignment"),
+    "uniform": _("uniform"),
+    "mixed": _("mixed"),
+    "none": _("none of these"),
+}
+
+
+OF_SELF = ("previous", "next", "self", "first", "punctuation", "local", "columns", *RARE, "uniform")
+OF_CROSS = ("first", "punctuation", "columns", "diagonal", "monotone", "uniform")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One head and one kind: its score, what an even head would get, and over how many queries; NaN where none can tell."""
+
+    value: float
+    baseline: float
+    count: int
+
+    @property
+    def lift(self) -> float:
+        """0 for an even head, 1 for one that does nothing else: (score − baseline) / (1 − baseline)."""
+        return (self.value - self.baseline) / (1 - self.baseline) if self.baseline < 1 else math.nan
+
+
+@dataclass(frozen=True, repr=False)
+class Row:
+    """One head: its name (a kind, "mixed" or "none"), its score of every kind, and how far it looks."""
+
+    layer: int
+    head: int
+    name: str
+    scores: dict[str, Score]
+    distance: float  # mean |query − key| in tokens, NaN in cross-attention
+    keys: tuple[int, ...]  # the keys that most of its weight goes to
+    mixture: tuple[str, ...] = ()  # the kinds that a mixed head is made of
+
+    def __repr__(self) -> str:
+        """Its name and what it is named for; `scores` has every number."""
+        kinds = self.mixture or ((self.name,) if self.name in self.scores else ())
+        return f"<Row {self.place} {self.name}{''.join(f' {k} {self.scores[k].value:.2f}' for k in kinds)}>"
+
+    @property
+    def place(self) -> str:
+        """As heads are called: "13.8"."""
+        return f"{self.layer}.{self.head}"
+
+
+@dataclass(frozen=True, repr=False)
+class Patterns:
+    """Every head of one part of a model on one text; `print` it, or ask `table`, `best(kind)`, `named(kind)`."""
+
+    table: list[Row]
+    part: str
+    tokens: Tokens  # those that are looked at
+    model: str = ""
+    padding: int = 0  # how many of them only fill up the batch
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that this part is scored for."""
+        return OF_CROSS if self.part == "cross" else OF_SELF
+
+    def named(self, kind: str) -> list[Row]:
+        """The heads of this name, strongest first."""
+        rows = [row for row in self.table if row.name == kind]
+        return strongest(rows, lambda row: row.scores[kind].value) if kind in self.kinds else rows
+
+    def best(self, kind: str, most: int = 5) -> list[Row]:
+        """The heads with the highest score of a kind, whatever their name; none where the text can't show it."""
+        self._check(kind)
+        rows = [row for row in self.table if not math.isnan(row.scores[kind].value)]
+        return strongest(rows, lambda row: row.scores[kind].value)[:most]
+
+    def array(self, kind: str, what: Literal["value", "baseline", "count", "lift"] = "value") -> np.ndarray:
+        """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"; NaN where a
+        layer of the model has no attention."""
+        self._check(kind)
+        heads = 1 + max((row.head for row in self.table), default=-1)
+        layers = 1 + max((row.layer for row in self.table), default=-1)
+        made = np.full((layers, heads), np.nan)
+        for row in self.table:
+            made[row.layer, row.head] = getattr(row.scores[kind], what)
+        return made
+
+    def show(self, lang: str | None = None, most: int = 6, columns: int | None = None) -> str:
+        """The heads by kind, with their scores and what an even head would get: at most `most` of each, and no more than
+        fit into a line of the terminal (or of `columns`)."""
+        lang = language(lang)
+        lines = self._lines(lang)
+        margin = max(text_grid.width(label) for label, *_ in lines)
+        room = (columns or shutil.get_terminal_size((100, 24)).columns) - margin - 7
+        shown = [
+            f"{text_grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
+            for label, count, heads in lines
+        ]
+        return "\n".join(
+            [
+                self._title(lang),
+                *shown,
+                say(MEANING, lang),
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def __repr__(self) -> str:
+        """One line, however many heads; `print` shows them by kind, `table` has every number."""
+        counts = {kind: len(self.named(kind)) for kind in (*self.kinds, "mixed", "none")}
+        kinds = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
+        return f"<Patterns of {self.model or 'a model'}: {self._title('en', named=False)}: {kinds}>"
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per kind."""
+        lang = language()
+        titles = (
+            say(title, lang)
+            for title in (_("looks at"), _("heads"), _("strongest: layer.head, score (of an even head)"))
+        )
+        rows = [
+            f"<tr><th scope=row style='text-align: left'>{escape(label)}</th><td>{count}</td>"
+            f"<td style='text-align: left'>{escape(_fitting(heads, 4, 10**6, count, lang))}</td></tr>"
+            for label, count, heads in self._lines(lang)
+        ]
+        heading = "".join(f"<th scope=col style='text-align: left'>{escape(title)}</th>" for title in titles)
+        return (
+            f"<table><caption style='text-align: left'>{escape(self._title(lang))}</caption>"
+            f"<thead><tr>{heading}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"<p>{escape(say(MEANING, lang))}</p>"
+        )
+
+    def _title(self, lang: str, named: bool = True) -> str:
+        part, tokens = say(PARTS[self.part], lang), len(self.tokens) - self.padding
+        title = say("{part}, {heads} heads on {tokens} tokens", lang, part=part, heads=len(self.table), tokens=tokens)
+        return f"{self.model}: {title}" if self.model and named else title
+
+    def _lines(self, lang: str) -> list[tuple[str, int, list[str]]]:
+        """A kind's name, how many heads are called so, and what is said of each; of none, why the nearest isn't."""
+        label = {kind: say(CALLED[kind], lang) for kind in (*self.kinds, "mixed", "none")}
+        lines = []
+        for kind in self.kinds:
+            rows = self.named(kind)
+            heads = [self._told(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
+            lines.append((label[kind], len(rows), heads))
+        mixed = [
+            row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
+            for row in self.named("mixed")
+        ]
+        return [*lines, (label["mixed"], len(mixed), mixed), (label["none"], len(self.named("none")), [])]
+
+    def _nearest(self, kind: str, label: dict[str, str], lang: str) -> str:
+        """The head with the highest score of a kind that no head is named for, and what stood in its way."""
+        best = self.best(kind, 1)
+        if not best:
+            return say("this text can't show it", lang)
+        row, score = best[0], best[0].scores[kind]
+        values = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
+        if score.count < FEW:
+            why = _("highest: {head}, on {count} tokens only")
+        elif kind == "uniform" and score.value < EVEN:
+            why = _("highest: {head}, not even enough")
+        elif kind != "uniform" and not score.lift >= CLEAR:
+            why = _("highest: {head}, too near to an even head")
+        else:  # a narrower kind says more: who looks at the token before also looks near
+            why = (
+                _("highest: {head}, but another kind comes close")
+                if row.name == "none"
+                else _("highest: {head}, counted as “{kind}”")
+            )
+        return say(why, lang, **values)
+
+    def _told(self, row: Row, kind: str, lang: str) -> str:
+        score = row.scores[kind]
+        if kind == "uniform":
+            return f"{row.place} {score.value:.2f}"
+        more = ""
+        if kind == "local":
+            more = say(", mean distance {distance}", lang, distance=f"{row.distance:.1f}")
+        elif kind == "columns":
+            names = self.tokens.numbered
+            more = " " + " ".join(f"{j}:{text_grid.clip(names[j], 12)}" for j in row.keys)
+        return f"{row.place} {score.value:.2f} ({score.baseline:.2f}){more}"
+
+    def _check(self, kind: str) -> None:
+        if kind not in self.kinds:
+            raise unknown("kind", kind, self.kinds)
+
+
+def _fitting(heads: list[str], most: int, room: int, count: int, lang: str) -> str:
+    """As many of the heads as there is room for, at least one; and how many are left out."""
+    for shown in range(min(most, len(heads)), 0, -1):
+        line = "  ".join(heads[:shown])
+        if shown < count:
+            line += "  " + say("and {n} more", lang, n=count - shown)
+        if text_grid.width(line) <= room:
+            break
+    return line if heads else ""
