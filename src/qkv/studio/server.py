@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
 from .. import __version__
-from ..draw.page_shell import in_every_language, script, style, tag
+from ..draw.page_shell import asset, in_every_language, script, style, tag
 from ..i18n import Message, Problem, _, language, quoted
 from ..library import store
 from . import openable, requests
@@ -50,6 +50,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+STYLES = ("core/style", "steps/machine", "core/slider", "studio/studio")
 ASGI = Callable[..., Awaitable[None]]
 
 
@@ -138,16 +139,15 @@ class Studio:
 
     async def script(self, request: Request) -> Response:
         """All modules."""
-        return Response(script("studio"), media_type="text/javascript")
+        return Response(script("studio/studio"), media_type="text/javascript")
 
     async def listener(self, request: Request) -> Response:
         """The script of the worker in the browser that holds the one stream of events for all tabs."""
-        source = (Path(__file__).parent / "static" / "events" / "listener.js").read_text(encoding="utf-8")
-        return Response(source, media_type="text/javascript")
+        return Response(asset("studio/event_worker.js"), media_type="text/javascript")
 
     async def style(self, request: Request) -> Response:
         """How it looks."""
-        return Response(style("style") + style("machine") + style("slider") + style("studio"), media_type="text/css")
+        return Response("".join(map(style, STYLES)), media_type="text/css")
 
     async def events(self, request: Request) -> Response:
         """What happens to the worker, until the browser goes."""
