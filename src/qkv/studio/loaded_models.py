@@ -14,45 +14,48 @@ from pathlib import Path
 from typing import Any
 
 from ..i18n import Problem
-from .text_views import Send, Unmade, View, Wanted
+from .frames import Fields
+from .openable import OpenableFile
+from .requests import ViewSpec
+from .text_views import Send, TextView, Unmade, Wanted
 
 MODELS, UNUSED = 2, 900.0  # models held at once, and seconds after which one that nobody uses is let go
 VIEWS = 800_000_000  # bytes of q, k and v that are held
 LENGTHY = 5000  # characters of a text beside whose view no other is held
-CANCELLED = 50  # cancelled views that are remembered, each by a key as long as its text
+CANCELLED = 50  # cancelled views that are remembered, each with its text
 GIVES_WAY = 3  # how nice the making of such a view is: it has a third of a processor that somebody else wants too
 
 
-class Bench:
+class LoadedModels:
     """The models and views at hand."""
 
-    def __init__(self, event: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, event: Callable[[Fields], None]) -> None:
         self.event = event
         self.models: OrderedDict[str, tuple[float, Any, Any]] = OrderedDict()
-        self.views: OrderedDict[str, View] = OrderedDict()
-        self.cancelled: OrderedDict[str, None] = OrderedDict()  # keys of views that were cancelled while they were made
+        self.views: OrderedDict[ViewSpec, TextView] = OrderedDict()
+        self.cancelled: OrderedDict[ViewSpec, None] = OrderedDict()  # views that were cancelled while they were made
 
-    def model(self, place: dict[str, Any]) -> tuple[Any, Any]:
-        """(model, tokenizer) of a place that the web process found."""
-        key = f"{place['file']} {place['changed']}"
+    def model(self, source: OpenableFile) -> tuple[Any, Any]:
+        """Return the model of a file and its tokenizer."""
+        key = f"{source.file} {source.changed}"
         if key not in self.models:
             # Weights are mapped, not read from front to back: how large they are is true, how far one is isn't known.
-            self.event({"kind": "loading", "model": place["name"], "size": size_of(Path(place["file"]))})
+            self.event({"kind": "loading", "model": source.name, "size": size_of(Path(source.file))})
             try:
                 while len(self.models) >= MODELS:
                     self._let_go(next(iter(self.models)))
                 from ..formats.open_model import open_any
 
-                self.models[key] = time.monotonic(), *open_any(Path(place["file"]))
+                self.models[key] = time.monotonic(), *open_any(Path(source.file))
             finally:
-                self.event({"kind": "loaded", "model": place["name"]})
+                self.event({"kind": "loaded", "model": source.name})
         _, model, tokenizer = self.models.pop(key)
         self.models[key] = time.monotonic(), model, tokenizer
         return model, tokenizer
 
-    def cancel(self, spec: dict[str, Any]) -> None:
+    def cancel(self, spec: ViewSpec) -> None:
         """Remember that this view was cancelled while it was made: requests for parts of it must not make it again."""
-        self.cancelled[key_of(spec)] = None
+        self.cancelled[spec] = None
         while len(self.cancelled) > CANCELLED:
             self.cancelled.popitem(last=False)
 
@@ -70,39 +73,32 @@ class Bench:
         del model
         gc.collect()
 
-    def view(self, spec: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> View:
+    def view(self, spec: ViewSpec, send: Send, wanted: Wanted, may_run: bool) -> TextView:
         """The view of a spec, made if it isn't there: its header and layers are sent as they come."""
-        key = key_of(spec)
-        found = self.views.get(key)
-        if found is not None and not found.failed:
-            self.views.move_to_end(key)
-            return found
+        known = self.views.get(spec)
+        if known is not None and not known.failed:
+            self.views.move_to_end(spec)
+            return known
         if not may_run:
             raise Unmade
-        traced = spec["model"]["trace"]
-        view = View(spec) if traced else View(spec, *self.model(spec["model"]))
-        if not traced and not spec["text"] and not spec["more"]:
+        view = TextView(spec) if spec.model.trace else TextView(spec, *self.model(spec.model))
+        if not spec.model.trace and not spec.text and not spec.more:
             raise Problem("there is no text: type one")
-        if len(spec["text"]) > LENGTHY:  # two long ones at once would be too many
+        if len(spec.text) > LENGTHY:  # two long ones at once would be too many
             self.views.clear()
-        self.views[key] = view
-        self.cancelled.pop(key, None)
+        self.views[spec] = view
+        self.cancelled.pop(spec, None)
         try:
-            if len(spec["text"]) > LENGTHY:
+            if len(spec.text) > LENGTHY:
                 giving_way(lambda: view.make(send, wanted))
             else:
                 view.make(send, wanted)
         except BaseException:
-            self.views.pop(key, None)
+            self.views.pop(spec, None)
             raise
         while len(self.views) > 1 and sum(each.bytes for each in self.views.values()) > VIEWS:
             self.views.popitem(last=False)
         return view
-
-
-def key_of(spec: dict[str, Any]) -> str:
-    """The key of a spec's view."""
-    return repr(sorted(spec.items()))
 
 
 def size_of(path: Path) -> int:
