@@ -22,13 +22,13 @@ const MOST_CELLS = 1 << 20; // that are written out one by one
 /** Where a frame may neither save a file nor has an address, there is nothing to offer. */
 const shut = framed && window.origin === "null";
 
-export class Takeaway extends HTMLElement {
+export class MapExport extends HTMLElement {
   connectedCallback() {
     const map = this.closest("qkv-map");
     if (map instanceof MapElement && !shut) this.replaceChildren(...menuOf(map));
   }
 }
-customElements.define("qkv-takeaway", Takeaway);
+customElements.define("qkv-takeaway", MapExport);
 
 /** @param {MapElement} map */
 function menuOf(map) {

@@ -5,7 +5,7 @@ import { state } from "../core/state.js";
 import { LANGUAGES, say } from "../core/words.js";
 import { header, isWhole, partOf } from "../core/view.js";
 
-export class Top extends HTMLElement {
+export class PageHeader extends HTMLElement {
   ends = new AbortController();
 
   connectedCallback() {
@@ -78,4 +78,4 @@ export class Top extends HTMLElement {
     }
   }
 }
-customElements.define("qkv-top", Top);
+customElements.define("qkv-top", PageHeader);

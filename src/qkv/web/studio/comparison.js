@@ -2,7 +2,7 @@
 
 import { choice, h, layersAndHeads, markOld, weight } from "../core/dom.js";
 import { failed, openModel, served, specWanted } from "./live_view.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { viewed } from "./served_source.js";
 import { slider } from "../core/slider.js";
 import { State } from "../core/state.js";
@@ -14,7 +14,7 @@ import { MapElement } from "../map/map.js";
 import { PARTS } from "../map/overview.js";
 
 /** @import { Head } from "../core/attention.js" */
-/** @import { Served } from "./served_source.js" */
+/** @import { ServedSource } from "./served_source.js" */
 /** @import { Against, Here, Spec } from "./studio_state.js" */
 /** @import { Part } from "../core/source.js" */
 /** @import { Unit } from "../core/view.js" */
@@ -32,13 +32,13 @@ const WHAT = [
   ["models", mark("Two models or checkpoints")],
 ];
 
-export class Comparison extends Piece {
+export class Comparison extends StudioElement {
   fields = ["shown", "part", "item", "layer", "head", "sink", "against", "models", "opened"];
   /** The crosshair that the three maps share, and what is in view of them. */
   cross = new State({ ...studio.now });
   /** @type {MapElement[]} */
   maps = [];
-  /** The other source. @type {{ key: string, source: Served } | null} */
+  /** The other source. @type {{ key: string, source: ServedSource } | null} */
   other = null;
   /** @type {AbortController | null} */
   asking = null;
@@ -291,7 +291,7 @@ export class Comparison extends Piece {
     this.lacking(sentence, offers);
   }
 
-  /** B has no such part. @param {Served} a @param {Served} b @param {string} name */
+  /** B has no such part. @param {ServedSource} a @param {ServedSource} b @param {string} name */
   partMissing(a, b, name) {
     const { lang } = studio.now;
     const common = a.header.parts.filter((one) => b.header.parts.some((other) => other.name === one.name));
@@ -309,7 +309,7 @@ export class Comparison extends Piece {
     );
   }
 
-  /** B has fewer layers or heads. @param {Served} b @param {Part} partA @param {Part} partB */
+  /** B has fewer layers or heads. @param {ServedSource} b @param {Part} partA @param {Part} partB */
   headMissing(b, partA, partB) {
     const { lang, layer, head } = studio.now;
     const near = Math.min(layer, partB.layers.length - 1);
@@ -362,7 +362,7 @@ export class Comparison extends Piece {
   }
 }
 
-/** @param {Served} source @param {Part} part @param {Head} head @param {number} item @returns {Side} */
+/** @param {ServedSource} source @param {Part} part @param {Head} head @param {number} item @returns {Side} */
 function sideOf(source, part, head, item) {
   const queries = source.tokens[part.queries[item]],
     keys = source.tokens[part.keys[item]];

@@ -4,7 +4,7 @@ import { announce, h } from "../core/dom.js";
 import { failed, specShown } from "./live_view.js";
 import { linkNow } from "./studio_address.js";
 import { Menu } from "./menu.js";
-import { Piece } from "./studio_element.js";
+import { StudioElement } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
 import { askOne } from "./server_client.js";
 import { say } from "../core/words.js";
@@ -12,7 +12,7 @@ import { header } from "../core/view.js";
 
 const SHOWN_FOR = 6000; // milliseconds that it says what was done
 
-export class ExportMenu extends Piece {
+export class ExportMenu extends StudioElement {
   fields = ["shown"];
   clearing = 0;
   python = "";

@@ -2,14 +2,14 @@
 
 import { announce, layersAndHeads } from "../core/dom.js";
 import { lastResort } from "./live_view.js";
-import { Piece } from "./studio_element.js";
+import { StudioElement } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
 import { say } from "../core/words.js";
 import { header, partOf } from "../core/view.js";
 
 const OLD_TEXT = 40; // characters of an old text that say which one it was
 
-export class Facts extends Piece {
+export class Facts extends StudioElement {
   fields = ["shown", "part", "opened", "stale"];
   telling = 0;
 

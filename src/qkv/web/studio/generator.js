@@ -3,7 +3,7 @@
 
 import { announce, filled, h, hole, markOld, token } from "../core/dom.js";
 import { failed, look, settled } from "./live_view.js";
-import { percent, Piece, redraw } from "./studio_element.js";
+import { percent, StudioElement, redraw } from "./studio_element.js";
 import { slider } from "../core/slider.js";
 import { isTrace, specNow, studio } from "./studio_state.js";
 import { askOne, calledOff } from "./server_client.js";
@@ -16,7 +16,7 @@ const MOST_BARS = 24;
 const KS = [0, 1, 2, 3, 5, 8, 10, 20, 40, 50, 100, 200, 500, 1000]; // what top-k's slider stops at; 0 keeps all
 const LIMIT_RUN = 200; // tokens after which a run ends by itself
 
-export class Generator extends Piece {
+export class Generator extends StudioElement {
   fields = ["shown", "outcome", "sampling", "more", "model"];
   /** @type {{ key: string, words: Words } | null} */
   drawnFrom = null;

@@ -2,7 +2,7 @@
 
 import { choice, h } from "../core/dom.js";
 import { look } from "./live_view.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { slider } from "../core/slider.js";
 import { editHead, headCalled, headName, isTrace, studio, togglePin } from "./studio_state.js";
 import { mark, say } from "../core/words.js";
@@ -18,7 +18,7 @@ const TO = {
   first: mark("first token only"),
 };
 
-export class Switchboard extends Piece {
+export class HeadEdits extends StudioElement {
   fields = ["shown", "part", "layer", "head", "edits", "pins", "model"];
 
   render() {
@@ -119,4 +119,4 @@ export function pinButton(name) {
   const on = pins.includes(name);
   return h("button", { type: "button", class: "pin", "aria-pressed": on, "data-key": `pinning ${name}`, title: say(lang, on ? mark("Unpin {name}") : mark("Pin {name}"), { name }), "aria-label": say(lang, on ? mark("Unpin {name}") : mark("Pin {name}"), { name }), onclick: () => togglePin(name) }, on ? "★" : "☆");
 }
-customElements.define("qkv-switchboard", Switchboard);
+customElements.define("qkv-switchboard", HeadEdits);

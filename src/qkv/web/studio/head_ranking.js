@@ -4,7 +4,7 @@
 import { level, palette } from "../core/colour.js";
 import { filled, h, hole, token, weight } from "../core/dom.js";
 import { failed, served, specShown } from "./live_view.js";
-import { Piece, redraw, signedBy } from "./studio_element.js";
+import { StudioElement, redraw, signedBy } from "./studio_element.js";
 import { headName, isTrace, studio } from "./studio_state.js";
 import { changeHead, pinButton } from "./head_edits.js";
 import { ask, askOne, calledOff } from "./server_client.js";
@@ -43,7 +43,7 @@ const PATTERNS = {
   uniform: mark("uniform"),
 };
 
-export class Ranking extends Piece {
+export class HeadRanking extends StudioElement {
   fields = ["shown", "part", "item", "query", "key", "layer", "head", "pins", "edits", "theme", "ranked"];
   /** What was asked for, and what came of it. @type {Map<string, any>} */
   known = new Map();
@@ -241,4 +241,4 @@ export class Ranking extends Piece {
     context.putImageData(image, 0, 0);
   }
 }
-customElements.define("qkv-ranking", Ranking);
+customElements.define("qkv-ranking", HeadRanking);

@@ -1,7 +1,7 @@
 // What is shown follows what is asked for. Typing never waits: one view is on its way at a time, and when it is answered, or
 // takes too long, the newest wish goes next; those in between are never asked.
 
-import { Served, viewed } from "./served_source.js";
+import { ServedSource, viewed } from "./served_source.js";
 import { isTrace, keyOf, specNow, studio, titleOf, wordsOf } from "./studio_state.js";
 import { header, partOf, show } from "../core/view.js";
 import { askOne, calledOff, Locked, Refused, TAB, Unreachable } from "./server_client.js";
@@ -21,7 +21,7 @@ let flight = null;
 let shownKey = "";
 /** The view that failed last: it isn't asked for again by itself. */
 let failedKey = "";
-/** Where one wants to look, once it is here. @type {((source: Served) => Partial<Everything>) | null} */
+/** Where one wants to look, once it is here. @type {((source: ServedSource) => Partial<Everything>) | null} */
 let choosing = null;
 let waiting = 0;
 /** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
@@ -37,7 +37,7 @@ export const lastResort = { model: "", used: false };
 /** True while the address names a place (layer, head, …) that isn't on screen yet. */
 export const placeIsPending = () => choosing !== null;
 
-/** The source that is shown. @type {Served | null} */
+/** The source that is shown. @type {ServedSource | null} */
 export let served = null;
 
 /** What is on screen, which may be older than what is typed. @returns {Spec} */
@@ -71,7 +71,7 @@ export function settled() {
   return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
 }
 
-/** Look at what is asked for now. @param {((source: Served) => Partial<Everything>) | null} [choose] where to look in it */
+/** Look at what is asked for now. @param {((source: ServedSource) => Partial<Everything>) | null} [choose] where to look in it */
 export function look(choose) {
   choosing = choose ?? choosing;
   const spec = specWanted();
@@ -118,7 +118,7 @@ async function fly(spec, key, example = false) {
   extra?.abort();
   const slow = setTimeout(() => newest() && !studio.now.busy && studio.set({ busy: { kind: "computing", name: "", share: null } }), SLOW);
   let landing = 0;
-  /** @type {Served | null} */
+  /** @type {ServedSource | null} */
   let arriving = null;
   /** Where it was opened, if nobody said where. @type {Partial<Everything> | null} */
   let opening = null;
@@ -193,7 +193,7 @@ async function showExample() {
   choosing ??= wished;
 }
 
-/** @param {Spec} spec @param {Served} source */
+/** @param {Spec} spec @param {ServedSource} source */
 function tellOutcome(spec, source) {
   const known = plainly.get(wordsOf(spec)) ?? null;
   if (!spec.edits.length) source.loss ??= known?.loss ?? null;
@@ -208,7 +208,7 @@ function remember(spec, outcome) {
   for (const oldest of plainly.keys()) if (plainly.size > KNOWN) plainly.delete(oldest);
 }
 
-/** What takes longer than the view itself, once it is here. @param {Spec} spec @param {Served} source */
+/** What takes longer than the view itself, once it is here. @param {Spec} spec @param {ServedSource} source */
 async function tellMore(spec, source) {
   const { signal } = (extra = new AbortController());
   await compareBefore(spec, signal);
@@ -246,7 +246,7 @@ async function compareBefore(spec, signal) {
 /** @param {Spec} spec */
 const newestIs = (spec) => keyOf(specWanted()) === keyOf(spec);
 
-/** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {Served} source @param {AbortSignal} signal */
+/** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {ServedSource} source @param {AbortSignal} signal */
 async function tellLoss(spec, source, signal) {
   if (!source.words || source.kindOf !== "decoder") return;
   const lossOf = async (/** @type {Spec} */ of) => (await askOne("loss", { do: "loss", spec: of }, signal)).loss;
@@ -287,7 +287,7 @@ export async function openModel(model, changes = {}) {
   }
 }
 
-/** Where a model that is new here is opened: where its source says, or at the same place. @param {Served} source @returns {Partial<Everything>} */
+/** Where a model that is new here is opened: where its source says, or at the same place. @param {ServedSource} source @returns {Partial<Everything>} */
 export function firstOf({ header: next }) {
   const { now } = studio;
   const before = header && partOf(now.part);

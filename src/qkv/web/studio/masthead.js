@@ -1,7 +1,7 @@
 // <qkv-masthead>: the rooms, what is going on, and the switches of language and light.
 
 import { choice, h } from "../core/dom.js";
-import { Piece, redraw, sized } from "./studio_element.js";
+import { StudioElement, redraw, sized } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
 import { LANGUAGES, mark, say } from "../core/words.js";
 import "./export_menu.js";
@@ -16,7 +16,7 @@ const DOING = {
   computing: mark("computing…"),
 };
 
-export class Masthead extends Piece {
+export class Masthead extends StudioElement {
   fields = ["room", "theme", "busy"];
 
   /** @param {Set<string>} changed */

@@ -3,7 +3,7 @@
 import { h } from "../core/dom.js";
 import { failed, listModels, openModel } from "./live_view.js";
 import { Menu } from "./menu.js";
-import { Piece, sized } from "./studio_element.js";
+import { StudioElement, sized } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
 import { ask } from "./server_client.js";
 import { mark, say } from "../core/words.js";
@@ -19,7 +19,7 @@ const KINDS_OF_PLACE = [
   ["trace", mark("Kept traces")],
 ];
 
-export class Picker extends Piece {
+export class ModelPicker extends StudioElement {
   fields = ["model", "models", "busy"];
   /** Names being fetched, and how far. @type {Map<string, number>} */
   fetching = new Map();
@@ -116,4 +116,4 @@ export class Picker extends Piece {
     }
   }
 }
-customElements.define("qkv-picker", Picker);
+customElements.define("qkv-picker", ModelPicker);

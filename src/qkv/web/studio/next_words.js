@@ -3,7 +3,7 @@
 
 import { announce, choice, filled, h, hole, markOld, refill, token } from "../core/dom.js";
 import { failed, keyWanted, served, specShown } from "./live_view.js";
-import { percent, Piece, redraw, signedBy } from "./studio_element.js";
+import { percent, StudioElement, redraw, signedBy } from "./studio_element.js";
 import { isTrace, studio } from "./studio_state.js";
 import { askOne } from "./server_client.js";
 import { say } from "../core/words.js";
@@ -14,7 +14,7 @@ import { header, label, partOf } from "../core/view.js";
 const ROWS = 10;
 const LENS = 3; // words of each layer
 
-export class NextWords extends Piece {
+export class NextWords extends StudioElement {
   fields = ["shown", "outcome", "before", "query", "model", "opened", "after", "stale", "problem", "lost"];
   /** Words after the chosen token. @type {{ key: string, words: Words | null, before: Words | null } | null} */
   there = null;

@@ -2,11 +2,11 @@
 
 import { h } from "../core/dom.js";
 import { lookAgain } from "./live_view.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { studio } from "./studio_state.js";
 import { say } from "../core/words.js";
 
-export class Notice extends Piece {
+export class Notice extends StudioElement {
   fields = ["problem", "lost", "locked", "reload", "textLost"];
 
   connectedCallback() {

@@ -3,7 +3,7 @@
 import { choice, h } from "../core/dom.js";
 import { linkNow } from "./studio_address.js";
 import { lastResort } from "./live_view.js";
-import { Piece } from "./studio_element.js";
+import { StudioElement } from "./studio_element.js";
 import { headName, studio } from "./studio_state.js";
 import { mark, say } from "../core/words.js";
 import { header } from "../core/view.js";
@@ -40,7 +40,7 @@ const ARRANGED = {
   cross: { middle: ["translation", "map", "steps"], side: ["lines"] },
 };
 
-export class SeeRoom extends Piece {
+export class SeeRoom extends StudioElement {
   fields = ["mode", "shown", "stale"];
   arranged = "";
   /** Pieces that were made already. @type {Map<string, HTMLElement>} */

@@ -12,7 +12,7 @@ import { ask, askOne } from "./server_client.js";
 const HELD = 40_000_000; // numbers of heads, beyond which those looked at longest ago are let go
 
 /** @implements {Source} */
-export class Served {
+export class ServedSource {
   /** Pictures that came, or that somebody waits for: part.layer. @type {Map<string, { made: Promise<Uint8Array>, give: (bytes: Uint8Array) => void }>} */
   pictured = new Map();
   /** @type {Map<string, { made: Promise<Head>, size: number }>} */
@@ -137,15 +137,15 @@ export class Served {
  * @param {Spec} spec
  * @param {string} tab newer views of one tab call older ones off
  * @param {AbortSignal} signal
- * @param {(source: Served) => void} opened
- * @param {(source: Served, frame: Frame) => void} [tell]
+ * @param {(source: ServedSource) => void} opened
+ * @param {(source: ServedSource, frame: Frame) => void} [tell]
  */
 export async function viewed(spec, tab, signal, opened, tell) {
-  /** @type {Served | null} */
+  /** @type {ServedSource | null} */
   let source = null;
   try {
     for await (const frame of ask({ do: "view", spec, tab }, signal)) {
-      if (frame.kind === "header") opened((source = new Served(spec, frame)));
+      if (frame.kind === "header") opened((source = new ServedSource(spec, frame)));
       else if (source) {
         source.take(frame);
         tell?.(source, frame);

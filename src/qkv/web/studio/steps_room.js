@@ -5,7 +5,7 @@ import { picks } from "../map/controls.js";
 import { choice, h } from "../core/dom.js";
 import { failed, served } from "./live_view.js";
 import { MachineElement } from "../steps/machine.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { state } from "../core/state.js";
 import { headName, studio, titleOf } from "./studio_state.js";
 import { say } from "../core/words.js";
@@ -49,7 +49,7 @@ const toy = (words) => ({
   digits: 2,
 });
 
-export class StepsRoom extends Piece {
+export class StepsRoom extends StudioElement {
   fields = ["bench", "shown", "part", "item", "layer", "head"];
   asked = 0;
   made = "";

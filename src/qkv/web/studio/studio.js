@@ -6,7 +6,7 @@ import { hear } from "./event_stream.js";
 import { askedFor, lookedAt, mirror, takeOverLink } from "./studio_address.js";
 import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live_view.js";
 import { markOverview } from "./overview_marks.js";
-import { Picker } from "./model_picker.js";
+import { ModelPicker } from "./model_picker.js";
 import { address, settle } from "../core/setting.js";
 import { isTrace, studio } from "./studio_state.js";
 import { say } from "../core/words.js";
@@ -20,7 +20,7 @@ import "../map/map_export.js";
 import "./tour.js";
 
 /** @import { Told } from "./event_stream.js" */
-/** @import { Served } from "./served_source.js" */
+/** @import { ServedSource } from "./served_source.js" */
 
 /** What the server says of itself in the page: what is shown first, and the model that goes on from there. @typedef {{ version: string, lang: string | null, first: { model: string, text?: string }, live: string }} Facts */
 
@@ -29,7 +29,7 @@ const facts = /** @type {Facts} */ (JSON.parse(document.getElementById("qkv-head
 /** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} said */
 function choosingBy(said) {
   if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return firstOf;
-  return (/** @type {Served} */ source) => {
+  return (/** @type {ServedSource} */ source) => {
     const first = firstOf(source);
     return { ...first, ...lookedAt(said, source.header, first) };
   };
@@ -107,7 +107,7 @@ function begin() {
   });
   place.addEventListener("tour", () => place.querySelector("qkv-tour") ?? main.before(h("qkv-tour")));
   place.addEventListener("fetchmodel", (event) => {
-    const picker = /** @type {Picker | null} */ (place.querySelector("qkv-picker"));
+    const picker = /** @type {ModelPicker | null} */ (place.querySelector("qkv-picker"));
     void picker?.fetch(/** @type {CustomEvent} */ (event).detail);
   });
   markOverview();

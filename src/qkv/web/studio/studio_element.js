@@ -1,11 +1,11 @@
-// What all pieces of the studio have in common: a piece is drawn anew when one of its fields changes, and the focus stays.
+// What all elements of the studio have in common: one is drawn anew when one of its fields changes, and the focus stays.
 
 import { refill } from "../core/dom.js";
 import { studio } from "./studio_state.js";
 
 /** @import { Child } from "../core/dom.js" */
 
-export class Piece extends HTMLElement {
+export class StudioElement extends HTMLElement {
   /** The fields after whose change it is drawn anew. @type {string[]} */
   fields = [];
   ending = new AbortController();

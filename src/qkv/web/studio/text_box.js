@@ -2,13 +2,13 @@
 
 import { h } from "../core/dom.js";
 import { look, openModel } from "./live_view.js";
-import { Piece, sized } from "./studio_element.js";
+import { StudioElement, sized } from "./studio_element.js";
 import { isTrace, studio, titleOf } from "./studio_state.js";
 import { mark, say } from "../core/words.js";
 import { header } from "../core/view.js";
 import "./model_picker.js";
 
-export class TextBox extends Piece {
+export class TextBox extends StudioElement {
   fields = ["shown", "model", "text", "models", "more"];
   composing = false;
 

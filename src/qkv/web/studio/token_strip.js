@@ -1,7 +1,7 @@
 // <qkv-strip>: the tokens as people read them, and a field that finds a word ("/"), or two: it → cat.
 
 import { announce, h, token } from "../core/dom.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { studio } from "./studio_state.js";
 import { say } from "../core/words.js";
 import { axes, header, partOf, unitAt } from "../core/view.js";
@@ -10,7 +10,7 @@ import { axes, header, partOf, unitAt } from "../core/view.js";
 
 const SHOWN = 600; // tokens that are written; of longer texts those around the chosen one
 
-export class Strip extends Piece {
+export class TokenStrip extends StudioElement {
   fields = ["shown", "part", "item", "query", "key", "unit", "more"];
   missing = "";
 
@@ -170,4 +170,4 @@ function matching(word, list) {
   const exact = list.filter(({ label }) => label.trim().toLowerCase() === sought);
   return exact.length ? exact : list.filter(({ label }) => label.toLowerCase().includes(sought));
 }
-customElements.define("qkv-strip", Strip);
+customElements.define("qkv-strip", TokenStrip);

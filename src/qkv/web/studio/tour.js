@@ -1,7 +1,7 @@
 // <qkv-tour>: eight stops, each of which waits until the person has done it. Escape leaves it at any time.
 
 import { announce, h } from "../core/dom.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { isTrace, studio } from "./studio_state.js";
 import { mark, say } from "../core/words.js";
 import { axes, header, partOf } from "../core/view.js";
@@ -119,7 +119,7 @@ function twoWords() {
   return { from: words[words.length - 1], to };
 }
 
-export class Tour extends Piece {
+export class Tour extends StudioElement {
   fields = ["models", "shown"];
   at = 0;
   done = false;

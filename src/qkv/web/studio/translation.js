@@ -2,7 +2,7 @@
 
 import { choice, h, svg, token, weight } from "../core/dom.js";
 import { failed, look, served, specWanted } from "./live_view.js";
-import { Piece, redraw } from "./studio_element.js";
+import { StudioElement, redraw } from "./studio_element.js";
 import { headName, isTrace, studio } from "./studio_state.js";
 import { askOne, calledOff } from "./server_client.js";
 import { say } from "../core/words.js";
@@ -14,7 +14,7 @@ import { axes, header, partOf, thumb } from "../core/view.js";
 const BEAMS = 4;
 const FAINT = 0.08; // lines of less weight aren't drawn
 
-export class Translation extends Piece {
+export class Translation extends StudioElement {
   fields = ["shown", "layer", "head", "part", "target", "query", "key", "theme"];
   /** @type {"best" | "chosen"} */
   by = "best";
