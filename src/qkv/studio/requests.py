@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Annotated, ClassVar, Literal, get_args, get_type_hints
+from typing import Annotated, ClassVar, Literal, dataclass_transform, get_args, get_type_hints
 
 from ..i18n import Problem, all_of, unknown
 from .frames import Fields
@@ -64,7 +64,7 @@ def _target(value: object) -> bool:
 
 
 def _spec(value: object) -> bool:
-    checks = CHECKS[ViewSpec]
+    checks = CHECKS["spec"]
     return isinstance(value, dict) and all(name in checks and checks[name](each) for name, each in value.items())
 
 
@@ -91,17 +91,28 @@ class ViewSpec:
 Spec = Annotated[ViewSpec, _spec]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _checks(kind: type[Request | ViewSpec]) -> dict[str, Check]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name].__metadata__[0] for field in fields(kind)}
+
+
+# State of the module, complete once it is imported: every class of a request adds itself.
+REQUESTS: dict[str, type[Request]] = {}
+CHECKS: dict[str, dict[str, Check]] = {"spec": _checks(ViewSpec)}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True)
 class Request:
-    """What every request has: the name of its kind."""
+    """What every request has. Its subclasses are frozen dataclasses; `do` is what the browser calls one, and its key in REQUESTS."""
 
     do: ClassVar[str]
 
-    def specs(self) -> Iterator[tuple[str, ViewSpec]]:
-        """Yield every description of a view in the request, by its field."""
-        return (
-            (field.name, value) for field in fields(self) if isinstance(value := getattr(self, field.name), ViewSpec)
-        )
+    def __init_subclass__(cls, do: str = "") -> None:
+        cls.do = do
+        kind = dataclass(frozen=True, kw_only=True)(cls)
+        if do:
+            REQUESTS[do], CHECKS[do] = kind, _checks(kind)
 
     def to_json(self) -> Fields:
         """The request as the worker receives it; `restore` reads it."""
@@ -110,63 +121,48 @@ class Request:
     def cache_key(self) -> str:
         """What two requests for the same have in common: not where a model lies, but when it changed."""
         told = self.to_json()
-        for name, spec in self.specs():
-            told[name]["model"] = [spec.model.name, spec.model.changed]
+        for spec in told.values():
+            if isinstance(spec, dict):
+                spec["model"] = [spec["model"]["name"], spec["model"]["changed"]]
         return json.dumps(told, sort_keys=True, ensure_ascii=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpecRequest(Request):
     """A request about one view."""
 
     spec: Spec
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelsRequest(Request):
+class ModelsRequest(Request, do="models"):
     """What can be opened."""
 
-    do = "models"
 
-
-@dataclass(frozen=True, kw_only=True)
-class FetchRequest(Request):
+class FetchRequest(Request, do="fetch"):
     """Fetch a model."""
 
-    do = "fetch"
     name: Annotated[str, _text(1000)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenRequest(SpecRequest):
+class OpenRequest(SpecRequest, do="open"):
     """What a model is."""
 
-    do = "open"
 
-
-@dataclass(frozen=True, kw_only=True)
-class ViewRequest(SpecRequest):
+class ViewRequest(SpecRequest, do="view"):
     """The view itself."""
 
-    do = "view"
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeadRequest(SpecRequest):
+class HeadRequest(SpecRequest, do="head"):
     """q, k and v of one head."""
 
-    do = "head"
     part: AnyPart
     layer: Index
     item: Index = 0
     head: Index
 
 
-@dataclass(frozen=True, kw_only=True)
-class TileRequest(HeadRequest):
+class TileRequest(HeadRequest, do="tile"):
     """A rectangle of a head's map, pooled to cells of `tall` × `wide` weights."""
 
-    do = "tile"
     rows: Span
     cols: Span
     tall: Annotated[int, _count(10**6)]
@@ -175,22 +171,18 @@ class TileRequest(HeadRequest):
     sink: Annotated[int, _among(0, 1)] = 0  # 1: without the keys that take what is left over
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinksRequest(SpecRequest):
+class LinksRequest(SpecRequest, do="links"):
     """The heads that link two tokens."""
 
-    do = "links"
     part: AnyPart
     item: Index = 0
     query: Index
     key: Index
 
 
-@dataclass(frozen=True, kw_only=True)
-class WordsRequest(SpecRequest):
+class WordsRequest(SpecRequest, do="words"):
     """The next words at a place."""
 
-    do = "words"
     place: Annotated[int | None, _optional(_count(10**8))] = None
     temperature: Annotated[float, _number(0, 100)] = 1.0
     top_k: Index = 0
@@ -199,89 +191,56 @@ class WordsRequest(SpecRequest):
     seed: Annotated[int | None, _optional(_count(10**8))] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LossRequest(SpecRequest):
+class LossRequest(SpecRequest, do="loss"):
     """The loss of the text."""
 
-    do = "loss"
 
-
-@dataclass(frozen=True, kw_only=True)
-class LensRequest(SpecRequest):
+class LensRequest(SpecRequest, do="lens"):
     """The next words after every block."""
 
-    do = "lens"
     place: Index
     most: Annotated[int, _count(50)] = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadsRequest(SpecRequest):
+class HeadsRequest(SpecRequest, do="heads"):
     """The pattern of every head."""
 
-    do = "heads"
     part: AnyPart
     item: Index = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportanceRequest(SpecRequest):
+class ImportanceRequest(SpecRequest, do="importance"):
     """How much the model needs each head."""
 
-    do = "importance"
 
-
-@dataclass(frozen=True, kw_only=True)
-class ChangesRequest(Request):
+class ChangesRequest(Request, do="changes"):
     """The heads that differ between two views."""
 
-    do = "changes"
     a: Spec
     b: Spec
     part: AnyPart
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranslationsRequest(SpecRequest):
+class TranslationsRequest(SpecRequest, do="translations"):
     """What a translator might say."""
 
-    do = "translations"
     beams: Annotated[int, _count(16)] = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class PageRequest(SpecRequest):
+class PageRequest(SpecRequest, do="page"):
     """The one-file page of the view."""
 
-    do = "page"
     lang: Annotated[Literal["en", "zh"] | None, _among("en", "zh", None)] = None
     opening: Annotated[tuple[int, ...] | None, _optional(_list(_count(10**8), 2))] = None  # layer, head
 
 
-@dataclass(frozen=True, kw_only=True)
-class PythonRequest(SpecRequest):
+class PythonRequest(SpecRequest, do="python"):
     """The lines of Python that compute the view."""
 
-    do = "python"
     part: AnyPart
     layer: Index
     head: Index
     query: Index
-
-
-KINDS: tuple[type[Request], ...] = (
-    ModelsRequest, FetchRequest, OpenRequest, ViewRequest, HeadRequest, TileRequest, LinksRequest, WordsRequest, LossRequest,
-    LensRequest, HeadsRequest, ImportanceRequest, ChangesRequest, TranslationsRequest, PageRequest, PythonRequest,
-)  # fmt: skip
-REQUESTS = {kind.do: kind for kind in KINDS}
-
-
-def _checks(kind: type[Request | ViewSpec]) -> dict[str, Check]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name].__metadata__[0] for field in fields(kind)}
-
-
-CHECKS: dict[type[Request | ViewSpec], dict[str, Check]] = {kind: _checks(kind) for kind in (*KINDS, ViewSpec)}
 
 
 def parse(told: Fields, find: Callable[..., OpenableFile]) -> Request:
@@ -295,7 +254,7 @@ def parse(told: Fields, find: Callable[..., OpenableFile]) -> Request:
     do = told.get("do")
     if not isinstance(do, str) or do not in REQUESTS:
         raise unknown("do", do, REQUESTS)
-    checks = CHECKS[REQUESTS[do]]
+    checks = CHECKS[do]
     given = {name: value for name, value in told.items() if name not in ("do", "tab", "turn")}
     for name, value in given.items():
         if name not in checks:
