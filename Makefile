@@ -102,7 +102,7 @@ lint: setup ## check format, style and types | 检查格式、风格和类型
 types: ## check the types of the scripts of page and studio (needs Node) | 检查页面和 studio 脚本的类型（需要 Node）
 	@echo "$(TYPES_$(LANGUAGE))"
 	@command -v npx >/dev/null || { echo "$(NO_NODE_$(LANGUAGE))"; exit 1; }
-	@npx --yes --loglevel=error -p typescript@5.9.3 tsc -p src/qkv/draw/static/jsconfig.json
+	@npx --yes --loglevel=error -p typescript@5.9.3 tsc -p src/qkv/web/jsconfig.json
 
 words: setup ## bring the translations up to date with the sentences in the code | 让翻译跟上代码里的句子
 	@echo "$(WORDS_$(LANGUAGE))"

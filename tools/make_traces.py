@@ -16,10 +16,11 @@ import qkv
 from qkv.generation.sampling import Sampling
 from qkv.studio import openable, requests
 from qkv.studio.frames import frame
-from qkv.studio.handlers import ANSWERS, next_words
-from qkv.studio.model_cache import Bench
-from qkv.studio.text_views import View
-from qkv.studio.worker_client import FIRST, key_of, ship
+from qkv.studio.handlers import HANDLERS, Job, next_words
+from qkv.studio.loaded_models import LoadedModels
+from qkv.studio.requests import ViewSpec
+from qkv.studio.text_views import TextView
+from qkv.studio.worker_client import FIRST, ship
 
 CAT = "The cat sat on the mat because it was tired"
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -62,7 +63,8 @@ def main() -> None:
 def words(found: Any, model: Any, tokenizer: Any) -> str:
     """The next words after a trace's text, as the studio tells them."""
     logits = found.more["logits"][0]
-    return json.dumps(next_words(logits[-1], View({}, model, tokenizer), len(logits) - 1, Sampling(1.0), 10, None))
+    view = TextView(ViewSpec(openable.OpenableFile("", "", False, "", 0)), model, tokenizer)
+    return json.dumps(next_words(logits[-1], view, len(logits) - 1, Sampling(1.0), 10, None))
 
 
 def opening(found: Any, one: str, other: str) -> str:
@@ -83,16 +85,14 @@ def first_asks() -> list[dict[str, Any]]:
 
 def answered(told: dict[str, Any]) -> tuple[str, bytes]:
     """An ask as the web process knows it, and the worker's answer."""
-    asked = requests.checked(told)
-    asked["spec"]["model"] = openable.find(asked["spec"]["model"], [])
+    request = requests.parse(told, lambda name: openable.find(name, []))
     frames: list[bytes] = []
-    bench = Bench(lambda event: None)
 
     def send(*told: Any, hold: bool = False) -> None:
         frames.append(frame(*told))
 
-    ANSWERS[asked["do"]](bench, asked, send, lambda: True, True)
-    return key_of(asked), b"".join([*frames, frame({"kind": "done"})])
+    HANDLERS[request.do](Job(LoadedModels(lambda event: None), send, lambda: True, True), request)
+    return request.cache_key(), b"".join([*frames, frame({"kind": "done"})])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """A browser for the tests of the page, and what they open in it."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from qkv import draw
 from qkv.draw.page import page
-from tests.draw.pages import FLAGS, made, until
+from tests.draw.pages import FLAGS, WEB, made, until
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,8 @@ def long():
     return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
 
 
-STATIC = Path(draw.__file__).parent / "static"
 ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,"><title>elements</title>
-<link rel="stylesheet" href="style.css"><body><main style="display: block"></main></body></html>"""
+<link rel="stylesheet" href="core/style.css"><body><main style="display: block"></main></body></html>"""
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def elements(browser):
     contexts, wrong = [], []
 
     def give(route):
-        name = route.request.url.rpartition("/")[2]
-        path = next((path for path in (STATIC / name, Path(__file__).parent / name) if name and path.is_file()), None)
+        name = urlsplit(route.request.url).path[1:]
+        path = next((path for path in (WEB / name, Path(__file__).parent / name) if name and path.is_file()), None)
         if not name:
             route.fulfill(body=ROOM, content_type="text/html")
         elif path is None:
@@ -94,8 +93,8 @@ def elements(browser):
         tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
         tab.goto("http://elements.test/")
         tab.evaluate(
-            """async () => { for (const name of ["state", "view", "source", "sources", "dom", "map", "overview", "lines", "steps", "takeaway", "long"])
-                Object.assign(window, await import(`./${name}.js`)) }"""
+            """async () => { for (const name of ["core/state", "core/view", "core/source", "sources", "core/dom", "map/map", "map/overview",
+                "map/lines", "steps/steps", "map/map_export", "map/tiled_map"]) Object.assign(window, await import(`./${name}.js`)) }"""
         )
         tab.evaluate(script)
         return tab

@@ -1,16 +1,21 @@
 """What tests of the page share: traces to open, and looking at what is shown."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
 
+import qkv
 from qkv import Config, Transformer, masks
 from qkv.attention.dispatch import Call
+from qkv.draw.page import MODULES
 from qkv.tracing.record.recorder import trace
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace
 
+WEB = Path(qkv.__file__).parent / "web"
+PAGE = ["page/page_header", *MODULES.values(), "map/map_export", "page/page"]  # the modules of a whole page
 ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
 
 

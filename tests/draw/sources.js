@@ -1,7 +1,7 @@
 // Sources for the tests of the elements: random heads that are computed here, whose pictures come when a test lets them.
 
-import { headOf } from "./heads.js";
-import { normals } from "./draws.js";
+import { headOf } from "./core/head_factory.js";
+import { normals } from "./steps/random.js";
 
 /** A source of random numbers; `more` overrides what it does. */
 export function random({ n = 6, layers = 2, heads = 2, width = 4, seed = 1, mark = "w", special = [], late = false, q = null, k = null, tiled = false, ...more } = {}) {

@@ -217,7 +217,7 @@ def test_a_line_spells_out_how_a_number_comes_about(shown, name):
 
 
 SPELL_ALL = """async ({ digits, given, mask, scale }) => {
-    const [{ spelled }, { stagesOf }] = [await import("./spelling.js"), await import("./arithmetic.js")];
+    const [{ spelled }, { stagesOf }] = [await import("./steps/arithmetic_text.js"), await import("./core/arithmetic.js")];
     const stages = stagesOf(given, mask, scale), words = mask.map((_, i) => `w${i}`), keys = mask[0].map((_, j) => `k${j}`), lines = [];
     for (const name of ["q", "k", "v", "scores", "scaled", "weights", "output"]) stages[name].forEach((row, i) => row.forEach((true_, j) => {
         const line = spelled({ lang: "en", digits, words, keys, given, stages, mask, scale }, name, i, j);

@@ -11,14 +11,14 @@ import torch
 
 import qkv
 from qkv.draw import page_data as carrying
-from qkv.draw.page import LIMIT, PIECES, html
+from qkv.draw.page import LIMIT, html
 from qkv.draw.page_data import carry
 from qkv.draw.page_shell import script
 from qkv.mixers.calls import Mixing
 from qkv.mixers.dispatch import beginnings
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace
-from tests.draw.pages import CLOSE, ROUGH, assert_shown, until, weights
+from tests.draw.pages import CLOSE, PAGE, ROUGH, assert_shown, until, weights
 from tests.mixers.test_models import TEXT, model_of
 from tests.selection import slow_except
 
@@ -298,7 +298,7 @@ def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
     n, ids = 1200, [0] * 600 + [1] * 600
     calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(3)]
     found = made(*calls, numbers=(0, 2, 5))
-    limit = 132_000 + len(script("top", *PIECES, "takeaway", "main").encode())  # one layer fits beside the pictures
+    limit = 132_000 + len(script(*PAGE).encode())  # one layer fits beside the pictures
     text = html(found, limit=limit, layers=[2], lang="en")
     assert len(text.encode()) <= limit
     blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)

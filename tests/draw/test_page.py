@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +11,27 @@ import torch
 
 from qkv import masks
 from qkv.attention.dispatch import Call
-from qkv.draw import page_data as carrying
 from qkv.draw.layer_json import token_lists
-from qkv.draw.page import LIMIT, PIECES, html, notebook_html
+from qkv.draw.page import LIMIT, html, notebook_html
 from qkv.draw.page_data import carry, pack
 from qkv.draw.page_shell import in_order, script
 from qkv.i18n import Notice, Problem, translated
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace, join
-from tests.draw.pages import CLOSE, CONFIGS, ROUGH, assert_shown, contrast, made, small, traced, until, weights
+from tests.draw.pages import (
+    CLOSE,
+    CONFIGS,
+    PAGE,
+    ROUGH,
+    WEB,
+    assert_shown,
+    contrast,
+    made,
+    small,
+    traced,
+    until,
+    weights,
+)
 from tests.selection import slow_except
 from tools import words
 
@@ -230,17 +241,16 @@ def test_it_asks_nothing_of_any_network_and_may_not(opened):
 
 
 def test_every_page_carries_what_it_says_in_every_language():
-    static = Path(carrying.__file__).parent / "static"
     told = set()
     for modules in (
-        ["top", *PIECES, "takeaway", "main"],
-        ["map", "main"],
-        ["machine", "figure"],
-        ["rotary"],
-        ["distribution"],
+        PAGE,
+        ["map/map", "page/page"],
+        ["steps/machine", "page/figure"],
+        ["steps/rotary"],
+        ["steps/distribution"],
     ):
         page = script(*modules)
-        said = {sentence for name in in_order(*modules) for sentence in words.in_javascript(static / f"{name}.js")}
+        said = {sentence for name in in_order(*modules) for sentence in words.in_javascript(WEB / f"{name}.js")}
         told |= said
         for sentence in said:
             chinese = translated(sentence, "zh")
@@ -606,9 +616,9 @@ def test_in_a_notebook_it_is_a_frame_of_its_own(opened, tmp_path):
 
 
 def test_the_modules_name_nothing_twice_and_all_are_there():
-    static = Path(carrying.__file__).parent / "static"
-    every = ["top", *PIECES, "takeaway", "long", "main", "machine", "rotary", "distribution", "figure"]
-    assert sorted(in_order(*every)) == sorted(file.stem for file in static.glob("*.js"))
+    every = [*PAGE, "map/tiled_map", "steps/machine", "steps/rotary", "steps/distribution", "page/figure"]
+    there = (file.relative_to(WEB).with_suffix("").as_posix() for file in WEB.glob("*/*.js"))
+    assert sorted(in_order(*every)) == sorted(name for name in there if not name.startswith("studio/"))
     made = script(*every)
     assert not re.search(r"^(import|export) ", made, re.MULTILINE) and "</script" not in made.lower()
     names = re.findall(r"^(?:const|let|class|function|async function) (\w+)", made, re.MULTILINE)

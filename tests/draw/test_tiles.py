@@ -49,7 +49,7 @@ COLOURS = """([size, cells]) => { const { base, plot, frame } = document.querySe
     const at = (cell, from, begin) => Math.floor((begin + ((cell + 0.5) * size - from) * frame.size) * dots);
     const all = base.getContext('2d').getImageData(0, 0, base.width, base.height);
     return cells.map(([r, c]) => { const p = 4 * (at(r, frame.y, plot.top) * base.width + at(c, frame.x, plot.left)); return [...all.data.slice(p, p + 3)] }) }"""
-SHADES = """async (weights) => { const { level, palette } = await import('./colour.js'); const { full } = palette('light');
+SHADES = """async (weights) => { const { level, palette } = await import('./core/colour.js'); const { full } = palette('light');
     return weights.map((w) => { const word = full[level(Math.min(w, 1), 'root')]; return [word & 255, (word >> 8) & 255, (word >> 16) & 255] }) }"""
 
 
@@ -162,7 +162,7 @@ def test_tiles_that_were_not_used_for_long_are_let_go(elements):
     )
     until(tab, SHARP)
     tab.evaluate(
-        f"""(async () => {{ const map = {MAP}; const {{ tilesKept }} = await import('./tiles.js'); window.most = 0; map.zoom(40);
+        f"""(async () => {{ const map = {MAP}; const {{ tilesKept }} = await import('./map/tiles.js'); window.most = 0; map.zoom(40);
         for (let row = 0; row < 40; row++) {{ map.centre(20000, row * 1000); await new Promise((done) => setTimeout(done, 30)); most = Math.max(most, tilesKept()) }} }})()"""
     )
     assert 150 < tab.evaluate("most") <= 192

@@ -1,6 +1,7 @@
 """What the worker answers is what the library computes."""
 
 import io
+import json
 import os
 import sys
 import threading
@@ -13,9 +14,9 @@ import qkv
 from qkv.i18n import Problem
 from qkv.studio import openable, requests
 from qkv.studio.frames import ENVELOPE, unpack
-from qkv.studio.handlers import ANSWERS
-from qkv.studio.model_cache import Bench, Unmade, giving_way, key_of
-from qkv.studio.text_views import View
+from qkv.studio.handlers import HANDLERS, Job
+from qkv.studio.loaded_models import LoadedModels, giving_way
+from qkv.studio.text_views import TextView, Unmade
 from qkv.studio.worker import Worker
 from qkv.tracing.record.streaming import Stopped
 
@@ -23,23 +24,29 @@ TEXT = "the cat sat on the mat"
 CLOSE = dict(rtol=0, atol=1e-5)
 
 
+def read(told, *folders):
+    """A request as it reaches the worker."""
+    sent = requests.parse(told, lambda name: openable.find(name, folders))
+    restored = requests.restore(json.loads(json.dumps(sent.to_json())))
+    assert restored == sent
+    return restored
+
+
 class Asked:
-    """A bench, and asks of it as the worker puts them."""
+    """Models, and requests for them as the worker handles them."""
 
     def __init__(self, folder):
         self.folder, self.events = folder, []
-        self.bench = Bench(self.events.append)
+        self.models = LoadedModels(self.events.append)
 
     def __call__(self, do, *, may_run=True, wanted=lambda: True, **told):
         frames: list = []
-        asked = requests.checked({"do": do} | told)
-        for _, spec in requests.specs(asked):
-            spec["model"] = openable.find(spec["model"], [self.folder])
+        request = read({"do": do} | told, self.folder)
 
         def send(told, *arrays, hold=False):
             frames.append((told, arrays))
 
-        ANSWERS[do](self.bench, asked, send, wanted, may_run)
+        HANDLERS[do](Job(self.models, send, wanted, may_run), request)
         return frames
 
     def one(self, do, kind=None, **told):
@@ -222,7 +229,7 @@ def test_a_view_that_nobody_waits_for_stops_between_layers(name, shelf):
     fresh = Asked(shelf)
     with pytest.raises(Stopped):
         fresh("view", spec=spec(name), wanted=lambda: False)
-    assert not fresh.bench.views
+    assert not fresh.models.views
 
 
 class Lanes(Worker):
@@ -230,16 +237,14 @@ class Lanes(Worker):
 
     def __init__(self, folder):
         super().__init__(io.BytesIO(), io.BytesIO())
-        self.bench, self.folder = Bench(lambda event: None), folder
+        self.models, self.folder = LoadedModels(lambda event: None), folder
 
     def request(self, do, *, number=1, light=False, **fields):
         """Answer a request, and what it put into the lane where models run; returns the frames."""
-        asked = requests.checked({"do": do} | fields) | {"ask": number}
-        asked["spec"]["model"] = openable.find(asked["spec"]["model"], [self.folder])
         self.sink.seek(0), self.sink.truncate()
-        self._answer(asked, light)
+        self._answer(number, read({"do": do} | fields, self.folder), light)
         while not self.lanes[False].empty():
-            self._answer(self.lanes[False].get(), False)
+            self._answer(*self.lanes[False].get(), False)
         self.sink.seek(0)
         frames = []
         while head := self.sink.read(ENVELOPE.size):
@@ -258,12 +263,14 @@ def test_parts_of_a_cancelled_view_do_not_run_the_model_again(name, shelf, do, m
     }[do]
     # Cancelled as soon as its tokens are known.
     monkeypatch.setattr(
-        View, "_survey", lambda self, *told, survey=View._survey: [survey(self, *told), worker.cancelled.add(7)]
+        TextView, "_survey", lambda self, *told, survey=TextView._survey: [survey(self, *told), worker.cancelled.add(7)]
     )
     assert worker.request("view", number=7, spec=spec(name))[-1]["kind"] == "superseded"
     monkeypatch.undo()
     made = []
-    monkeypatch.setattr(View, "make", lambda self, *told, make=View.make: made.append(self) or make(self, *told))
+    monkeypatch.setattr(
+        TextView, "make", lambda self, *told, make=TextView.make: made.append(self) or make(self, *told)
+    )
     assert worker.request(do, number=8, light=True, spec=spec(name), **fields)[-1]["kind"] == "superseded"
     assert not made
     assert worker.request("view", number=9, spec=spec(name))[-1]["kind"] == "done"  # asked for anew, it is made
@@ -272,7 +279,7 @@ def test_parts_of_a_cancelled_view_do_not_run_the_model_again(name, shelf, do, m
 
 
 def test_a_layer_of_a_view_that_failed_is_not_said_to_be_missing(name, shelf):
-    view = View(spec(name))
+    view = TextView(read({"do": "view", "spec": spec(name)}, shelf).spec)
     view.numbers = {"decoder": (0, 1)}
     view.failed = True
     with pytest.raises(Unmade):
@@ -281,9 +288,8 @@ def test_a_layer_of_a_view_that_failed_is_not_said_to_be_missing(name, shelf):
 
 def test_words_of_a_view_in_the_making_wait_for_it(name, shelf):
     fresh = Asked(shelf)
-    made = requests.checked({"do": "view", "spec": spec(name)})["spec"]
-    made["model"] = openable.find(made["model"], [shelf])
-    fresh.bench.views[key_of(made)] = View(made, *fresh.bench.model(made["model"]))
+    made = read({"do": "view", "spec": spec(name)}, shelf).spec
+    fresh.models.views[made] = TextView(made, *fresh.models.model(made.model))
     for do, fields in (("words", {}), ("links", dict(part="decoder", query=1, key=0))):
         with pytest.raises(Unmade):
             fresh(do, may_run=False, spec=spec(name), **fields)
@@ -305,10 +311,10 @@ def test_models_that_nobody_uses_are_let_go(name, shelf, monkeypatch):
     fresh = Asked(shelf)
     for run in ("lm", "mlm", "translate"):
         fresh("open", spec=spec(name, run))
-    assert len(fresh.bench.models) == 2
-    monkeypatch.setattr("qkv.studio.model_cache.UNUSED", -1.0)
-    fresh.bench.tidy()
-    assert not fresh.bench.models and not fresh.bench.views
+    assert len(fresh.models.models) == 2
+    monkeypatch.setattr("qkv.studio.loaded_models.UNUSED", -1.0)
+    fresh.models.tidy()
+    assert not fresh.models.models and not fresh.models.views
 
 
 def test_an_empty_text_is_a_sentence(ask, name):
@@ -319,7 +325,7 @@ def test_an_empty_text_is_a_sentence(ask, name):
 def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
     """Made by tools/make_traces.py, perhaps on another processor: numbers may differ in their last digits."""
     from qkv.studio.frames import unpack
-    from qkv.studio.worker_client import key_of, shipped
+    from qkv.studio.worker_client import shipped
 
     shown = {"model": openable.FIRST}
     asks = [
@@ -329,9 +335,7 @@ def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
     kept = shipped()
     assert len(kept) == len(asks)
     for told in asks:
-        asked = requests.checked(told)
-        asked["spec"]["model"] = openable.find(asked["spec"]["model"], [])
-        (answer,) = kept[key_of(asked)]
+        (answer,) = kept[read(told).cache_key()]
         frames = ask(told.pop("do"), **told)
         *stored, (last, _) = unpack(answer)
         assert last["kind"] == "done" and len(stored) == len(frames)
@@ -410,12 +414,13 @@ def test_changes_are_the_differences_of_the_maps(ask, name, shelf):
 
 
 def test_a_predicted_part_of_a_character_is_named_as_in_the_text():
-    from qkv.studio.text_views import View
+    from qkv.studio.openable import OpenableFile
+    from qkv.studio.requests import ViewSpec
     from qkv.text import train_tokenizer
 
     tokenizer = train_tokenizer("bpe", ["的河 的河 的河 边 边"] * 20, vocab=268)
     model = qkv.Transformer(qkv.Config(vocab=tokenizer.vocab, width=8, n_layer=1, n_head=1))
-    view = View({"text": "岸边"}, model, tokenizer)
+    view = TextView(ViewSpec(OpenableFile("", "", False, "", 0), "岸边"), model, tokenizer)
     first = tokenizer.encode("岸边")[0]
     assert view.label(first) == "<E5>"
     view.trace = qkv.trace(model, "岸边", tokenizer)

@@ -5,7 +5,7 @@
 gives one offline page with a slider for d: histograms of q·k before and after ÷ √d, and the weights of one row. `table_html`
 gives the same numbers at every d.
 
-The numbers are drawn by a generator small enough to be the same here and in static/draws.js (Mulberry32, then Box–Muller), so
+The numbers are drawn by a generator small enough to be the same here and in web/steps/random.js (Mulberry32, then Box–Muller), so
 that what the page shows can be computed here. A wider vector begins with the numbers of a narrower one.
 
 R rows, one query each, K keys of each, D numbers of the widest vector.
@@ -103,8 +103,8 @@ def html(draw: Draw, lang: str | None = None, title: str | None = None) -> str:
     header: dict[str, object] = dict(element="distribution", lang=spoken, widths=WIDTHS)
     header |= dict(d=draw.d, seed=draw.seed, rows=draw.rows, keys=draw.keys, digits=draw.digits)
     name = title or say("Why √d", spoken or "en")
-    styles = ("style", "slider", "distribution")
-    return shell(name, spoken or "en", "distribution", "figure", header=header, styles=styles)
+    styles = ("core/style", "core/slider", "steps/distribution")
+    return shell(name, spoken or "en", "steps/distribution", "page/figure", header=header, styles=styles)
 
 
 def table_html(draw: Draw, lang: str | None = None) -> str:

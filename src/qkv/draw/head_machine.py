@@ -6,7 +6,7 @@ gives one offline page in which every given number can be changed and everything
 the same stages as plain tables, for print and for browsers without scripts.
 
 What is given is what can be changed: x with its W; or q, k and v; or q and k alone (then the stages end with the weights); or
-the scores. All of it is computed by the oracle here and by static/arithmetic.js there, and a test holds the two together.
+the scores. All of it is computed by the oracle here and by web/core/arithmetic.js there, and a test holds the two together.
 
 N words, M keys (N of them without `memory`), C numbers of a word, D of a query.
 """
@@ -243,7 +243,9 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
         digits=machine.digits,
     )
     name = title or say("Attention, step by step", spoken or "en")
-    return shell(name, spoken or "en", "machine", "figure", header=header, styles=("style", "machine"))
+    return shell(
+        name, spoken or "en", "steps/machine", "page/figure", header=header, styles=("core/style", "steps/machine")
+    )
 
 
 def table_html(machine: Machine, lang: str | None = None) -> str:

@@ -28,7 +28,9 @@ from .page_shell import in_every_language, shell
 Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
-PIECES = ("overview", "map", "lines", "steps")  # what a page shows, in the order it is read in
+# What a page shows, in the order it is read in, and the modules of web/ that draw it.
+MODULES = {"overview": "map/overview", "map": "map/map", "lines": "map/lines", "steps": "steps/steps"}
+PIECES = tuple(MODULES)
 OLD = """const able = "DecompressionStream" in window;
 document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;"""
 
@@ -114,10 +116,10 @@ def html(
         return shell(
             title,
             spoken or "en",
-            *([] if figure else ["top"]),
-            *pieces,
-            *([] if figure else ["takeaway"]),
-            "main",
+            *([] if figure else ["page/page_header"]),
+            *(MODULES[name] for name in pieces),
+            *([] if figure else ["map/map_export"]),
+            "page/page",
             header=header,
             blocks=blocks,
             still=_still(title, spoken or "en", trace, figure),

@@ -1,6 +1,6 @@
 """One offline HTML file: style, script and words are in it, and a policy of its own lets nothing be fetched.
 
-The elements are the ES modules in static/. A page names those that it shows; what they import comes along, all of it put
+The elements are the ES modules in web/. A page names those that it shows; what they import comes along, all of it put
 into one script in the order in which it is needed. Only that script, hashed in the policy, may run.
 """
 
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html as escaping
 import json
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,7 +20,10 @@ from typing import Any
 from ..i18n import LANGUAGES, _, say, translated
 from ..terminal.screen import plain
 
-IMPORT = re.compile(r'^import (?:[^;]*? from )?"\./(\w+)\.js";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import (?:[^;]*? from )?"(\.\.?/[\w./]+)\.js";\n', re.MULTILINE)
+BUNDLED = re.compile(
+    rf"{IMPORT.pattern}|^/\*\* @import .*\n|^export ", re.MULTILINE
+)  # what a module needs only as a file
 
 
 def shell(
@@ -28,15 +32,15 @@ def shell(
     *modules: str,
     header: Mapping[str, Any],
     blocks: Mapping[str, str] | None = None,
-    styles: Sequence[str] = ("style",),
+    styles: Sequence[str] = ("core/style",),
     still: str = "",
     early: str = "",
 ) -> str:
-    """A page that runs these modules of static/ and carries `header` (JSON) and `blocks` (text by name).
+    """A page that runs these modules of web/ and carries `header` (JSON) and `blocks` (text by name).
 
     `still` is what it shows until the script has taken over, `early` a few lines that run before everything else.
 
-    >>> made = shell("<b>", "en", "words", header={"text": "</script>"})
+    >>> made = shell("<b>", "en", "core/words", header={"text": "</script>"})
     >>> made.splitlines()[0], "<title>&lt;b&gt;</title>" in made, made.count("</script>")
     ('<!doctype html>', True, 3)
     """
@@ -71,26 +75,22 @@ def shell(
 @cache
 def script(*modules: str) -> str:
     """Modules and what they import, as one: they name each other's things as they are, so imports and exports only have to go."""
-    pieces = []
-    for name in in_order(*modules):
-        source = IMPORT.sub("", _source(name))
-        pieces.append(re.sub(r"^export ", "", source, flags=re.MULTILINE))
-    joined = "\n".join(pieces)
+    joined = "\n".join(BUNDLED.sub("", _source(name)) for name in in_order(*modules))
     return _safe(joined.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(joined)};"))
 
 
 def in_order(*modules: str) -> list[str]:
     """These modules and all that they import, each after what it needs.
 
-    >>> in_order("state", "dom", "lines")[:3]
-    ['state', 'words', 'dom']
+    >>> in_order("core/state", "core/dom", "map/lines")[:3]
+    ['core/state', 'core/words', 'core/dom']
     """
     found: list[str] = []
 
     def visit(name: str) -> None:
         if name not in found:
             for other in IMPORT.findall(_source(name)):
-                visit(other)
+                visit(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)))
             found.append(name)
 
     for name in modules:
@@ -117,19 +117,18 @@ def _catalogues(script: str) -> str:
 
 
 def _source(name: str) -> str:
-    return _static(f"{name}.js")
+    return asset(f"{name}.js")
 
 
 def style(name: str) -> str:
-    """A style sheet by its name."""
-    return _static(f"{name}.css")
+    """A style sheet by its path in web/."""
+    return asset(f"{name}.css")
 
 
 @cache
-def _static(name: str) -> str:
-    """A file of the elements that everything shares, or of the studio."""
-    places = (files("qkv") / package / "static" / name for package in ("draw", "studio"))
-    return next(place for place in places if place.is_file()).read_text(encoding="utf-8")
+def asset(path: str) -> str:
+    """The text of a file of web/."""
+    return (files("qkv") / "web" / path).read_text(encoding="utf-8")
 
 
 def _safe(script: str) -> str:

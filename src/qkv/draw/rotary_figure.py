@@ -82,7 +82,14 @@ def html(pair: Pair, lang: str | None = None, title: str | None = None) -> str:
         digits=pair.digits,
     )
     name = title or say("Rotary positions", spoken or "en")
-    return shell(name, spoken or "en", "rotary", "figure", header=header, styles=("style", "slider", "rotary"))
+    return shell(
+        name,
+        spoken or "en",
+        "steps/rotary",
+        "page/figure",
+        header=header,
+        styles=("core/style", "core/slider", "steps/rotary"),
+    )
 
 
 def table_html(pair: Pair, lang: str | None = None) -> str:

@@ -17,7 +17,6 @@ MOST = 64  # connections that may wait for headers at once; a browser opens abou
 
 def patient_protocol(seconds: float = SECONDS, most: int = MOST) -> type[H11Protocol]:
     """uvicorn's protocol for one server, which closes connections whose headers take too long, and the oldest of too many."""
-    waiting: dict[Any, asyncio.TimerHandle] = {}  # in the order in which they began to wait
 
     class PatientProtocol(H11Protocol):
         def connection_made(self, transport: Any) -> None:
@@ -50,4 +49,5 @@ def patient_protocol(seconds: float = SECONDS, most: int = MOST) -> type[H11Prot
             self._stop_waiting()
             self.transport.abort()
 
+    waiting: dict[PatientProtocol, asyncio.TimerHandle] = {}  # in the order in which they began to wait
     return PatientProtocol

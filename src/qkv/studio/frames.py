@@ -15,13 +15,14 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+Fields = dict[str, Any]  # the JSON of a frame, of a request or of an event
 LENGTH = struct.Struct("<I")
 ENVELOPE = struct.Struct("<QBI")  # which ask, is it the last frame, bytes of the frame
 LAST, MORE = 1, 0
 TYPES = {"float32": "f4", "uint8": "u1", "int32": "i4"}
 
 
-def frame(told: dict[str, Any], *arrays: np.ndarray) -> bytes:
+def frame(told: Fields, *arrays: np.ndarray) -> bytes:
     """One frame.
 
     >>> import numpy as np
@@ -34,12 +35,12 @@ def frame(told: dict[str, Any], *arrays: np.ndarray) -> bytes:
     return b"".join([LENGTH.pack(len(text)), text, *(array.tobytes() for array in little)])
 
 
-def unpack(answer: bytes) -> list[tuple[dict[str, Any], list[np.ndarray]]]:
+def unpack(answer: bytes) -> list[tuple[Fields, list[np.ndarray]]]:
     """All frames of an answer."""
     return list(_frames(memoryview(answer)))
 
 
-def _frames(left: memoryview) -> Iterator[tuple[dict[str, Any], list[np.ndarray]]]:
+def _frames(left: memoryview) -> Iterator[tuple[Fields, list[np.ndarray]]]:
     import numpy as np
 
     while left:
@@ -60,13 +61,13 @@ def write_envelope(pipe: IO[bytes], ask: int, last: int, content: bytes) -> None
     pipe.flush()
 
 
-def write_ask(told: dict[str, Any]) -> bytes:
+def write_request(told: Fields) -> bytes:
     """To the worker: a length and JSON."""
     text = json.dumps(told, ensure_ascii=False).encode()
     return LENGTH.pack(len(text)) + text
 
 
-def read_ask(pipe: IO[bytes]) -> dict[str, Any] | None:
+def read_request(pipe: IO[bytes]) -> Fields | None:
     """From the web process; None when it is gone."""
     head = pipe.read(LENGTH.size)
     if len(head) < LENGTH.size:

@@ -1,7 +1,4 @@
-"""What the worker answers, thin over the library: each ask a function, by its name in ANSWERS.
-
-def answer(bench, asked, send, wanted, may_run)     sends frames; `may_run`: a model may be run here (worker.py's lanes)
-"""
+"""The worker's handlers, thin over the library: HANDLERS has a function for each kind of request, which sends frames."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,192 +20,208 @@ from ..tracing.record.streaming import Stopped, follow, normed, says
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.survey import plain
 from ..tracing.views.traces import Trace
-from .model_cache import Bench, key_of
-from .text_views import Send, Unmade, View, Wanted, stored_words
+from . import requests
+from .frames import Fields
+from .loaded_models import LoadedModels
+from .text_views import Send, TextView, Unmade, Wanted, stored_words
 
 SOON = 256  # tokens of a text whose loss is told at once
 LONG = 4096  # tokens of a text that patterns and comparisons look through
 
 
-def nothing(*told: Any, **how: Any) -> None:
-    """For who wants the view alone."""
+def send_nothing(fields: Fields, /, *arrays: np.ndarray, hold: bool = False) -> None:
+    """For callers that only need the view."""
 
 
-def open_model(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+@dataclass(frozen=True)
+class Job:
+    """What a handler works with, beside its request."""
+
+    models: LoadedModels
+    send: Send
+    wanted: Wanted  # False once the request is cancelled
+    may_run: bool  # may a model be run here? (worker.py's lanes)
+
+    def view(self, spec: requests.ViewSpec, send: Send = send_nothing) -> TextView:
+        """Return a view, made if it isn't there."""
+        return self.models.view(spec, send, self.wanted, self.may_run)
+
+
+def open_model(job: Job, request: requests.OpenRequest) -> None:
     """What a model is, once it is here."""
-    place = asked["spec"]["model"]
-    if place["trace"]:
-        trace = Trace.load(place["file"])
-        send({"kind": "opened", "model": place["name"], "of": "trace", "text": trace.text, "of_model": trace.model})
+    source = request.spec.model
+    if source.trace:
+        trace = Trace.load(source.file)
+        job.send({"kind": "opened", "model": source.name, "of": "trace", "text": trace.text, "of_model": trace.model})
         return
-    model, tokenizer = bench.model(place)
+    model, tokenizer = job.models.model(source)
     from ..tracing.record.model_protocol import model_of
 
     known = model_of(model)
     guesses = tokenizer is not None and getattr(getattr(model, "config", None), "head", "none") != "none"
     mask = reader_of(tokenizer).mask if guesses else None  # an encoder of sentences has one too, and fills nothing in
-    send(
+    job.send(
         {
             "kind": "opened",
-            "model": place["name"],
+            "model": source.name,
             "of": known.kind,
             "heads": {part: [*layers.values()] for part, layers in known.heads().items()},
             "context": known.context,
-            "mask": None if mask is None else View(asked["spec"], model, tokenizer).label(mask),
+            "mask": None if mask is None else TextView(request.spec, model, tokenizer).label(mask),
             "words": hasattr(model, "head") and hasattr(model, "config") and known.kind == "decoder",
         }
     )
 
 
-def view(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def view(job: Job, request: requests.ViewRequest) -> None:
     """The header, every layer, the next words, the loss."""
-    before = bench.views.get(key_of(asked["spec"]))
+    before = job.models.views.get(request.spec)
     try:
-        found = bench.view(asked["spec"], send, wanted, may_run)
+        found = job.view(request.spec, job.send)
     except Exception:
-        if not wanted():
-            bench.cancel(asked["spec"])
+        if not job.wanted():
+            job.models.cancel(request.spec)
         raise
     if found is before:
-        found.again(send)
+        found.again(job.send)
     place = _asking(found)
     if found.model is None:
         assert found.trace is not None
         if (kept := stored_words(found.trace)) is not None:
-            send({"kind": "words"} | kept)
+            job.send({"kind": "words"} | kept)
     elif place is not None:
-        send(_words(found, place, Sampling(1.0), 10, None))
-    found.layers(send)
+        job.send(_words(found, place, Sampling(1.0), 10, None))
+    found.layers(job.send)
     if found.model is not None and place is not None:
         if (states := found.states()) is not None and len(states) <= SOON:
-            send({"kind": "loss"} | _loss(found, wanted))
-    send({"kind": "first", "first": found.first()})
+            job.send({"kind": "loss"} | _loss(found, job.wanted))
+    job.send({"kind": "first", "first": found.first()})
 
 
-def head(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def head(job: Job, request: requests.HeadRequest) -> None:
     """q, k and v of one head."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
-    one = found.head(asked["part"], asked["layer"], asked["item"], asked["head"], wanted)
-    told, arrays = found.head_arrays(one.call, found.numbers[asked["part"]][asked["layer"]])
-    send({"kind": "head", "layer": told}, *arrays)
+    found = job.view(request.spec)
+    one = found.head(request.part, request.layer, request.item, request.head, job.wanted)
+    told, arrays = found.head_arrays(one.call, found.numbers[request.part][request.layer])
+    job.send({"kind": "head", "layer": told}, *arrays)
 
 
-def tile(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def tile(job: Job, request: requests.TileRequest) -> None:
     """A rectangle of a map, pooled."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
-    one = found.head(asked["part"], asked["layer"], asked["item"], asked["head"], wanted)
-    rows, cols = (slice(span[0], min(span[1], size)) for span, size in ((asked["rows"], one.n), (asked["cols"], one.m)))
-    tall, wide = max(asked["tall"], 1), max(asked["wide"], 1)
+    found = job.view(request.spec)
+    one = found.head(request.part, request.layer, request.item, request.head, job.wanted)
+    rows, cols = (slice(span[0], min(span[1], size)) for span, size in ((request.rows, one.n), (request.cols, one.m)))
+    tall, wide = max(request.tall, 1), max(request.wide, 1)
     cells = math.ceil((rows.stop - rows.start) / tall) * math.ceil((cols.stop - cols.start) / wide)
     if rows.start >= rows.stop or cols.start >= cols.stop or cells > 1 << 20:
         raise Problem("a tile has 1 to {most} cells, and this one {found}", most=1 << 20, found=cells)
-    more = {"without": found.sinks(asked["part"], asked["item"])} if asked["sink"] else {}
-    send({"kind": "tile"}, one.tile(rows, cols, tall, wide, asked["pool"], **more).numpy())
+    more = {"without": found.sinks(request.part, request.item)} if request.sink else {}
+    job.send({"kind": "tile"}, one.tile(rows, cols, tall, wide, request.pool, **more).numpy())
 
 
-def links(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def links(job: Job, request: requests.LinksRequest) -> None:
     """Every head by how much one token gives to another."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
-    part = asked["part"]
+    found = job.view(request.spec)
+    part = request.part
     if found.trace is None and part not in found.numbers:
         raise Unmade
     top = []
     for at in range(len(found.numbers.get(part, ()))):
-        call = found.call(part, at, wanted)
+        call = found.call(part, at, job.wanted)
         for head in range(call.n_head):
-            one = found.head(part, at, asked["item"], head, wanted)
-            top.append((at, head, float(one.weights([asked["query"]])[0, asked["key"]])))
-    send({"kind": "links", "top": sorted(top, key=lambda each: -abs(each[2]))})
+            one = found.head(part, at, request.item, head, job.wanted)
+            top.append((at, head, float(one.weights([request.query])[0, request.key])))
+    job.send({"kind": "links", "top": sorted(top, key=lambda each: -abs(each[2]))})
 
 
-def words(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def words(job: Job, request: requests.WordsRequest) -> None:
     """The next words at a place, as they are and as they are drawn from."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
+    found = job.view(request.spec)
     if found.model is None:
         raise Problem("a trace has no model that could say words: open its model")
     if found.trace is None:
         raise Unmade
-    place = _asking(found) if asked["place"] is None else asked["place"]
+    place = _asking(found) if request.place is None else request.place
     if place is None:
         raise Problem("this model says no words here")
-    top_k = asked["top_k"] or None
-    sampling = Sampling(asked["temperature"], top_k, asked["top_p"] or None)
-    send(_words(found, place, sampling, asked["most"], asked["seed"]))
+    top_k = request.top_k or None
+    sampling = Sampling(request.temperature, top_k, request.top_p or None)
+    job.send(_words(found, place, sampling, request.most, request.seed))
 
 
-def loss(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def loss(job: Job, request: requests.LossRequest) -> None:
     """The loss of the text, and of every token."""
-    send({"kind": "loss"} | _loss(bench.view(asked["spec"], nothing, wanted, may_run), wanted))
+    job.send({"kind": "loss"} | _loss(job.view(request.spec), job.wanted))
 
 
-def lens(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def lens(job: Job, request: requests.LensRequest) -> None:
     """What the model would say after every block: its last norm and head on the stream at one place."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
+    found = job.view(request.spec)
     _says_words(found)
     spec = found.spec
     with found.edited():
         trace = follow(
-            found.model, spec["text"], found.tokenizer, target=spec["target"], more=spec["more"],
-            residuals=asked["place"], stop=lambda: not wanted(),
+            found.model, spec.text, found.tokenizer, target=spec.trace_target(), more=spec.more,
+            residuals=request.place, stop=lambda: not job.wanted(),
         )  # fmt: skip
     shares = says(found.model, normed(found.model, trace.more["residuals"])).softmax(-1)
-    p, ids = shares.topk(min(asked["most"] or 1, shares.shape[-1]))
+    p, ids = shares.topk(min(request.most or 1, shares.shape[-1]))
     layers = [
         [dict(id=i, label=found.label(i), p=share) for i, share in zip(*each, strict=True)]
         for each in zip(ids.tolist(), p.tolist(), strict=True)
     ]
-    send({"kind": "lens", "place": asked["place"], "layers": layers})
+    job.send({"kind": "lens", "place": request.place, "layers": layers})
 
 
-def heads(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def heads(job: Job, request: requests.HeadsRequest) -> None:
     """The pattern of every head."""
-    found = _whole(bench.view(asked["spec"], nothing, wanted, may_run), asked["part"])
+    found = _whole(job.view(request.spec), request.part)
     assert found.trace is not None
-    if asked["part"] == "mixers":
+    if request.part == "mixers":
         raise Problem("a mixer's map has no shares: patterns are of attention")
-    told = found.trace.patterns(part=asked["part"], batch=asked["item"])
-    rows: list[list[dict[str, Any]]] = [[] for _ in found.numbers[asked["part"]]]
-    places = {number: at for at, number in enumerate(found.numbers[asked["part"]])}
+    told = found.trace.patterns(part=request.part, batch=request.item)
+    rows: list[list[Fields]] = [[] for _ in found.numbers[request.part]]
+    places = {number: at for at, number in enumerate(found.numbers[request.part])}
     for row in told.table:
         scores = {kind: _known(score.value) for kind, score in row.scores.items()}
         one = dict(pattern=row.name, mixture=list(row.mixture), distance=_known(row.distance), scores=scores)
         rows[places[row.layer]].append(one)
-    send({"kind": "heads", "kinds": list(told.kinds), "rows": rows})
+    job.send({"kind": "heads", "kinds": list(told.kinds), "rows": rows})
 
 
-def importance(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def importance(job: Job, request: requests.ImportanceRequest) -> None:
     """By how much the loss rises without each head."""
     from ..tracing.study.ablation import importance as measured
 
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
+    found = job.view(request.spec)
     if found.model is None:
         raise Problem("a trace has no model that could say words: open its model")
     last = 0.0
 
     def further(done: int, total: int) -> None:
         nonlocal last
-        if not wanted():
+        if not job.wanted():
             raise Stopped
         if time.monotonic() - last > 0.2 or done == total:
             last = time.monotonic()
-            send({"kind": "progress", "done": done, "all": total})
+            job.send({"kind": "progress", "done": done, "all": total})
 
     with found.edited():
-        told = measured(found.model, found.spec["text"], found.tokenizer, progress=further)
+        told = measured(found.model, found.spec.text, found.tokenizer, progress=further)
     rows = {part: [[0.0] * n for n in counts] for part, counts in found.counts().items()}
     for one in told:
         rows[one.part][found.numbers[one.part].index(one.layer)][one.head] = one.change
-    send({"kind": "importance", "rows": rows})
+    job.send({"kind": "importance", "rows": rows})
 
 
-def changes(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def changes(job: Job, request: requests.ChangesRequest) -> None:
     """Which heads look elsewhere in the second view than in the first, the most changed first.
 
     Tokens are laid beside each other where they are the same. How far apart two rows are: half the sum of the differences
     of their shares over the keys that both have, and of what is left over in each, 0 … 1; a head's is the mean over rows.
     """
-    part = asked["part"]
-    one, two = (_whole(bench.view(asked[name], nothing, wanted, may_run), part) for name in ("a", "b"))
+    part = request.part
+    one, two = (_whole(job.view(spec), part) for spec in (request.a, request.b))
     assert one.trace is not None and two.trace is not None
     sides = [
         _beside(*(view.trace.tokens(part, keys=keys).pieces for view in (one, two)))  # type: ignore[union-attr]
@@ -221,7 +234,7 @@ def changes(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may
     for at in range(min(len(one.numbers[part]), len(two.numbers[part]))):
         tables = []
         for which, found in enumerate((one, two)):
-            call = plain(found.call(part, at, wanted))
+            call = plain(found.call(part, at, job.wanted))
             shares = weights(call.only(items=[0]), rows[:, which].tolist())[0]  # (H, R, M)
             tables.append(
                 torch.cat([shares[..., keys[:, which]], 1 - shares[..., keys[:, which]].sum(-1, keepdim=True)], -1)
@@ -229,85 +242,82 @@ def changes(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may
         count = min(len(table) for table in tables)
         apart = (tables[0][:count] - tables[1][:count]).abs().sum(-1).mean(-1) / 2 if len(rows) else torch.zeros(count)
         top += [(at, head, float(distance)) for head, distance in enumerate(apart)]
-        if not wanted():
+        if not job.wanted():
             raise Stopped
     told = {"kind": "changes", "slots": sides[0], "keys": sides[1]}
-    send(told | {"top": sorted(top, key=lambda each: -each[2])})
+    job.send(told | {"top": sorted(top, key=lambda each: -each[2])})
 
 
-def translations(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def translations(job: Job, request: requests.TranslationsRequest) -> None:
     """What a translator might say, the best first."""
     from ..generation.decoding import alternatives
 
-    spec = asked["spec"]
-    if spec["model"]["trace"]:
+    spec = request.spec
+    if spec.model.trace:
         raise Problem("a trace has no model that could say words: open its model")
-    model, tokenizer = bench.model(spec["model"])
+    model, tokenizer = job.models.model(spec.model)
     if getattr(getattr(model, "config", None), "kind", "") != "encoder-decoder" or tokenizer is None:
-        raise Problem("{model} is no translator", model=spec["model"]["name"])
-    if not spec["text"].strip():
+        raise Problem("{model} is no translator", model=spec.model.name)
+    if not spec.text.strip():
         raise Problem("there is no text: type one")
-    view = View(spec, model, tokenizer)
+    view = TextView(spec, model, tokenizer)
     with view.edited():
-        found = alternatives(model, tokenizer, spec["text"], width=max(asked["beams"], 1))
+        found = alternatives(model, tokenizer, spec.text, width=max(request.beams, 1))
     said = [dict(text=tokenizer.decode(one.tokens), score=one.score, ids=one.tokens) for one in found]
-    send({"kind": "translations", "said": said})
+    job.send({"kind": "translations", "said": said})
 
 
-def page(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def page(job: Job, request: requests.PageRequest) -> None:
     """The one-file page of a view."""
     from ..draw.page import html
 
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
+    found = job.view(request.spec)
     assert found.trace is not None
     first = None
-    if asked["opening"]:
+    if request.opening:
         part = next(iter(found.numbers))
-        first = part, found.numbers[part][asked["opening"][0]], asked["opening"][1]
+        first = part, found.numbers[part][request.opening[0]], request.opening[1]
 
     def further(done: int, total: int) -> None:
-        if not wanted():
+        if not job.wanted():
             raise Stopped
 
-    made = html(found.trace, lang=asked["lang"], first=first, progress=further)
-    send({"kind": "page"}, np.frombuffer(made.encode(), np.uint8))
+    made = html(found.trace, lang=request.lang, first=first, progress=further)
+    job.send({"kind": "page"}, np.frombuffer(made.encode(), np.uint8))
 
 
-def python(bench: Bench, asked: dict[str, Any], send: Send, wanted: Wanted, may_run: bool) -> None:
+def python(job: Job, request: requests.PythonRequest) -> None:
     """The lines that compute what is seen."""
-    found = bench.view(asked["spec"], nothing, wanted, may_run)
-    spec, part = asked["spec"], asked["part"]
-    layer = found.numbers[part][asked["layer"]]
+    found = job.view(request.spec)
+    spec, part = request.spec, request.part
+    layer = found.numbers[part][request.layer]
     lines = ["import qkv"]
     if found.model is None:
-        lines += ["from qkv.tracing import Trace", "", f"trace = Trace.load({spec['model']['file']!r})"]
+        lines += ["from qkv.tracing import Trace", "", f"trace = Trace.load({spec.model.file!r})"]
     else:
-        place = spec["model"]
-        name = (
-            place["name"]
-            if not place["step"] and not Path(place["name"]).exists() and "/" not in place["name"]
-            else place["file"]
-        )
+        source = spec.model
+        is_name = not source.step and not Path(source.name).exists() and "/" not in source.name
+        name = source.name if is_name else source.file
         lines += ["", f"model, tokenizer = qkv.load({name!r})"]
-        given = [repr(spec["text"]), "tokenizer"]
-        if spec["target"] is not None:
-            given.append(f"target={spec['target']!r}")
-        if spec["more"]:
-            given[0] = f"tokenizer.encode({spec['text']!r}) + {spec['more']!r}"
+        given = [repr(spec.text), "tokenizer"]
+        if spec.target is not None:
+            given.append(f"target={spec.trace_target()!r}")
+        if spec.more:
+            given[0] = f"tokenizer.encode({spec.text!r}) + {list(spec.more)!r}"
         indent = ""
-        for heads, to in spec["edits"]:
+        for heads, to in spec.edits:
             lines.append(f"{indent}with qkv.edit(model, {heads!r}, to={to!r}):")
             indent += "    "
         lines.append(f"{indent}trace = qkv.trace(model, {', '.join(given)})")
     lines += [
-        f"print(trace.row({layer}, {asked['head']}, {asked['query']}, part={part!r}))",
+        f"print(trace.row({layer}, {request.head}, {request.query}, part={part!r}))",
         f"names = trace.tokens({part!r}).shown, trace.tokens({part!r}, keys=True).shown",
-        f'qkv.heatmap(trace.map({layer}, {asked["head"]}, part={part!r}), *names, path="head.png")',
+        f'qkv.heatmap(trace.map({layer}, {request.head}, part={part!r}), *names, path="head.png")',
     ]
-    send({"kind": "python", "text": "\n".join(lines) + "\n"})
+    job.send({"kind": "python", "text": "\n".join(lines) + "\n"})
 
 
-def _asking(view: View) -> int | None:
+def _asking(view: TextView) -> int | None:
     """Where the next word is asked for: at the last token of a decoder's text, at an encoder's [MASK]."""
     if view.trace is None or view.model is None or view.states() is None:
         return None
@@ -319,21 +329,21 @@ def _asking(view: View) -> int | None:
         return None
     if getattr(config, "kind", "") == "decoder":
         # The tokenizer may end a text; what comes after its end is not the question.
-        ended = not view.spec["more"] and len(ids) > 1 and ids[-1] == reader.eos
+        ended = not view.spec.more and len(ids) > 1 and ids[-1] == reader.eos
         return len(ids) - (2 if ended else 1)
     if getattr(config, "kind", "") == "encoder" and reader.mask in ids:
         return list(ids).index(reader.mask)
     return None
 
 
-def _says_words(view: View) -> None:
+def _says_words(view: TextView) -> None:
     if view.model is None:
         raise Problem("a trace has no model that could say words: open its model")
     if view.states() is None or getattr(getattr(view.model, "config", None), "head", "none") == "none":
         raise Problem("this model says no words here")
 
 
-def _words(view: View, place: int, sampling: Sampling, most: int, seed: int | None) -> dict[str, Any]:
+def _words(view: TextView, place: int, sampling: Sampling, most: int, seed: int | None) -> Fields:
     _says_words(view)
     states = view.states()
     assert states is not None
@@ -343,8 +353,8 @@ def _words(view: View, place: int, sampling: Sampling, most: int, seed: int | No
 
 
 def next_words(
-    logits: torch.Tensor, view: View, place: int, sampling: Sampling, most: int, seed: int | None
-) -> dict[str, Any]:
+    logits: torch.Tensor, view: TextView, place: int, sampling: Sampling, most: int, seed: int | None
+) -> Fields:
     """The likeliest words by logits (V,): their probabilities, and those that they are drawn with."""
     shares, cut = logits.softmax(-1), sampling.shape(logits[None])[0].softmax(-1)
     p, ids = shares.topk(min(max(most, 1), len(shares)))
@@ -370,7 +380,7 @@ def next_words(
     )
 
 
-def _loss(view: View, wanted: Wanted) -> dict[str, Any]:
+def _loss(view: TextView, wanted: Wanted) -> Fields:
     """Mean −log p of every token after the first, a decoder's; a block of places at a time."""
     states = view.states()
     if states is None or getattr(getattr(view.model, "config", None), "kind", "") != "decoder":
@@ -388,7 +398,7 @@ def _loss(view: View, wanted: Wanted) -> dict[str, Any]:
     return dict(loss=sum(each) / len(each) if each else None, each=each)
 
 
-def _whole(view: View, part: str) -> View:
+def _whole(view: TextView, part: str) -> TextView:
     """A view whose maps can all be looked through."""
     if part not in view.numbers:
         raise Problem("this model has no part {part}: it has {parts}", part=part, parts=", ".join(view.numbers))
@@ -420,7 +430,7 @@ def _beside(one: Sequence[str], two: Sequence[str]) -> list[tuple[int | None, in
     return lines
 
 
-ANSWERS: dict[str, Callable[..., None]] = dict(
+HANDLERS: dict[str, Callable[..., None]] = dict(
     open=open_model,
     view=view,
     head=head,

@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..disk import run_folder
 from ..i18n import LANGUAGES, Problem, say, unknown
 from ..library import store
+from .frames import Fields
 
 DEMO = Path(__file__).parent.parent / "demo"
 FIRST = "trace:cat-smollm2"  # what the studio opens with, and the model that goes on from there
@@ -22,7 +22,18 @@ DEPTH = 3  # folders within folders
 
 
 @dataclass(frozen=True)
-class Place:
+class OpenableFile:
+    """What the worker opens for a name, and when it last changed, so that no old response is given for a new file."""
+
+    name: str
+    file: str
+    trace: bool
+    step: str
+    changed: int
+
+
+@dataclass(frozen=True)
+class Openable:
     """Something to open."""
 
     name: str
@@ -31,12 +42,12 @@ class Place:
     checkpoints: tuple[int, ...] = ()  # of a run: the steps that it kept
     watched: tuple[int, ...] = ()  # … and those at which it watched itself
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> Fields:
         """For the picker."""
         return dict(name=self.name, kind=self.kind, checkpoints=list(self.checkpoints), watched=list(self.watched))
 
-    def spec(self, step: str = "") -> dict[str, Any]:
-        """What the worker opens: a path, and when it last changed, so that no old answer is given for a new file."""
+    def file(self, step: str = "") -> OpenableFile:
+        """The file of a step, or of the whole."""
         path = self.path
         if step.startswith("~"):
             path = path / run_folder.WATCH / f"{int(step[1:]):06d}.safetensors"
@@ -45,17 +56,15 @@ class Place:
         traced = self.kind == "trace" or step.startswith("~")
         shipped = path.is_relative_to(DEMO)  # changes with qkv alone
         changed = 0 if shipped else max((file.stat().st_mtime_ns for file in (path, *_inside(path))), default=0)
-        return dict(
-            name=f"{self.name}{step}", path=str(self.path), file=str(path), trace=traced, step=step, changed=changed
-        )
+        return OpenableFile(f"{self.name}{step}", str(path), traced, step, changed)
 
 
-def listed(folders: Sequence[Path]) -> list[Place]:
+def listed(folders: Sequence[Path]) -> list[Openable]:
     """All there is now, what is named first."""
-    found = [Place(item.name, "named", path) for item in store.listing("model") if (path := store.path(item.name))]
-    found += [Place("dates", "run", DEMO / "dates")]
+    found = [Openable(item.name, "named", path) for item in store.listing("model") if (path := store.path(item.name))]
+    found += [Openable("dates", "run", DEMO / "dates")]
     found += [
-        Place(f"trace:{file.stem}", "trace", file)
+        Openable(f"trace:{file.stem}", "trace", file)
         for file in sorted((DEMO / "traces").glob("*.safetensors"), key=lambda file: f"trace:{file.stem}" != FIRST)
     ]
     for folder in folders:
@@ -67,7 +76,7 @@ def listed(folders: Sequence[Path]) -> list[Place]:
     return found
 
 
-def offered() -> list[dict[str, Any]]:
+def offered() -> list[Fields]:
     """Models that can be had by name and aren't here."""
     return [
         dict(
@@ -81,17 +90,17 @@ def offered() -> list[dict[str, Any]]:
     ]
 
 
-def find(name: object, folders: Sequence[Path]) -> dict[str, Any]:
+def find(name: object, folders: Sequence[Path]) -> OpenableFile:
     """What a name means: `NAME`, `RUN@STEP` for a checkpoint, `RUN~STEP` for what a run saw of itself at a step."""
     there = listed(folders)
     for place in there:
         if place.name == name:
-            return place.spec()
+            return place.file()
         for sign, steps in (("@", place.checkpoints), ("~", place.watched)):
             if isinstance(name, str) and name.startswith(place.name + sign):
                 step = name[len(place.name) + 1 :]
                 if step.isascii() and step.isdigit() and int(step) in steps:
-                    return place.spec(f"{sign}{int(step)}")
+                    return place.file(f"{sign}{int(step)}")
     if not isinstance(name, str):
         raise Problem("the model is {found}: give its name", found=str(type(name).__name__))
     if any(item.name == name for item in store.listing("model")):
@@ -99,15 +108,15 @@ def find(name: object, folders: Sequence[Path]) -> dict[str, Any]:
     raise unknown("model", name, [place.name for place in there])
 
 
-def _below(root: Path, folder: Path, depth: int) -> Iterator[Place]:
+def _below(root: Path, folder: Path, depth: int) -> Iterator[Openable]:
     """Runs, models and traces of a folder; what can't be read is passed over."""
     name = str(folder) if folder == root else str(Path(root.name) / folder.relative_to(root))
     try:
         if folder.is_file():
             if folder.suffix == ".gguf":
-                yield Place(name, "file", folder)
+                yield Openable(name, "file", folder)
             elif folder.suffix == ".safetensors" and _is_trace(folder):
-                yield Place(name, "trace", folder)
+                yield Openable(name, "trace", folder)
             return
         config = folder / run_folder.CONFIG
         told = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
@@ -115,10 +124,10 @@ def _below(root: Path, folder: Path, depth: int) -> Iterator[Place]:
             steps = tuple(int(place.name) for place in run_folder.checkpoints(folder / run_folder.CHECKPOINTS))
             watched = tuple(run_folder.numbered(folder / run_folder.WATCH, ".safetensors"))
             if steps:
-                yield Place(name, "run", folder, steps, watched)
+                yield Openable(name, "run", folder, steps, watched)
             return
         if isinstance(told, dict) and "model_type" in told:
-            yield Place(name, "folder", folder)
+            yield Openable(name, "folder", folder)
             return
         inside = sorted(folder.iterdir()) if depth and folder.is_dir() else []
     except (OSError, ValueError):

@@ -1,142 +1,288 @@
-"""What can be asked, and what an ask must look like: everything a browser sends is looked at here, before anything is done.
+"""The requests of a browser, one class for each kind: everything that it sends is checked here before anything is done.
 
-Each ask has its fields, each field a test; what isn't named is refused.
+A field's type has a check beside it; fields that a class doesn't have are refused. A model's name becomes the file that it
+stands for, so that no other module handles names.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Annotated, ClassVar, Literal, dataclass_transform, get_args, get_type_hints
 
 from ..i18n import Problem, all_of, unknown
+from .frames import Fields
+from .openable import OpenableFile
 
 TEXT = 400_000  # characters
 EDITS, MORE = 4096, 100_000
-PARTS = ("encoder", "decoder", "cross", "mixers")
 
-Test = Callable[[Any], bool]
+Check = Callable[[object], bool]
+Part = Literal["encoder", "decoder", "cross", "mixers"]
 
 
-def _count(most: int) -> Test:
+def _count(most: int) -> Check:
     return lambda value: type(value) is int and 0 <= value <= most
 
 
-def _number(low: float, high: float) -> Test:
-    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+def _number(low: float, high: float) -> Check:
+    return lambda value: (
+        isinstance(value, int | float) and type(value) is not bool and math.isfinite(value) and low <= value <= high
+    )
 
 
-def _text(most: int) -> Test:
+def _text(most: int) -> Check:
     return lambda value: isinstance(value, str) and len(value) <= most
 
 
-def _among(*words: object) -> Test:
+def _among(*words: object) -> Check:
     return lambda value: value in words and type(value) is not bool
 
 
-def _span(value: Any) -> bool:
+def _optional(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _list(check: Check, most: int) -> Check:
+    return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
+
+
+def _span(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_count(10**8), value)) and value[0] < value[1]
 
 
-def _edit(value: Any) -> bool:
-    right = isinstance(value, list) and len(value) == 2 and _text(40)(value[0])
-    return right and (_among("zero", "uniform", "first", "mean", "self")(value[1]) or _number(0, 2)(value[1]))
+def _edit(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 2 or not _text(40)(value[0]):
+        return False
+    return _among("zero", "uniform", "first", "mean", "self")(value[1]) or _number(0, 2)(value[1])
 
 
-def _spec(value: Any) -> bool:
-    return isinstance(value, dict) and all(name in SPEC and SPEC[name](each) for name, each in value.items())
+def _target(value: object) -> bool:
+    return value is None or _text(TEXT)(value) or _list(_count(10**8), MORE)(value)
 
 
-def _some(test: Test, most: int) -> Test:
-    return lambda value: isinstance(value, list) and len(value) <= most and all(map(test, value))
+def _spec(value: object) -> bool:
+    checks = CHECKS["spec"]
+    return isinstance(value, dict) and all(name in checks and checks[name](each) for name, each in value.items())
 
 
-SPEC: dict[str, Test] = dict(
-    model=_text(1000),
-    text=_text(TEXT),
-    target=lambda value: value is None or _text(TEXT)(value) or _some(_count(10**8), MORE)(value),
-    more=_some(_count(10**8), MORE),
-    edits=_some(_edit, EDITS),
-)
-INDEX = _count(10**8)
-HEAD: dict[str, Test] = dict(spec=_spec, part=_among(*PARTS), layer=INDEX, item=INDEX, head=INDEX)
-ASKS: dict[str, dict[str, Test]] = dict(
-    models={},
-    fetch=dict(name=_text(1000)),
-    open=dict(spec=_spec),
-    view=dict(spec=_spec),
-    head=HEAD,
-    tile=HEAD
-    | dict(
-        rows=_span, cols=_span, tall=_count(10**6), wide=_count(10**6), pool=_among("max", "mean"), sink=_among(0, 1)
-    ),
-    links=dict(spec=_spec, part=_among(*PARTS), item=INDEX, query=INDEX, key=INDEX),
-    words=dict(
-        spec=_spec,
-        place=lambda value: value is None or INDEX(value),
-        temperature=_number(0, 100),
-        top_k=_count(10**8),
-        top_p=_number(0, 1),
-        most=_count(1000),
-        seed=lambda value: value is None or INDEX(value),
-    ),
-    loss=dict(spec=_spec),
-    lens=dict(spec=_spec, place=INDEX, most=_count(50)),
-    heads=dict(spec=_spec, part=_among(*PARTS), item=INDEX),
-    importance=dict(spec=_spec),
-    changes=dict(a=_spec, b=_spec, part=_among(*PARTS)),
-    translations=dict(spec=_spec, beams=_count(16)),
-    page=dict(spec=_spec, lang=_among("en", "zh", None), opening=lambda value: value is None or _some(INDEX, 2)(value)),
-    python=dict(spec=_spec, part=_among(*PARTS), layer=INDEX, head=INDEX, query=INDEX),
-)
-USUAL: dict[str, Any] = dict(
-    item=0,
-    place=None,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    most=10,
-    seed=None,
-    sink=0,
-    beams=4,
-    lang=None,
-    opening=None,
-)
+Index = Annotated[int, _count(10**8)]
+Span = Annotated[tuple[int, int], _span]
+AnyPart = Annotated[Part, _among(*get_args(Part))]
 
 
-def checked(told: dict[str, Any]) -> dict[str, Any]:
-    """The ask with all its fields; refused if one is missing, unknown or can't be meant.
+@dataclass(frozen=True)
+class ViewSpec:
+    """What is looked at: a text in a model, what was generated after it, and what is changed in the model's heads."""
 
-    >>> checked({"do": "links", "spec": {"model": "smollm2"}, "part": "decoder", "query": 7, "key": 1})["item"]
+    model: Annotated[OpenableFile, _text(1000)]  # a browser sends its name
+    text: Annotated[str, _text(TEXT)] = ""
+    target: Annotated[str | tuple[int, ...] | None, _target] = None
+    more: Annotated[tuple[int, ...], _list(_count(10**8), MORE)] = ()
+    edits: Annotated[tuple[tuple[str, str | float], ...], _list(_edit, EDITS)] = ()
+
+    def trace_target(self) -> str | list[int] | None:
+        """The target as `qkv.trace` takes it."""
+        return list(self.target) if isinstance(self.target, tuple) else self.target
+
+
+Spec = Annotated[ViewSpec, _spec]
+
+
+def _checks(kind: type[Request | ViewSpec]) -> dict[str, Check]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name].__metadata__[0] for field in fields(kind)}
+
+
+# State of the module, complete once it is imported: every class of a request adds itself.
+REQUESTS: dict[str, type[Request]] = {}
+CHECKS: dict[str, dict[str, Check]] = {"spec": _checks(ViewSpec)}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True)
+class Request:
+    """What every request has. Its subclasses are frozen dataclasses; `do` is what the browser calls one, and its key in REQUESTS."""
+
+    do: ClassVar[str]
+
+    def __init_subclass__(cls, do: str = "") -> None:
+        cls.do = do
+        kind = dataclass(frozen=True, kw_only=True)(cls)
+        if do:
+            REQUESTS[do], CHECKS[do] = kind, _checks(kind)
+
+    def to_json(self) -> Fields:
+        """The request as the worker receives it; `restore` reads it."""
+        return {"do": self.do} | asdict(self)
+
+    def cache_key(self) -> str:
+        """What two requests for the same have in common: not where a model lies, but when it changed."""
+        told = self.to_json()
+        for spec in told.values():
+            if isinstance(spec, dict):
+                spec["model"] = [spec["model"]["name"], spec["model"]["changed"]]
+        return json.dumps(told, sort_keys=True, ensure_ascii=False)
+
+
+class SpecRequest(Request):
+    """A request about one view."""
+
+    spec: Spec
+
+
+class ModelsRequest(Request, do="models"):
+    """What can be opened."""
+
+
+class FetchRequest(Request, do="fetch"):
+    """Fetch a model."""
+
+    name: Annotated[str, _text(1000)]
+
+
+class OpenRequest(SpecRequest, do="open"):
+    """What a model is."""
+
+
+class ViewRequest(SpecRequest, do="view"):
+    """The view itself."""
+
+
+class HeadRequest(SpecRequest, do="head"):
+    """q, k and v of one head."""
+
+    part: AnyPart
+    layer: Index
+    item: Index = 0
+    head: Index
+
+
+class TileRequest(HeadRequest, do="tile"):
+    """A rectangle of a head's map, pooled to cells of `tall` × `wide` weights."""
+
+    rows: Span
+    cols: Span
+    tall: Annotated[int, _count(10**6)]
+    wide: Annotated[int, _count(10**6)]
+    pool: Annotated[Literal["max", "mean"], _among("max", "mean")]
+    sink: Annotated[int, _among(0, 1)] = 0  # 1: without the keys that take what is left over
+
+
+class LinksRequest(SpecRequest, do="links"):
+    """The heads that link two tokens."""
+
+    part: AnyPart
+    item: Index = 0
+    query: Index
+    key: Index
+
+
+class WordsRequest(SpecRequest, do="words"):
+    """The next words at a place."""
+
+    place: Annotated[int | None, _optional(_count(10**8))] = None
+    temperature: Annotated[float, _number(0, 100)] = 1.0
+    top_k: Index = 0
+    top_p: Annotated[float, _number(0, 1)] = 1.0
+    most: Annotated[int, _count(1000)] = 10
+    seed: Annotated[int | None, _optional(_count(10**8))] = None
+
+
+class LossRequest(SpecRequest, do="loss"):
+    """The loss of the text."""
+
+
+class LensRequest(SpecRequest, do="lens"):
+    """The next words after every block."""
+
+    place: Index
+    most: Annotated[int, _count(50)] = 10
+
+
+class HeadsRequest(SpecRequest, do="heads"):
+    """The pattern of every head."""
+
+    part: AnyPart
+    item: Index = 0
+
+
+class ImportanceRequest(SpecRequest, do="importance"):
+    """How much the model needs each head."""
+
+
+class ChangesRequest(Request, do="changes"):
+    """The heads that differ between two views."""
+
+    a: Spec
+    b: Spec
+    part: AnyPart
+
+
+class TranslationsRequest(SpecRequest, do="translations"):
+    """What a translator might say."""
+
+    beams: Annotated[int, _count(16)] = 4
+
+
+class PageRequest(SpecRequest, do="page"):
+    """The one-file page of the view."""
+
+    lang: Annotated[Literal["en", "zh"] | None, _among("en", "zh", None)] = None
+    opening: Annotated[tuple[int, ...] | None, _optional(_list(_count(10**8), 2))] = None  # layer, head
+
+
+class PythonRequest(SpecRequest, do="python"):
+    """The lines of Python that compute the view."""
+
+    part: AnyPart
+    layer: Index
+    head: Index
+    query: Index
+
+
+def parse(told: Fields, find: Callable[..., OpenableFile]) -> Request:
+    """Return a browser's request; refuse it if a field is missing, unknown or invalid. `find` gives the file of a model's name.
+
+    >>> from pathlib import Path
+    >>> told = {"do": "links", "spec": {"model": "smollm2"}, "part": "decoder", "query": 7, "key": 1}
+    >>> parse(told, lambda name: OpenableFile(name, "", False, "", 0)).to_json()["item"]
     0
     """
     do = told.get("do")
-    if not isinstance(do, str) or do not in ASKS:
-        raise unknown("do", do, ASKS)
-    fields = ASKS[do]
+    if not isinstance(do, str) or do not in REQUESTS:
+        raise unknown("do", do, REQUESTS)
+    checks = CHECKS[do]
     given = {name: value for name, value in told.items() if name not in ("do", "tab", "turn")}
     for name, value in given.items():
-        if name not in fields:
-            raise unknown(do, name, fields)
+        if name not in checks:
+            raise unknown(do, name, checks)
         if isinstance(value, bool):
             given[name] = value = int(value)
-        if not fields[name](value):
+        if not checks[name](value):
             raise Problem("{name} of {do} can't be meant: {value}", name=name, do=do, value=str(value)[:80])
-        if isinstance(value, dict):
-            given[name] = dict(value)
-    asked = {name: given[name] if name in given else USUAL[name] for name in fields if name in given or name in USUAL}
-    if lacking := [name for name in fields if name not in asked]:
+    if lacking := [
+        field.name for field in fields(REQUESTS[do]) if field.default is MISSING and field.name not in given
+    ]:
         raise Problem("{do} lacks {names}", do=do, names=all_of(lacking))
-    for _, spec in specs(asked):
-        if "model" not in spec:
-            raise Problem("{do} lacks {names}", do=do, names=all_of(["model"]))
-        for name, value in (("text", ""), ("target", None), ("more", []), ("edits", [])):
-            spec.setdefault(name, value)
-    return dict(do=do, **asked)
+    if any(isinstance(value, dict) and "model" not in value for value in given.values()):
+        raise Problem("{do} lacks {names}", do=do, names=all_of(["model"]))
+    return _build(do, given, find)
 
 
-def specs(asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every description of a view in an ask, by its field."""
-    for name in ("spec", "a", "b"):
-        if isinstance(asked.get(name), dict):
-            yield name, asked[name]
+def restore(told: Fields) -> Request:
+    """Return the request that `to_json` wrote, in the worker."""
+    given = {name: value for name, value in told.items() if name not in ("do", "ask")}
+    return _build(told["do"], given, lambda file: OpenableFile(**file))
+
+
+def _build(do: str, given: Fields, find: Callable[..., OpenableFile]) -> Request:
+    def frozen(value: object) -> object:
+        if isinstance(value, dict):
+            spec: Fields = {name: find(each) if name == "model" else frozen(each) for name, each in value.items()}
+            return ViewSpec(**spec)
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    return REQUESTS[do](**{name: frozen(value) for name, value in given.items()})

@@ -20,18 +20,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .. import __version__
-from ..draw.page_shell import in_every_language, script, style, tag
+from ..draw.page_shell import asset, in_every_language, script, style, tag
 from ..i18n import Message, Problem, _, language, quoted
 from ..library import store
 from . import openable, requests
-from .frames import frame
-from .worker_client import Desk, problem
+from .frames import Fields, frame
+from .requests import FetchRequest, ModelsRequest
+from .worker_client import WorkerClient, problem
 
 BODY = 2_000_000  # bytes of an ask: a text of a hundred thousand words
 PATIENCE = 15.0  # seconds for an ask to come in
@@ -50,7 +51,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-ASGI = Callable[..., Awaitable[None]]
+STYLES = ("core/style", "steps/machine", "core/slider", "studio/studio")
 
 
 class Studio:
@@ -61,7 +62,7 @@ class Studio:
         self.cookie = f"qkv-studio-{port}"
         self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", *names)}
         self.folders = [folder.resolve() for folder in folders]
-        self.desk = Desk()
+        self.worker = WorkerClient()
         self.fetching: set[str] = set()
         self.routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             ("GET", "/"): self.page,
@@ -72,7 +73,7 @@ class Studio:
             ("GET", "/api/events"): self.events,
         }
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; and the worker's life with the server's."""
         if scope["type"] == "lifespan":
             return await self._live(receive, send)
@@ -87,15 +88,15 @@ class Studio:
         except (ClientDisconnect, asyncio.CancelledError):
             pass
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 # The first page comes with the package: the worker, which takes both cores, lets it go first.
-                asyncio.get_running_loop().call_later(HEADSTART, self.desk.start)
+                asyncio.get_running_loop().call_later(HEADSTART, self.worker.start)
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self.desk.close()
+                self.worker.close()
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def _refused(self, request: Request) -> Response | None:
@@ -138,23 +139,22 @@ class Studio:
 
     async def script(self, request: Request) -> Response:
         """All modules."""
-        return Response(script("studio"), media_type="text/javascript")
+        return Response(script("studio/studio"), media_type="text/javascript")
 
     async def listener(self, request: Request) -> Response:
         """The script of the worker in the browser that holds the one stream of events for all tabs."""
-        source = (Path(__file__).parent / "static" / "events" / "listener.js").read_text(encoding="utf-8")
-        return Response(source, media_type="text/javascript")
+        return Response(asset("studio/event_worker.js"), media_type="text/javascript")
 
     async def style(self, request: Request) -> Response:
         """How it looks."""
-        return Response(style("style") + style("machine") + style("slider") + style("studio"), media_type="text/css")
+        return Response("".join(map(style, STYLES)), media_type="text/css")
 
     async def events(self, request: Request) -> Response:
         """What happens to the worker, until the browser goes."""
         return StreamingResponse(self._events(), media_type="text/event-stream")
 
     async def _events(self) -> AsyncIterator[bytes]:
-        with self.desk.listening() as events:
+        with self.worker.listen() as events:
             while True:
                 try:
                     # A tab that is older than the server must be reloaded where the version is another.
@@ -169,26 +169,24 @@ class Studio:
         if isinstance(told, Response):
             return told
         try:
-            asked = requests.checked(told)
-            if asked["do"] == "models":
-                there = [place.told() for place in openable.listed(self.folders)]
+            work = requests.parse(told, lambda name: openable.find(name, self.folders))
+            if isinstance(work, ModelsRequest):
+                there = [each.to_json() for each in openable.listed(self.folders)]
                 return _framed(frame({"kind": "models", "here": there, "offered": openable.offered()}))
-            if asked["do"] == "fetch":
-                return StreamingResponse(self._fetch(asked["name"]), media_type="application/octet-stream")
-            for _name, spec in requests.specs(asked):
-                spec["model"] = openable.find(spec["model"], self.folders)
         except Problem as wrong:
             return _framed(problem(wrong))
-        if (known := self.desk.known(asked)) is not None:
-            return Response(known, media_type="application/octet-stream")
+        if isinstance(work, FetchRequest):
+            return StreamingResponse(self._fetch(work.name), media_type="application/octet-stream")
+        if (cached := self.worker.cached(work)) is not None:
+            return Response(cached, media_type="application/octet-stream")
         tab, turn = str(told.get("tab", ""))[:64], told.get("turn")
-        answer = self._asked(asked, tab, turn if isinstance(turn, int) else None)
-        return StreamingResponse(answer, media_type="application/octet-stream")
+        frames = self._frames(work, tab, turn if isinstance(turn, int) else None)
+        return StreamingResponse(frames, media_type="application/octet-stream")
 
-    async def _asked(self, asked: dict[str, Any], tab: str, turn: int | None) -> AsyncIterator[bytes]:
+    async def _frames(self, work: requests.Request, tab: str, turn: int | None) -> AsyncIterator[bytes]:
         try:
-            async with aclosing(self.desk.ask(asked, tab, turn)) as answer:
-                async for content in answer:
+            async with aclosing(self.worker.answer(work, tab, turn)) as frames:
+                async for content in frames:
                     yield content
         except Problem as wrong:
             yield problem(wrong)
@@ -219,11 +217,11 @@ class Studio:
                 if share - told >= 0.01 or share >= 1:
                     told = share
                     event = {"kind": "fetching", "name": name, "done": step[0], "all": step[1]}
-                    self.desk.tell(event)
+                    self.worker.notify(event)
                     yield frame(event | {"kind": "progress"})
             await work
-            self.desk.forget()
-            self.desk.tell({"kind": "fetching", "name": name, "done": 1, "all": 1})
+            self.worker.forget()
+            self.worker.notify({"kind": "fetching", "name": name, "done": 1, "all": 1})
             yield frame({"kind": "done"})
         except Problem as wrong:
             yield problem(wrong)
@@ -233,7 +231,7 @@ class Studio:
             self.fetching.discard(name)
 
 
-async def _body(request: Request) -> dict[str, Any] | Response:
+async def _body(request: Request) -> Fields | Response:
     """The JSON of an ask, if it is of a bearable size and comes in time."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return PlainTextResponse("an ask is JSON\n", 415)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,37 +23,49 @@ from ..attention.dispatch import Call
 from ..draw.layer_json import Arrays, layer_of, opened_at, token_lists, whole_layer
 from ..draw.precision import ERRORS, errors_of
 from ..i18n import Problem
+from ..mixers import mixer_maps
+from ..mixers.calls import Mixing
 from ..tracing.record.model_protocol import model_of
-from ..tracing.record.streaming import Stopped, follow
+from ..tracing.record.streaming import Heads, Sides, Stopped, follow
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.edits import edit
 from ..tracing.study.survey import Look, Surveyor, plain
+from ..tracing.views.attention_maps import Head, head_of
 from ..tracing.views.token_labels import show
 from ..tracing.views.traces import Trace
+from .frames import Fields
+from .requests import ViewSpec
 
 SHORT = 256  # tokens of a text whose layers are looked at all together, once the words are known
 
-Send = Callable[..., None]
 Wanted = Callable[[], bool]
+AttentionCall = Call | Mixing
+HeadMap = Head | mixer_maps.Head
+
+
+class Send(Protocol):
+    """Send a frame of a response. With `hold` it may go with the next one: many small frames take longer than one."""
+
+    def __call__(self, fields: Fields, /, *arrays: np.ndarray, hold: bool = False) -> None: ...
 
 
 class Unmade(Exception):
     """The requested view isn't in memory, or isn't finished: it must be made first."""
 
 
-class View:
+class TextView:
     """What is looked at. `trace` grows while the model runs: its calls are those heard so far."""
 
-    def __init__(self, spec: dict[str, Any], model: Any = None, tokenizer: Any = None) -> None:
+    def __init__(self, spec: ViewSpec, model: Any = None, tokenizer: Any = None) -> None:
         self.spec, self.model, self.tokenizer = spec, model, tokenizer
         self.trace: Trace | None = None  # once whole
-        self.calls: dict[tuple[str, int], Any] = {}  # part, place among its layers
+        self.calls: dict[tuple[str, int], AttentionCall] = {}  # part, place among its layers
         self.numbers: dict[str, tuple[int, ...]] = {}  # part → the layers' numbers in the model
         self.surveyor: Surveyor | None = None
         self.sent: set[tuple[str, int]] = set()
         self.short = False
         self.looks: dict[tuple[str, int], list[list[Look]]] = {}  # item → head
-        self.heads: dict[tuple[str, int, int, int], Any] = {}
+        self.heads: dict[tuple[str, int, int, int], HeadMap] = {}
         self.labels: dict[int, str] = {}
         self.parts: dict[int, str] | None = None  # tokens of the text that are parts of characters, once it was read
         self.failed = False
@@ -65,7 +77,7 @@ class View:
         tensors = (tensor for call in self.calls.values() for tensor in (call.q, call.k, call.v))
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def call(self, part: str, at: int, wanted: Wanted) -> Any:
+    def call(self, part: str, at: int, wanted: Wanted) -> AttentionCall:
         """The call of a layer, waited for while the model runs."""
         with self.there:
             while (part, at) not in self.calls:
@@ -79,7 +91,7 @@ class View:
                 self.there.wait(0.2)
         return self.calls[part, at]
 
-    def head(self, part: str, at: int, item: int, head: int, wanted: Wanted) -> Any:
+    def head(self, part: str, at: int, item: int, head: int, wanted: Wanted) -> HeadMap:
         """One head, ready to compute."""
         call = self.call(part, at, wanted)
         if head >= call.n_head or item >= call.q.shape[0]:
@@ -88,12 +100,10 @@ class View:
         if key not in self.heads:
             if len(self.heads) > 600:
                 self.heads.clear()
-            from ..mixers import mixer_maps as mixing
-            from ..tracing.views.attention_maps import head_of
-
-            one: Any = (mixing.head_of if part == "mixers" else head_of)(plain(call), item, head)
+            make = mixer_maps.head_of if isinstance(call, Mixing) else head_of
+            one: HeadMap = make(plain(call), item, head)
             looks = self.looks.get((part, at))
-            if looks is not None and (left := looks[item][head].left) is not None:
+            if isinstance(one, Head) and looks is not None and (left := looks[item][head].left) is not None:
                 one.know_without(self.sinks(part, item), left)
             self.heads[key] = one
         return self.heads[key]
@@ -102,16 +112,16 @@ class View:
         """Run the model (or take the trace as it is), and send the header, then every layer as it is heard."""
         try:
             if self.model is None:
-                self._shown(Trace.load(self.spec["model"]["file"]), send)
+                self._shown(Trace.load(self.spec.model.file), send)
             else:
                 with self.edited():
                     self.trace = follow(
                         self.model,
-                        self.spec["text"],
+                        self.spec.text,
                         self.tokenizer,
-                        target=self.spec["target"],
-                        more=self.spec["more"],
-                        name=self.spec["model"]["name"],
+                        target=self.spec.trace_target(),
+                        more=self.spec.more,
+                        name=self.spec.model.name,
                         told=lambda heads, queries, keys: self._told(heads, queries, keys, send),
                         heard=lambda part, number, call: self._heard(
                             part, self.numbers[part].index(number), call, send
@@ -129,7 +139,7 @@ class View:
     def edited(self) -> Iterator[None]:
         """With the heads changed as the view says."""
         with ExitStack() as stack:
-            for heads, to in self.spec["edits"]:
+            for heads, to in self.spec.edits:
                 stack.enter_context(edit(self.model, heads, to))
             yield
 
@@ -177,27 +187,27 @@ class View:
                 self._keep(part, at, call)
         self._send_header(heads, trace.queries, trace.keys, send, self.first())
 
-    def _told(self, heads: Any, queries: Any, keys: Any, send: Send) -> None:
+    def _told(self, heads: Heads, queries: Sides, keys: Sides, send: Send) -> None:
         """All that is known before anything was computed."""
         self._survey(heads, queries, keys)
         part = next(iter(heads))
         first = dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0)
         self._send_header(heads, queries, keys, send, first)
 
-    def _survey(self, heads: Any, queries: Any, keys: Any) -> None:
+    def _survey(self, heads: Heads, queries: Sides, keys: Sides) -> None:
         self.surveyor = Surveyor(heads, queries, keys)
         self.short = all(len(tokens) <= SHORT for side in (queries, keys) for each in side.values() for tokens in each)
         with self.there:
             self.numbers = {part: tuple(layers) for part, layers in heads.items()}
 
-    def _send_header(self, heads: Any, queries: Any, keys: Any, send: Send, first: dict[str, Any]) -> None:
+    def _send_header(self, heads: Heads, queries: Sides, keys: Sides, send: Send, first: Fields) -> None:
         assert self.surveyor is not None
         numbers, listed = token_lists(queries, keys)
         parts = []
         for part, layers in heads.items():
             tall, wide, rows, cols = self.surveyor.cells(part)
             n, m, items = len(queries[part][0]), len(keys[part][0]), len(queries[part])
-            nothing: list[Any] = [[[None] * count for count in layers.values()] for _ in range(items)]
+            nothing: list[list[list[None]]] = [[[None] * count for count in layers.values()] for _ in range(items)]
             parts.append(
                 dict(
                     name=part,
@@ -222,7 +232,7 @@ class View:
         shown = None if self.model is not None else self.trace
         part = next(iter(heads))
         header = dict(
-            model=self.spec["model"]["name"] if shown is None else shown.model,
+            model=self.spec.model.name if shown is None else shown.model,
             text=self._read() if shown is None else shown.text,
             lang=None,
             context=self._exceeded(max(len(each) for side in (queries, keys) for each in side[part])),
@@ -236,25 +246,25 @@ class View:
 
     def _read(self) -> str:
         """The text with what was generated after it."""
-        more = self.spec["more"]
-        return self.spec["text"] + (self.tokenizer.decode(more) if more and self.tokenizer is not None else "")
+        more = self.spec.more
+        return self.spec.text + (self.tokenizer.decode(more) if more and self.tokenizer is not None else "")
 
     def _exceeded(self, n: int) -> int | None:
         """The model's context, where a text is longer."""
         context = None if self.model is None else model_of(self.model).context
         return context if context is not None and n > context else None
 
-    def _heard(self, part: str, at: int, call: Any, send: Send) -> None:
+    def _heard(self, part: str, at: int, call: AttentionCall, send: Send) -> None:
         self._keep(part, at, call)
         if not self.short:
             self.looks[part, at] = self._looks(part, call)
             self._send_layer(part, at, send)
 
-    def _looks(self, part: str, call: Any) -> list[list[Look]]:
+    def _looks(self, part: str, call: AttentionCall) -> list[list[Look]]:
         assert self.surveyor is not None
         return [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
 
-    def _keep(self, part: str, at: int, call: Any) -> None:
+    def _keep(self, part: str, at: int, call: AttentionCall) -> None:
         with self.there:
             self.calls[part, at] = call
             self.there.notify_all()
@@ -276,16 +286,16 @@ class View:
             hold=hold,
         )
 
-    def head_arrays(self, one: Any, number: int) -> tuple[dict[str, Any], list[np.ndarray]]:
+    def head_arrays(self, one: AttentionCall, number: int) -> tuple[Fields, list[np.ndarray]]:
         """What a browser computes a head's weights from: a layer of one head, as pages describe it, and its arrays in order."""
         arrays = Arrays()
         return whole_layer(one, number, arrays, self._errors(one)), arrays.all
 
-    def _errors(self, call: Any) -> dict[str, float]:
+    def _errors(self, call: AttentionCall) -> dict[str, float]:
         """How far the numbers of a call may be off; what a model computes is kept as it is, a trace may have been rounded."""
         return ERRORS if self.trace is None else errors_of(self.trace, call)
 
-    def first(self) -> dict[str, Any]:
+    def first(self) -> Fields:
         """What it is worth opening at; a shipped trace may say it itself."""
         assert self.trace is not None
         if isinstance(said := self.trace.more.get("opening"), str):
@@ -336,22 +346,25 @@ class View:
         return None if states is None else states[0]
 
 
-def _joined(calls: list[Any]) -> Call | None:
+def _joined(calls: Sequence[AttentionCall]) -> Call | None:
     """Layers that attend alike as one layer of all their heads; None where they don't."""
-    first = calls[0]
+    layers = [call for call in calls if isinstance(call, Call)]
+    if len(layers) < len(calls):
+        return None
+    first = layers[0]
     alike = all(
-        isinstance(call, Call) and call.q.shape == first.q.shape and call.k.shape == first.k.shape
+        call.q.shape == first.q.shape and call.k.shape == first.k.shape
         and call.mask == first.mask and call.scale == first.scale and call.softcap == first.softcap
         and call.bias is None and call.sinks is None
-        for call in calls
+        for call in layers
     )  # fmt: skip
     if not alike:
         return None
-    q, k, v = (torch.cat([getattr(call, name) for call in calls], 1) for name in "qkv")
-    return replace(first, q=q, k=k, v=v, **({"lse": None} if hasattr(first, "lse") else {}))
+    q, k, v = (torch.cat([getattr(call, name) for call in layers], 1) for name in "qkv")
+    return replace(first, q=q, k=k, v=v, lse=None)
 
 
-def stored_words(trace: Trace) -> dict[str, Any] | None:
+def stored_words(trace: Trace) -> Fields | None:
     """The next words that a shipped trace was saved with."""
     kept = trace.more.get("words")
     return json.loads(kept) if isinstance(kept, str) else None

@@ -13,9 +13,15 @@ import sys
 import threading
 import traceback
 import warnings
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
-from .frames import LAST, MORE, frame, read_ask, write_envelope
+from .frames import LAST, MORE, Fields, frame, read_request, write_envelope
+from .requests import Request, SpecRequest, restore
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .loaded_models import LoadedModels
 
 LIGHT = ("head", "tile", "links", "words", "python")
 IDLE = 30.0  # seconds between two looks at what nobody uses any more
@@ -31,23 +37,23 @@ class Worker:
     def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
         self.source, self.sink = source, sink
         self.writing = threading.Lock()
-        self.lanes: dict[bool, queue.Queue[dict[str, Any] | None]] = {False: queue.Queue(), True: queue.Queue()}
+        self.lanes: dict[bool, queue.Queue[tuple[int, Request]]] = {False: queue.Queue(), True: queue.Queue()}
         self.cancelled: set[int] = set()
         self.pending: set[int] = set()
-        self.bench: Any = None
+        self.models: LoadedModels
 
     def run(self) -> None:
         """Until the web process is gone."""
         threading.Thread(target=self._listen, daemon=True).start()
         self.event({"kind": "worker", "state": "starting"})
-        from .model_cache import Bench  # torch
+        from .loaded_models import LoadedModels  # torch
 
-        self.bench = Bench(self.event)
+        self.models = LoadedModels(self.event)
         self.event({"kind": "worker", "state": "ready"})
         threading.Thread(target=self._lane, args=(True,), daemon=True).start()
         self._lane(False)
 
-    def event(self, told: dict[str, Any]) -> None:
+    def event(self, told: Fields) -> None:
         """For every tab."""
         import json
 
@@ -61,39 +67,36 @@ class Worker:
                 os._exit(0)
 
     def _listen(self) -> None:
-        while (asked := read_ask(self.source)) is not None:
-            if asked["do"] == "cancel":
-                if asked["which"] in self.pending:
-                    self.cancelled.add(asked["which"])
+        while (told := read_request(self.source)) is not None:
+            if told["do"] == "cancel":
+                if told["which"] in self.pending:
+                    self.cancelled.add(told["which"])
                 continue
-            self.pending.add(asked["ask"])
-            self.lanes[asked["do"] in LIGHT].put(asked)
+            self.pending.add(told["ask"])
+            self.lanes[told["do"] in LIGHT].put((told["ask"], restore(told)))
         os._exit(0)
 
     def _lane(self, light: bool) -> None:
         while True:
             try:
-                asked = self.lanes[light].get(timeout=IDLE)
+                number, request = self.lanes[light].get(timeout=IDLE)
             except queue.Empty:
                 if not light:
-                    self.bench.tidy()
+                    self.models.tidy()
                 continue
-            if asked is not None:
-                self._answer(asked, light)
+            self._answer(number, request, light)
 
-    def _answer(self, asked: dict[str, Any], light: bool) -> None:
+    def _answer(self, number: int, request: Request, light: bool) -> None:
         from ..tracing.record.streaming import Stopped
-        from .handlers import ANSWERS
-        from .model_cache import Unmade, key_of
-
-        number = asked["ask"]
+        from .handlers import HANDLERS, Job
+        from .text_views import Unmade
 
         def wanted() -> bool:
             return number not in self.cancelled
 
         held: list[bytes] = []
 
-        def send(told: dict[str, Any], *arrays: Any, hold: bool = False) -> None:
+        def send(told: Fields, *arrays: np.ndarray, hold: bool = False) -> None:
             """`hold`: it may go with the next one; many small frames each on their own take longer than all together."""
             if not wanted():
                 raise Gone
@@ -104,13 +107,13 @@ class Worker:
 
         try:
             # A part of a view that was cancelled must not run the model again; only a new request for the view does.
-            if asked["do"] in LIGHT and key_of(asked["spec"]) in self.bench.cancelled:
+            if request.do in LIGHT and isinstance(request, SpecRequest) and request.spec in self.models.cancelled:
                 raise Gone
             if wanted():
-                ANSWERS[asked["do"]](self.bench, asked, send, wanted, not light)
+                HANDLERS[request.do](Job(self.models, send, wanted, not light), request)
             last = frame({"kind": "done"})
         except Unmade:  # the view it looks at was let go of: make it again, in the lane where models run
-            self.lanes[False].put(asked)
+            self.lanes[False].put((number, request))
             return
         except (Gone, Stopped):
             last = frame({"kind": "superseded"})

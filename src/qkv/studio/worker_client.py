@@ -1,7 +1,7 @@
-"""The web process's side of the worker: it starts it, hands asks over and answers back, and starts it again when it died.
+"""Client for the worker process: starts it, forwards requests and responses, and restarts it after a crash.
 
-Answers are kept: the same ask of another tab, or of the same one again, costs nothing. Every tab's newest ask of a kind in
-NEWEST calls its older one off; so does a browser that no longer waits.
+Responses are cached: the same request of another tab, or of the same one again, costs nothing. A tab's newest request of a kind
+in NEWEST cancels its older one; so does a browser that no longer waits.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from ..i18n import LANGUAGES, Message, Problem, Spoken, say
 from ..process.streams import open_missing_streams
 from ..terminal.screen import plain
-from .frames import ENVELOPE, LAST, LENGTH, frame, write_ask
-from .requests import specs
+from .frames import ENVELOPE, LAST, LENGTH, Fields, frame, write_request
+from .requests import Request
 
 NEWEST = ("view", "importance", "heads", "changes", "translations", "lens")
 KEPT = ("view", "head", "tile", "links", "words", "loss", "lens", "heads", "changes", "translations", "importance")
@@ -46,8 +45,8 @@ FIRST = Path(__file__).with_name("first.bin")
 Answer = list[bytes]
 
 
-class Desk:
-    """One worker, and those who ask it."""
+class WorkerClient:
+    """One worker, the requests that wait for it, and the tabs that listen."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -55,8 +54,8 @@ class Desk:
         self.waiting: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
         self.newest: dict[tuple[str, str], tuple[int, int]] = {}  # its turn, and its number
         self.kept: OrderedDict[str, Answer] = OrderedDict(shipped())
-        self.listeners: set[asyncio.Queue[dict[str, Any]]] = set()
-        self.state: dict[str, Any] = {"kind": "worker", "state": "starting"}
+        self.listeners: set[asyncio.Queue[Fields]] = set()
+        self.state: Fields = {"kind": "worker", "state": "starting"}
         self.deaths: list[float] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -84,21 +83,21 @@ class Desk:
             self.process.kill()
             self.process.wait()
 
-    def known(self, told: dict[str, Any]) -> bytes | None:
-        """The whole answer, where it was given before."""
-        key = key_of(told)
-        if told["do"] not in KEPT or key not in self.kept:
+    def cached(self, request: Request) -> bytes | None:
+        """The whole response, where it was given before."""
+        key = request.cache_key()
+        if request.do not in KEPT or key not in self.kept:
             return None
         self.kept.move_to_end(key)
         return b"".join(self.kept[key])
 
-    async def ask(self, told: dict[str, Any], tab: str, turn: int | None = None) -> AsyncGenerator[bytes, None]:
-        """The frames of an answer as they come. Who stops reading calls it off.
+    async def answer(self, request: Request, tab: str, turn: int | None = None) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of a response as they come. A caller that stops reading cancels it.
 
-        `turn` counts a tab's asks: one that comes by a new connection may be overtaken by a later one on its way here, and
-        must not call that off.
+        `turn` counts a tab's requests: one that comes by a new connection may be overtaken by a later one on its way here, and
+        must not cancel that.
         """
-        do, key = str(told["do"]), key_of(told)
+        do, key = request.do, request.cache_key()
         number = next(self.numbers)
         turn = number if turn is None else turn
         if do in NEWEST and (other := self.newest.get((tab, do))) is not None:
@@ -114,7 +113,7 @@ class Desk:
         self.newest[tab, do] = turn, number
         answer: Answer | None = []
         try:
-            await self._send(told | {"ask": number})
+            await self._send(request.to_json() | {"ask": number})
             while True:
                 last, content = await inbox.get()
                 if answer is not None:
@@ -136,9 +135,9 @@ class Desk:
         self.kept = OrderedDict(shipped())
 
     @contextmanager
-    def listening(self) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+    def listen(self) -> Iterator[asyncio.Queue[Fields]]:
         """What happens to the worker, from its state now on."""
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(EVENTS)
+        queue: asyncio.Queue[Fields] = asyncio.Queue(EVENTS)
         queue.put_nowait(self.state)
         self.listeners.add(queue)
         try:
@@ -146,7 +145,7 @@ class Desk:
         finally:
             self.listeners.discard(queue)
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def notify(self, event: Fields) -> None:
         """To every tab; one that doesn't listen any more misses it."""
         if event["kind"] == "worker":
             self.state = event
@@ -154,7 +153,7 @@ class Desk:
             with suppress(asyncio.QueueFull):
                 queue.put_nowait(event)
 
-    async def _send(self, told: dict[str, Any]) -> None:
+    async def _send(self, told: Fields) -> None:
         if len(self.deaths) >= DEATHS:
             raise self._gone()
         if self.process is None:
@@ -164,7 +163,7 @@ class Desk:
 
         def write() -> None:
             with suppress(OSError, ValueError):  # it died: `_read` tells
-                pipe.write(write_ask(told))
+                pipe.write(write_request(told))
                 pipe.flush()
 
         await asyncio.to_thread(write)
@@ -197,7 +196,7 @@ class Desk:
 
     def _hand(self, number: int, last: int, content: bytes) -> None:
         if number == 0:
-            self.tell(json.loads(content))
+            self.notify(json.loads(content))
         elif inbox := self.waiting.get(number):
             if last == LAST:
                 self.waiting.pop(number)
@@ -217,13 +216,13 @@ class Desk:
         for number in list(self.waiting):
             self.waiting.pop(number).put_nowait((LAST, problem(lost)))
         if len(self.deaths) < DEATHS:
-            self.tell({"kind": "worker", "state": "restarted"})
+            self.notify({"kind": "worker", "state": "restarted"})
             self.start()
         else:
             gone = {lang: say(self._gone(), lang) for lang in LANGUAGES}
-            self.tell({"kind": "worker", "state": "gone", "say": gone})
+            self.notify({"kind": "worker", "state": "gone", "say": gone})
 
-    def _task(self, work: Any) -> None:
+    def _task(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -232,12 +231,6 @@ class Desk:
         self.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # looked at: a worker that can't be told has been told of already
-
-
-def key_of(asked: dict[str, Any]) -> str:
-    """What makes two asks the same: where a model lies doesn't, when it changed does."""
-    places = {name: spec | {"model": [spec["model"]["name"], spec["model"]["changed"]]} for name, spec in specs(asked)}
-    return json.dumps(asked | places, sort_keys=True, ensure_ascii=False)
 
 
 def shipped() -> dict[str, Answer]:
@@ -259,7 +252,7 @@ def ship(answers: dict[str, bytes]) -> bytes:
     return b"".join(LENGTH.pack(len(piece)) + piece for piece in pieces)
 
 
-def problem(sentence: Any) -> bytes:
+def problem(sentence: Message | Spoken) -> bytes:
     """The last frame of an ask that can't be answered: a sentence in every language.
 
     A browser is told names: paths and classes of errors go to the terminal.
@@ -285,7 +278,7 @@ def without_paths(text: str, known: Sequence[Path] = ()) -> str:
     return ERROR_CLASS.sub("", PATH.sub(r"\1", text))
 
 
-def paths_in(sentence: Any) -> list[Path]:
+def paths_in(sentence: object) -> list[Path]:
     """The paths that a sentence is filled in with, also those of sentences inside it."""
     if isinstance(sentence, Path):
         return [sentence]

@@ -1,0 +1,85 @@
+// What stands over the picture of a map: the outlines of the cell that is chosen and of the one under the pointer, and the
+// labels beside and above. The pen is a canvas's, or one that writes an SVG.
+
+import { cut, FONT, legible, reach, upright } from "./labels.js";
+
+/** @import { MapElement } from "./map.js" */
+/** @import { Pen, Way } from "./labels.js" */
+/** @import { Unit } from "../core/view.js" */
+
+/** @typedef {Pen & Pick<CanvasRenderingContext2D, "strokeStyle" | "globalAlpha" | "lineWidth" | "strokeRect" | "beginPath" | "rect" | "clip">} Outliner */
+/** @typedef {{ u: number, c: number }} Cell */
+
+/** @param {Outliner} pen @param {MapElement} map */
+export function drawCrosshair(pen, map) {
+  const chosen = map.chosen();
+  outline(pen, map, chosen, true);
+  if (map.hover) outline(pen, map, map.hover, false);
+  writeLabels(pen, map, map.hover ?? chosen);
+}
+
+/** @param {Outliner} pen @param {MapElement} map @param {Cell} cell @param {boolean} strong */
+function outline(pen, map, { u, c }, strong) {
+  const { plot, frame } = map;
+  const size = Math.max(frame.size, 4);
+  const x = plot.left + (c + 0.5 - frame.x) * frame.size,
+    y = plot.top + (u + 0.5 - frame.y) * frame.size;
+  pen.save();
+  pen.beginPath();
+  pen.rect(plot.left - 1, plot.top - 1, plot.width + 2, plot.height + 2);
+  pen.clip();
+  pen.strokeStyle = getComputedStyle(map).getPropertyValue("--accent");
+  pen.globalAlpha = strong ? 0.35 : 0.25;
+  pen.lineWidth = 1;
+  pen.strokeRect(plot.left - 2, Math.round(y - size / 2) + 0.5, plot.width + 4, Math.round(size) - 1);
+  pen.strokeRect(Math.round(x - size / 2) + 0.5, plot.top - 2, Math.round(size) - 1, plot.height + 4);
+  pen.globalAlpha = 1;
+  pen.lineWidth = strong ? 2 : 1.5;
+  pen.strokeRect(x - size / 2, y - size / 2, size - 1, size - 1);
+  pen.restore();
+}
+
+/** The labels of both axes; those of a cell stand out, and no other touches them. @param {Pen} pen @param {MapElement} map @param {Cell} named */
+function writeLabels(pen, map, named) {
+  const { seen, plot, frame } = map;
+  if (!seen) return;
+  const style = getComputedStyle(map);
+  const [ink, faint, accent] = ["--ink", "--faint", "--accent"].map((name) => style.getPropertyValue(name));
+  const axis = (
+    /** @type {Way} */ way,
+    /** @type {Unit[]} */ units,
+    /** @type {Unit[]} */ characters,
+    /** @type {number} */ from,
+    /** @type {number} */ room,
+    /** @type {number} */ chosen,
+    /** @type {(text: string, at: number) => void} */ put,
+  ) => {
+    const { label } = units[chosen];
+    const at = (chosen + 0.5 - from) * frame.size;
+    /** @type {[number, number] | null} */
+    let taken = null;
+    pen.font = "600 " + FONT;
+    if (at >= 0 && at <= room) {
+      const [before, after] = reach(pen, label, way);
+      taken = [at - before, at + after];
+      pen.fillStyle = accent;
+      put(label, at);
+    }
+    pen.font = FONT;
+    const { put: shown, all } = legible(pen, way, units, characters, { size: frame.size, from, room }, taken);
+    for (const one of shown) {
+      pen.fillStyle = one.unit.special || !all ? faint : ink;
+      put(one.unit.label, one.at);
+    }
+  };
+  pen.textBaseline = "middle";
+  axis("row", seen.queries, seen.characters[0], frame.y, plot.height, named.u, (text, at) => {
+    pen.textAlign = "right";
+    pen.fillText(cut(pen, text, plot.left - 10), plot.left - 7, plot.top + at);
+  });
+  axis(plot.flat ? "flat" : "up", seen.keys, seen.characters[1], frame.x, plot.width, named.c, (text, at) => {
+    if (!plot.flat) return upright(pen, text, plot.left + at, plot.top);
+    pen.textAlign = "center";
+    pen.fillText(text, plot.left + at, plot.top - 10);
+  });
+}

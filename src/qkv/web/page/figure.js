@@ -1,0 +1,13 @@
+// A figure: a page of one element, which has all its numbers in the header. Its module stands before this one.
+
+import { h } from "../core/dom.js";
+import { settle } from "../core/setting.js";
+
+const told = JSON.parse(document.getElementById("qkv-header")?.textContent ?? "");
+settle(told.lang);
+const element = h(`qkv-${told.element}`, { class: "card" });
+Object.assign(element, { told });
+document.body.classList.add("figure");
+document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), element));
+Object.assign(window, { qkv: element });
+document.documentElement.dataset.ready = "";
