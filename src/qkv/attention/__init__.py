@@ -1,6 +1,8 @@
 """The mechanism: attention itself. Tensors in, tensors out; knows nothing of models or text.
 
-Read in this order: oracle, tiles, masks, formula, dispatch, positions, cache, heads, latent, additive.
+Read in this order: `oracle`, `tiles`, `masks`, `rules`, `formula`, `dispatch`, `pieces`, `pooling`, `positions`, `cache`,
+`heads`, `norms`, `latent`, `additive`.
+
 The names below are loaded when first used, so that `steps` and `masks` work without importing torch.
 """
 
