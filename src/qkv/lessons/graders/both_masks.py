@@ -6,8 +6,8 @@ from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
 from ...i18n import Message
 from ..exercises import both_masks as solved
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(9)

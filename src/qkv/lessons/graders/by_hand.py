@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..exercises import by_hand as solved
-from ..grade import row
 from ..lesson import Lesson, Question, Wrong
+from ..questions import row
 
 NEAR = 0.011  # typed with two decimals, from numbers rounded to two decimals
 STEPS = from_qkv([solved.q], solved.k, solved.v)

@@ -1,15 +1,13 @@
 """The triangle, and where it acts."""
 
-from typing import Any
-
 import numpy as np
 
 from ...attention import masks
 from ...attention.oracle import from_qkv, softmax
 from ...i18n import Message
 from ..exercises import causal_mask as solved
-from ..grade import calls, furthest
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import calls, furthest
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -60,7 +58,7 @@ def additive(n: int, m: int) -> Array:
     return np.where(right_mask(n, m) > 0, 0.0, -np.inf)
 
 
-def _truth(answer: Any) -> bool:
+def _truth(answer: Answer) -> bool:
     return np.asarray(answer.causal_mask(3, 3)).dtype == bool
 
 

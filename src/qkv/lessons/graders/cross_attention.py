@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import steps
 from ...i18n import Message
 from ..exercises.cross_attention import attention
-from ..grade import calls, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, shapes
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(10)

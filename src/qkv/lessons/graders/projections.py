@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array, softmax, steps
 from ...i18n import Message
 from ..exercises.projections import attention
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(6)
 

@@ -1,15 +1,13 @@
 """Turning by multiplication with e^(iθ): the reference uses complex numbers, where a turn is one product."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array
 from ...i18n import Message
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(14)
 
@@ -109,7 +107,7 @@ def updated(x: Tensor, places: Tensor) -> Tensor:
     return torch.cat([a, b * angles.cos() + a * angles.sin()], -1)
 
 
-def _length(got: Any, want: Any) -> dict[str, object]:
+def _length(got: Array, want: Array) -> dict[str, object]:
     return {"got": float(np.linalg.norm(got[..., -1, :])), "want": float(np.linalg.norm(want[..., -1, :]))}
 
 

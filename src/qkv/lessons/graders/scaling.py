@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import scaling as solved
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(3)
 SIZES = [(1, 2, 4), (3, 5, 6), (7, 8, 64), (2, 3, 1)]

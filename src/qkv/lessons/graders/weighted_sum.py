@@ -4,8 +4,8 @@ import numpy as np
 
 from ...attention.oracle import Array, from_qkv, softmax
 from ...i18n import Message
-from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, shapes
 
 RNG = np.random.default_rng(5)
 MIXES = [
