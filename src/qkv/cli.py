@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -129,7 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(arguments)
 
 
-def _notice(otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: Any, **more: Any) -> None:
+def _notice(
+    otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: object, **more: object
+) -> None:
     """What a user should know is said in a sentence of their language, once; other warnings come as Python shows them."""
     if not isinstance(message, i18n.Notice):
         otherwise(message, *where, **more)
@@ -254,9 +256,9 @@ def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """argparse, but what it doesn't know is told with what was probably meant."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """Options are looked at first: else a missing argument would be told before the misspelt option that is the cause."""
-        given = list(args)
+        given = list(args or ())
         known = self._options(given)
         for word in given[: given.index("--")] if "--" in given else given:
             if word.startswith("--") and (name := word.partition("=")[0]) not in known:
@@ -295,10 +297,10 @@ class _Parser(argparse.ArgumentParser):
         """Raise what argparse found wrong as a Problem, like every other mistake: without the usage."""
         raise i18n.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """Numbers are read here, for every option of every verb."""
-        number: Any = action.type
-        if number not in NUMBERS:
+        number = action.type
+        if number not in NUMBERS or not callable(number):
             return super()._get_value(action, arg_string)
         option = "/".join(action.option_strings) or action.dest
         try:
@@ -309,11 +311,11 @@ class _Parser(argparse.ArgumentParser):
         except ValueError:
             raise i18n.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             raise i18n.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
 
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
             # Of `--layer=--` argparse would make [].
@@ -397,7 +399,7 @@ def _teach_argparse() -> None:
     argparse.ngettext = lambda one, many, n: i18n.translated(one if n == 1 or i18n.language() != "en" else many)  # type: ignore[attr-defined]
 
 
-NUMBERS: dict[Any, str] = {  # a type, and what is said of a value that isn't one
+NUMBERS: dict[object, str] = {  # a type, and what is said of a value that isn't one
     int: _("{option} is {value}: give a whole number"),
     float: _("{option} is {value}: give a number, such as 0.5"),
 }

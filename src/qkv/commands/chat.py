@@ -2,11 +2,15 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import whole
+
+if TYPE_CHECKING:
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
 
 EXAMPLES = [
     "qkv chat --model smollm2",
@@ -112,7 +116,7 @@ def _ask() -> str | None:
 class Talk:
     """A conversation: what was said so far, as messages."""
 
-    def __init__(self, model: Any, tokenizer: Any, options: argparse.Namespace) -> None:
+    def __init__(self, model: "Transformer", tokenizer: "Tokenizer", options: argparse.Namespace) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
         # Small models, which these are, lose the thread where a draw takes an unlikely word: asked for the capital of
         # France, SmolLM2 says Paris, and at temperature 0.2 with seed 0 it went on in broken French.

@@ -3,11 +3,15 @@
 import argparse
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Notice, Problem, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
+
+if TYPE_CHECKING:
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
 
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
@@ -107,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
+def _prompt(model: "Transformer", tokenizer: "Tokenizer", text: str, most: int) -> list[int]:
     """The tokens of a beginning, if the model has room for them and what is to follow."""
     from ..generation.prefill import check_context
 
