@@ -27,7 +27,9 @@ HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
     re.MULTILINE,
 )
-KEYWORDS = "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread".split()
+KEYWORDS = (
+    "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread".split()
+)
 
 
 def sentences() -> dict[str, list[str]]:

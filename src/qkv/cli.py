@@ -22,82 +22,28 @@ from .terminal import screen, text_grid
 
 # verb: (example, what it does)
 VERBS: dict[str, tuple[str, str]] = {
-    "learn": (
-        "qkv learn",
-        _("graded exercises, from q·k by hand to a GPT that trains"),
-    ),
-    "steps": (
-        'qkv steps "我 爱 北京"',
-        _("attention computed step by step, with true numbers"),
-    ),
-    "masks": (
-        "qkv masks causal window:3 --n 12",
-        _("draw who may look at whom"),
-    ),
-    "lab": (
-        "qkv lab scaling",
-        _("measured experiments: scaling, memory, distance, heads, …"),
-    ),
-    "check": (
-        "qkv check mymodel.py:MultiHeadAttention",
-        _("name the mistake in attention you wrote"),
-    ),
-    "train": (
-        "qkv train lm --text mybook.txt",
-        _("train a GPT, a BERT, a translator or a classifier"),
-    ),
-    "eval": (
-        "qkv eval --model smollm2 --text mybook.txt",
-        _("how good a model is: perplexity, BLEU, accuracy, …"),
-    ),
-    "generate": (
-        'qkv generate "Once upon a time" --model smollm2',
-        _("let a trained GPT go on with a text"),
-    ),
-    "chat": (
-        "qkv chat --model smollm2",
-        _("talk with an instruct model"),
-    ),
-    "fill": (
-        'qkv fill "the [MASK] sat" --model runs/mlm-mybook',
-        _("let a trained BERT guess hidden words"),
-    ),
-    "translate": (
-        'qkv translate "15 Nov 2026" --demo',
-        _("translate with a trained encoder-decoder"),
-    ),
+    "learn": ("qkv learn", _("graded exercises, from q·k by hand to a GPT that trains")),
+    "steps": ('qkv steps "我 爱 北京"', _("attention computed step by step, with true numbers")),
+    "masks": ("qkv masks causal window:3 --n 12", _("draw who may look at whom")),
+    "lab": ("qkv lab scaling", _("measured experiments: scaling, memory, distance, heads, …")),
+    "check": ("qkv check mymodel.py:MultiHeadAttention", _("name the mistake in attention you wrote")),
+    "train": ("qkv train lm --text mybook.txt", _("train a GPT, a BERT, a translator or a classifier")),
+    "eval": ("qkv eval --model smollm2 --text mybook.txt", _("how good a model is: perplexity, BLEU, accuracy, …")),
+    "generate": ('qkv generate "Once upon a time" --model smollm2', _("let a trained GPT go on with a text")),
+    "chat": ("qkv chat --model smollm2", _("talk with an instruct model")),
+    "fill": ('qkv fill "the [MASK] sat" --model runs/mlm-mybook', _("let a trained BERT guess hidden words")),
+    "translate": ('qkv translate "15 Nov 2026" --demo', _("translate with a trained encoder-decoder")),
     "classify": (
         'qkv classify "Good" --model runs/classify-reviews-minilm',
         _("tell the label of a text, with how sure that is"),
     ),
-    "caption": (
-        "qkv caption digit.png --demo",
-        _("tell a picture in words, and show where each word looked"),
-    ),
-    "export": (
-        "qkv export runs/lm-mybook --to hf",
-        _("write a model as a folder that transformers loads"),
-    ),
-    "see": (
-        'qkv see "The cat sat on the mat" --model smollm2',
-        _("look into any head of any model, exactly"),
-    ),
-    "studio": (
-        "qkv studio",
-        _("attention live in the browser: switch heads off, compare"),
-    ),
-    "importance": (
-        'qkv importance "The cat sat" --model smollm2',
-        _("which heads a model needs"),
-    ),
-    "models": (
-        "qkv models get smollm2",
-        _("real models by name: what can be had, and what is inside"),
-    ),
-    "data": (
-        "qkv data get shakespeare",
-        _("data sets by name, and text into tokens"),
-    ),
+    "caption": ("qkv caption digit.png --demo", _("tell a picture in words, and show where each word looked")),
+    "export": ("qkv export runs/lm-mybook --to hf", _("write a model as a folder that transformers loads")),
+    "see": ('qkv see "The cat sat on the mat" --model smollm2', _("look into any head of any model, exactly")),
+    "studio": ("qkv studio", _("attention live in the browser: switch heads off, compare")),
+    "importance": ('qkv importance "The cat sat" --model smollm2', _("which heads a model needs")),
+    "models": ("qkv models get smollm2", _("real models by name: what can be had, and what is inside")),
+    "data": ("qkv data get shakespeare", _("data sets by name, and text into tokens")),
 }
 GROUPS: dict[str, tuple[str, ...]] = {
     _("Learn"): ("learn", "steps", "masks", "lab"),
@@ -326,12 +272,7 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """argparse writes an ASCII colon behind its headings; Chinese has its own."""
         headings = "|".join(re.escape(i18n.translated(name)) for name in ("positional arguments", "options"))
-        return re.sub(
-            rf"^({headings}):$",
-            say("{heading}:", heading=r"\1"),
-            super().format_help(),
-            flags=re.MULTILINE,
-        )
+        return re.sub(rf"^({headings}):$", say("{heading}:", heading=r"\1"), super().format_help(), flags=re.MULTILINE)
 
 
 def _overview() -> str:

@@ -24,20 +24,10 @@ SMALL = 1000  # million parameters: below, a model knows little
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add(
-        "text",
-        nargs="?",
-        help=say("one question, - takes it from a pipe; without it, a conversation"),
-    )
+    add("text", nargs="?", help=say("one question, - takes it from a pipe; without it, a conversation"))
     model_arguments(parser)
     add("--system", metavar="TEXT", help=say("how it should behave"))
-    add(
-        "--most",
-        type=int,
-        default=400,
-        metavar="N",
-        help=say("tokens per answer (400)"),
-    )
+    add("--most", type=int, default=400, metavar="N", help=say("tokens per answer (400)"))
     add(
         "--temperature",
         type=float,
@@ -51,11 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("only the likeliest that make up this share (as the model's files say, else all)"),
     )
     add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
-    add(
-        "--int8",
-        action="store_true",
-        help=say("weights in 8 bits: faster, a little less exact"),
-    )
+    add("--int8", action="store_true", help=say("weights in 8 bits: faster, a little less exact"))
     add("--quiet", action="store_true", help=say("only the answers, without the speed"))
 
 
@@ -138,13 +124,7 @@ class Talk:
         options, pace = self.options, Pace(len(ids))
         pieces: list[str] = []
         coming = stream(
-            self.model,
-            self.tokenizer,
-            ids,
-            most=options.most,
-            **self.drawn,
-            seed=options.seed,
-            on_token=pace,
+            self.model, self.tokenizer, ids, most=options.most, **self.drawn, seed=options.seed, on_token=pace
         )
         try:
             for piece in coming:

@@ -53,26 +53,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add("--heads", type=int, metavar="H", help=say("how many heads it has"))
-    add(
-        "--args",
-        metavar='"dim=64,heads=8"',
-        help=say("what to pass to the constructor"),
-    )
-    add(
-        "--call",
-        metavar='"q=a,mask=b"',
-        help=say("which argument of forward is q, k, v, x, memory, mask, …"),
-    )
+    add("--args", metavar='"dim=64,heads=8"', help=say("what to pass to the constructor"))
+    add("--call", metavar='"q=a,mask=b"', help=say("which argument of forward is q, k, v, x, memory, mask, …"))
     causal = parser.add_mutually_exclusive_group()
     add = causal.add_argument
     add("--causal", action="store_true", default=None, help=say("it must not see the future"))
     add("--not-causal", dest="causal", action="store_false", help=say("it may see all"))
     add = parser.add_argument
-    add(
-        "--mask-true-means",
-        choices=("keep", "block"),
-        help=say("what True (or 1) in its mask means"),
-    )
+    add("--mask-true-means", choices=("keep", "block"), help=say("what True (or 1) in its mask means"))
     _add_output_options(parser)
 
 

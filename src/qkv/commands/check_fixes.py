@@ -56,10 +56,7 @@ def fix(file: Path, check: Callable[[], list[Report]], fixed: list[str]) -> list
                 raise Problem("{file} can't be written: {error}", file=error.filename, error=quoted(error)) from error
             raise
         first = say(
-            "{target}: {id} mended; the file as it was is {kept}",
-            target=report.target,
-            id=finding.id,
-            kept=backup,
+            "{target}: {id} mended; the file as it was is {kept}", target=report.target, id=finding.id, kept=backup
         )
         fixed.append("\n".join([first, *("  " + line for line in plain(finding.diff).split("\n"))]))
     return reports

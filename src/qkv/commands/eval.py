@@ -51,12 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("a new window begins after so many tokens (half of the context): fewer is slower, with more to go by"),
     )
     add("--tokens", action="store_true", help=say("the loss of every token"))
-    add(
-        "--beam",
-        type=int,
-        metavar="K",
-        help=say("keep the K best beginnings (as the model's files say, else 1)"),
-    )
+    add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
     add("--most", type=int, metavar="N", help=say("tokens at most (128)"))
     add("--each", action="store_true", help=say("every pair: its loss, what was said and what was wanted"))
     add("--json", action="store_true", help=say("as JSON"))

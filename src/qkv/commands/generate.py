@@ -41,25 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("0 takes the likeliest each time (as the model's files say, else 0.8)"),
     )
     add("--top-k", type=int, metavar="K", help=say("only the K likeliest"))
-    add(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help=say("only the likeliest that make up this share"),
-    )
-    add(
-        "--repetition-penalty",
-        type=float,
-        metavar="X",
-        help=say("above 1 discourages repeating (1)"),
-    )
+    add("--top-p", type=float, metavar="P", help=say("only the likeliest that make up this share"))
+    add("--repetition-penalty", type=float, metavar="X", help=say("above 1 discourages repeating (1)"))
     add("--stop", action="append", default=[], metavar="TEXT", help=say("stop before this text"))
     add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
-    add(
-        "--int8",
-        action="store_true",
-        help=say("weights in 8 bits: faster, a little less exact"),
-    )
+    add("--int8", action="store_true", help=say("weights in 8 bits: faster, a little less exact"))
     add("--quiet", action="store_true", help=say("only the text, without the speed"))
 
 

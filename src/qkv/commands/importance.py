@@ -27,12 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text_arguments(parser, say("a text"))
     model_arguments(parser)
     add("--top", type=int, default=12, metavar="K", help=say("how many to show (12)"))
-    add(
-        "--keep",
-        type=Path,
-        metavar="FILE",
-        help=say("remember what is done here, and go on from it"),
-    )
+    add("--keep", type=Path, metavar="FILE", help=say("remember what is done here, and go on from it"))
 
 
 def run(options: argparse.Namespace) -> None:

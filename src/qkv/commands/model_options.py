@@ -70,11 +70,7 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
     )
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help=say("fetch the model first if it is named and not here"),
-    )
+    parser.add_argument("--yes", action="store_true", help=say("fetch the model first if it is named and not here"))
 
 
 def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> "tuple[nn.Module, Any]":

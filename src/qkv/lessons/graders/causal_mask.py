@@ -274,9 +274,7 @@ LESSON = Lesson(
             ),
             Message("causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`"),
         ],
-        "masked_attention": [
-            Message("`np.where(mask, scores, -np.inf)` before the softmax."),
-        ],
+        "masked_attention": [Message("`np.where(mask, scores, -np.inf)` before the softmax.")],
     },
     after=Message(
         "With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "

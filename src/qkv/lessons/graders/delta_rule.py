@@ -155,9 +155,7 @@ LESSON = Lesson(
             Message("the sign is turned round: the state moves away from v. v − held, not held − v."),
         ),
         Wrong(
-            "replaced",
-            _write("replaced"),
-            Message("the old state is gone: what other keys hold has to stay. S + …"),
+            "replaced", _write("replaced"), Message("the old state is gone: what other keys hold has to stay. S + …")
         ),
         Wrong(
             "turned round",
@@ -245,11 +243,9 @@ LESSON = Lesson(
         "delta_rule": [
             Message(
                 "As in linear attention: a state of zeros (d, e), a loop over the words, write, then read `q[i] @ state`."
-            ),
+            )
         ],
-        "gated_delta_rule": [
-            Message("The same loop; what goes into write is the faded state, `gamma[i] * state`."),
-        ],
+        "gated_delta_rule": [Message("The same loop; what goes into write is the faded state, `gamma[i] * state`.")],
     },
     after=Message(
         'With β = 1 and keys at right angles this is a dictionary; with β = 0 nothing is learned. `qkv steps "我 爱 北京" '

@@ -252,11 +252,7 @@ LESSON = Lesson(
                 "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…)))."
             ),
         ),
-        Wrong(
-            "relu last",
-            _wired(relu_last),
-            Message("relu stands behind down; it belongs between up and down."),
-        ),
+        Wrong("relu last", _wired(relu_last), Message("relu stands behind down; it belongs between up and down.")),
         Wrong(
             "gelu",
             _wired(gelu),
@@ -295,7 +291,7 @@ LESSON = Lesson(
             Message("Two lines, each of the form x = x + part(norm(x))."),
             Message("`x = x + self.attention(self.norm1(x), mask)`"),
             Message("The feed-forward part is `self.down(torch.relu(self.up(…)))`."),
-        ],
+        ]
     },
     after=Message("Stack twelve of these and you have BERT. With a causal mask it is a GPT, which comes next."),
     doctor=lambda answer: (answer.EncoderLayer(24, 4, 40), {"heads": 4}),

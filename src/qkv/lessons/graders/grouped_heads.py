@@ -114,9 +114,7 @@ LESSON = Lesson(
             mistake="H8",
         ),
         Wrong(
-            "first only",
-            {"spread": first_only},
-            Message("every query head got key head 0; the others are never used."),
+            "first only", {"spread": first_only}, Message("every query head got key head 0; the others are never used.")
         ),
         Wrong(
             "averaged",
@@ -136,10 +134,7 @@ LESSON = Lesson(
             shapes,
         ),
         Wrong(
-            "unchanged",
-            {"spread": unchanged},
-            Message("nothing was repeated: {shape}, and {right} is right."),
-            shapes,
+            "unchanged", {"spread": unchanged}, Message("nothing was repeated: {shape}, and {right} is right."), shapes
         ),
         Wrong(
             "all tiled",
@@ -207,7 +202,7 @@ LESSON = Lesson(
             Message(
                 "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
                 "to n_head."
-            ),
+            )
         ],
     },
     after=Message("With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller."),

@@ -101,11 +101,7 @@ LESSON = Lesson(
             ),
             mistake="K1",
         ),
-        Wrong(
-            "unturned",
-            _variant(turn="none"),
-            Message("no positions: rotate q and k, both."),
-        ),
+        Wrong("unturned", _variant(turn="none"), Message("no positions: rotate q and k, both.")),
         Wrong(
             "queries only",
             _variant(turn="queries"),
@@ -215,7 +211,7 @@ LESSON = Lesson(
                 "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; "
                 "return the joined (k, v)."
             ),
-        ],
+        ]
     },
     after=Message("A step now costs one word instead of all of them; that is why chatbots answer at reading speed."),
     doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),

@@ -262,9 +262,7 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "parallel": [
-            Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0."),
-        ],
+        "parallel": [Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0.")],
         "recurrent": [
             Message(
                 "Begin with `state = np.zeros((k.shape[1], v.shape[1]))`; then a loop over the words: write, then read."

@@ -276,7 +276,7 @@ LESSON = Lesson(
             Message(
                 "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
                 "−inf) if there is a mask; softmax; @ v; merge; self.out."
-            ),
+            )
         ],
     },
     after=Message(

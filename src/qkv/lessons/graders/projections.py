@@ -178,7 +178,7 @@ LESSON = Lesson(
             Message("All three come from x, each by one `@` with its own matrix."),
             Message("`attention(q, k, v)` is given, and does the scaling too."),
             Message("`return attention(x @ w_q, …, …)`"),
-        ],
+        ]
     },
     after=Message(
         "What a model learns in attention is only these matrices. The formula between them has nothing to learn."

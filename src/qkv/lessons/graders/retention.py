@@ -203,9 +203,7 @@ LESSON = Lesson(
             mistake="L3",
         ),
         Wrong(
-            "unfaded",
-            _chunk("unfaded"),
-            Message("word i reads S as if nothing had faded since: γ^(i+1) is missing."),
+            "unfaded", _chunk("unfaded"), Message("word i reads S as if nothing had faded since: γ^(i+1) is missing.")
         ),
         Wrong(
             "whole chunk",
@@ -321,9 +319,7 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "fading": [
-            Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0."),
-        ],
+        "fading": [Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0.")],
         "chunk": [
             Message(
                 "Two sums. Output: (fading(n, gamma) * (q @ k.T)) @ v, plus γ^(i+1) times q @ state. State: γ^C times the "

@@ -133,11 +133,7 @@ LESSON = Lesson(
             ),
             mistake="S4",
         ),
-        Wrong(
-            "squared",
-            {"scaled_scores": squared},
-            Message("you divided by d². Divide by √d: d ** 0.5."),
-        ),
+        Wrong("squared", {"scaled_scores": squared}, Message("you divided by d². Divide by √d: d ** 0.5.")),
         Wrong(
             "by lengths",
             {"scaled_scores": by_lengths},
@@ -218,7 +214,7 @@ LESSON = Lesson(
             Message("`return q @ k.T / np.sqrt(q.shape[-1])`"),
         ],
         "largest_weights": [
-            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k)."),
+            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k).")
         ],
     },
     after=Message(

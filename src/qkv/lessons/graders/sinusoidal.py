@@ -152,11 +152,7 @@ LESSON = Lesson(
         Wrong(
             "base 1000", {"sinusoid": base_1000}, Message("the base is 1000 in yours; 10000 is right."), mistake="R1"
         ),
-        Wrong(
-            "from one",
-            {"sinusoid": from_one},
-            Message("places count from 0: your first row is that of place 1."),
-        ),
+        Wrong("from one", {"sinusoid": from_one}, Message("places count from 0: your first row is that of place 1.")),
         Wrong(
             "swapped",
             {"sinusoid": swapped},
@@ -207,15 +203,9 @@ LESSON = Lesson(
             ),
             mistake="R3",
         ),
+        Wrong("multiplied", {"add_positions": multiplied}, Message("positions are added, not multiplied.")),
         Wrong(
-            "multiplied",
-            {"add_positions": multiplied},
-            Message("positions are added, not multiplied."),
-        ),
-        Wrong(
-            "only table",
-            {"add_positions": only_table},
-            Message("the words are gone: x + table, not the table alone."),
+            "only table", {"add_positions": only_table}, Message("the words are gone: x + table, not the table alone.")
         ),
     ],
     hints={
@@ -230,7 +220,7 @@ LESSON = Lesson(
             ),
         ],
         "add_positions": [
-            Message("add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each."),
+            Message("add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each.")
         ],
     },
     after=Message(

@@ -259,7 +259,7 @@ LESSON = Lesson(
                 "together."
             ),
             Message("`powers = np.exp(x - x.max(-1, keepdims=True))`"),
-        ],
+        ]
     },
     after=Message(
         "Every library does it this way; flash attention even keeps a running maximum, because it never sees "

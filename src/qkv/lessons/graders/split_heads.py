@@ -252,7 +252,7 @@ LESSON = Lesson(
             Message(
                 "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], "
                 "softmax over dim=-1."
-            ),
+            )
         ],
     },
     after=Message(

@@ -407,11 +407,7 @@ LESSON = Lesson(
             ),
             furthest,
         ),
-        Wrong(
-            "summed",
-            {"loss": summed},
-            Message("this is the sum over all places; the mean is asked for."),
-        ),
+        Wrong("summed", {"loss": summed}, Message("this is the sum over all places; the mean is asked for.")),
         Wrong(
             "rolled",
             {"loss": rolled},
@@ -428,22 +424,13 @@ LESSON = Lesson(
                 "the logits and .flatten() the targets."
             ),
         ),
-        Wrong(
-            "last only",
-            {"loss": last_only},
-            Message("only the last character is asked for. Every place counts."),
-        ),
+        Wrong("last only", {"loss": last_only}, Message("only the last character is asked for. Every place counts.")),
         Wrong(
             "no zero_grad",
             {"train_step": no_zero},
             Message("old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first."),
         ),
-        Wrong(
-            "not learning",
-            {"train_step": zero_late},
-            NOT_LEARNING,
-            lambda got, want: {"got": float(got[2])},
-        ),
+        Wrong("not learning", {"train_step": zero_late}, NOT_LEARNING, lambda got, want: {"got": float(got[2])}),
         Wrong(
             "step first",
             {"train_step": step_first},
@@ -463,24 +450,24 @@ LESSON = Lesson(
         "Block": [
             Message(
                 "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril()."
-            ),
+            )
         ],
         "TinyGPT": [
             Message(
                 "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then "
                 "`self.head(self.norm(x))`."
-            ),
+            )
         ],
         "loss": [
             Message(
                 "loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:]."
-            ),
+            )
         ],
         "train_step": [
             Message(
                 "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), "
                 "return value.item()."
-            ),
+            )
         ],
     },
     after=Message(
