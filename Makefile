@@ -106,7 +106,8 @@ types: ## check the types of the scripts of page and studio (needs Node) | 检�
 
 words: setup ## bring the translations up to date with the sentences in the code | 让翻译跟上代码里的句子
 	@echo "$(WORDS_$(LANGUAGE))"
-	@$(BIN)/python tools/words.py; code=$$?; $(BIN)/python -m tools.book.results && exit $$code
+	@$(BIN)/python tools/words.py; code=$$?; $(BIN)/python tools/make_architecture.py || code=1; \
+		$(BIN)/python -m tools.book.results && exit $$code
 
 clean: ## remove .venv, caches, out/ and site/ | 删除 .venv、缓存、out/ 和 site/
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist out site

@@ -27,7 +27,9 @@ HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
     re.MULTILINE,
 )
-KEYWORDS = "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable Told Unread".split()
+KEYWORDS = (
+    "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread".split()
+)
 
 
 def sentences() -> dict[str, list[str]]:
@@ -48,7 +50,7 @@ def in_python(file: Path) -> Iterator[str]:
     """Babel goes by tokens, and so misses what stands within an f-string and takes `say(NAMES["key"])` for "key"."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called, sentence = ast.unparse(node.func).removeprefix("words."), node.args[0].value
+            called, sentence = ast.unparse(node.func).removeprefix("i18n."), node.args[0].value
             if called in KEYWORDS and isinstance(sentence, str) and sentence:
                 yield sentence
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -22,82 +22,28 @@ from .terminal import screen, text_grid
 
 # verb: (example, what it does)
 VERBS: dict[str, tuple[str, str]] = {
-    "learn": (
-        "qkv learn",
-        _("graded exercises, from q·k by hand to a GPT that trains"),
-    ),
-    "steps": (
-        'qkv steps "我 爱 北京"',
-        _("attention computed step by step, with true numbers"),
-    ),
-    "masks": (
-        "qkv masks causal window:3 --n 12",
-        _("draw who may look at whom"),
-    ),
-    "lab": (
-        "qkv lab scaling",
-        _("measured experiments: scaling, memory, distance, heads, …"),
-    ),
-    "check": (
-        "qkv check mymodel.py:MultiHeadAttention",
-        _("name the mistake in attention you wrote"),
-    ),
-    "train": (
-        "qkv train lm --text mybook.txt",
-        _("train a GPT, a BERT, a translator or a classifier"),
-    ),
-    "eval": (
-        "qkv eval --model smollm2 --text mybook.txt",
-        _("how good a model is: perplexity, BLEU, accuracy, …"),
-    ),
-    "generate": (
-        'qkv generate "Once upon a time" --model smollm2',
-        _("let a trained GPT go on with a text"),
-    ),
-    "chat": (
-        "qkv chat --model smollm2",
-        _("talk with an instruct model"),
-    ),
-    "fill": (
-        'qkv fill "the [MASK] sat" --model runs/mlm-mybook',
-        _("let a trained BERT guess hidden words"),
-    ),
-    "translate": (
-        'qkv translate "15 Nov 2026" --demo',
-        _("translate with a trained encoder-decoder"),
-    ),
+    "learn": ("qkv learn", _("graded exercises, from q·k by hand to a GPT that trains")),
+    "steps": ('qkv steps "我 爱 北京"', _("attention computed step by step, with true numbers")),
+    "masks": ("qkv masks causal window:3 --n 12", _("draw who may look at whom")),
+    "lab": ("qkv lab scaling", _("measured experiments: scaling, memory, distance, heads, …")),
+    "check": ("qkv check mymodel.py:MultiHeadAttention", _("name the mistake in attention you wrote")),
+    "train": ("qkv train lm --text mybook.txt", _("train a GPT, a BERT, a translator or a classifier")),
+    "eval": ("qkv eval --model smollm2 --text mybook.txt", _("how good a model is: perplexity, BLEU, accuracy, …")),
+    "generate": ('qkv generate "Once upon a time" --model smollm2', _("let a trained GPT go on with a text")),
+    "chat": ("qkv chat --model smollm2", _("talk with an instruct model")),
+    "fill": ('qkv fill "the [MASK] sat" --model runs/mlm-mybook', _("let a trained BERT guess hidden words")),
+    "translate": ('qkv translate "15 Nov 2026" --demo', _("translate with a trained encoder-decoder")),
     "classify": (
         'qkv classify "Good" --model runs/classify-reviews-minilm',
         _("tell the label of a text, with how sure that is"),
     ),
-    "caption": (
-        "qkv caption digit.png --demo",
-        _("tell a picture in words, and show where each word looked"),
-    ),
-    "export": (
-        "qkv export runs/lm-mybook --to hf",
-        _("write a model as a folder that transformers loads"),
-    ),
-    "see": (
-        'qkv see "The cat sat on the mat" --model smollm2',
-        _("look into any head of any model, exactly"),
-    ),
-    "studio": (
-        "qkv studio",
-        _("attention live in the browser: switch heads off, compare"),
-    ),
-    "importance": (
-        'qkv importance "The cat sat" --model smollm2',
-        _("which heads a model needs"),
-    ),
-    "models": (
-        "qkv models get smollm2",
-        _("real models by name: what can be had, and what is inside"),
-    ),
-    "data": (
-        "qkv data get shakespeare",
-        _("data sets by name, and text into tokens"),
-    ),
+    "caption": ("qkv caption digit.png --demo", _("tell a picture in words, and show where each word looked")),
+    "export": ("qkv export runs/lm-mybook --to hf", _("write a model as a folder that transformers loads")),
+    "see": ('qkv see "The cat sat on the mat" --model smollm2', _("look into any head of any model, exactly")),
+    "studio": ("qkv studio", _("attention live in the browser: switch heads off, compare")),
+    "importance": ('qkv importance "The cat sat" --model smollm2', _("which heads a model needs")),
+    "models": ("qkv models get smollm2", _("real models by name: what can be had, and what is inside")),
+    "data": ("qkv data get shakespeare", _("data sets by name, and text into tokens")),
 }
 GROUPS: dict[str, tuple[str, ...]] = {
     _("Learn"): ("learn", "steps", "masks", "lab"),
@@ -129,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(arguments)
 
 
-def _notice(otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: Any, **more: Any) -> None:
+def _notice(
+    otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: object, **more: object
+) -> None:
     """What a user should know is said in a sentence of their language, once; other warnings come as Python shows them."""
     if not isinstance(message, i18n.Notice):
         otherwise(message, *where, **more)
@@ -254,9 +202,9 @@ def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """argparse, but what it doesn't know is told with what was probably meant."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """Options are looked at first: else a missing argument would be told before the misspelt option that is the cause."""
-        given = list(args)
+        given = list(args or ())
         known = self._options(given)
         for word in given[: given.index("--")] if "--" in given else given:
             if word.startswith("--") and (name := word.partition("=")[0]) not in known:
@@ -295,10 +243,10 @@ class _Parser(argparse.ArgumentParser):
         """Raise what argparse found wrong as a Problem, like every other mistake: without the usage."""
         raise i18n.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """Numbers are read here, for every option of every verb."""
-        number: Any = action.type
-        if number not in NUMBERS:
+        number = action.type
+        if number not in NUMBERS or not callable(number):
             return super()._get_value(action, arg_string)
         option = "/".join(action.option_strings) or action.dest
         try:
@@ -309,11 +257,11 @@ class _Parser(argparse.ArgumentParser):
         except ValueError:
             raise i18n.Problem(NUMBERS[number], option=option, value=repr(arg_string)) from None
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             raise i18n.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
 
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
         """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
         for option in action.option_strings[-1:]:
             # Of `--layer=--` argparse would make [].
@@ -324,12 +272,7 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """argparse writes an ASCII colon behind its headings; Chinese has its own."""
         headings = "|".join(re.escape(i18n.translated(name)) for name in ("positional arguments", "options"))
-        return re.sub(
-            rf"^({headings}):$",
-            say("{heading}:", heading=r"\1"),
-            super().format_help(),
-            flags=re.MULTILINE,
-        )
+        return re.sub(rf"^({headings}):$", say("{heading}:", heading=r"\1"), super().format_help(), flags=re.MULTILINE)
 
 
 def _overview() -> str:
@@ -397,7 +340,7 @@ def _teach_argparse() -> None:
     argparse.ngettext = lambda one, many, n: i18n.translated(one if n == 1 or i18n.language() != "en" else many)  # type: ignore[attr-defined]
 
 
-NUMBERS: dict[Any, str] = {  # a type, and what is said of a value that isn't one
+NUMBERS: dict[object, str] = {  # a type, and what is said of a value that isn't one
     int: _("{option} is {value}: give a whole number"),
     float: _("{option} is {value}: give a number, such as 0.5"),
 }

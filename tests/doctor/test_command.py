@@ -17,7 +17,7 @@ from torch import nn
 
 from qkv.cli import main
 from qkv.commands import check as command
-from qkv.commands.check import _pairs, _wanted
+from qkv.commands.check_targets import find_targets, read_pairs
 from qkv.doctor import assert_correct
 from qkv.doctor.plugin import undisturbed
 from qkv.doctor.report import Finding, Remark, Report
@@ -154,7 +154,7 @@ def test_markdown(typed, answers):
 def test_targets():
     wanted = {
         str(file): names
-        for file, names in _wanted(["a.py:X", "b.ipynb", "a.py:Y,Z", "b.ipynb:Q", "C:\\x\\m.py:A.b"]).items()
+        for file, names in find_targets(["a.py:X", "b.ipynb", "a.py:Y,Z", "b.ipynb:Q", "C:\\x\\m.py:A.b"]).items()
     }
     assert wanted == {"a.py": ["X", "Y", "Z"], "b.ipynb": [], "C:\\x\\m.py": ["A.b"]}
 
@@ -164,7 +164,7 @@ def test_targets():
 )
 def test_pairs_are_never_evaluated(text):
     with pytest.raises(Problem, match="name=value"):
-        _pairs("args", text, "dim=64")
+        read_pairs("args", text, "dim=64")
 
 
 def test_the_list(typed):

@@ -54,7 +54,7 @@ def test_all_are_found():
     assert {
         "qkv.i18n.Problem",
         "qkv.i18n.Notice",
-        "qkv.lessons.grade.Told",
+        "qkv.lessons.outcome.InvalidAnswer",
         "qkv.doctor.subject.errors.UserError",
     } <= {*KINDS}
 

@@ -10,7 +10,8 @@ import pytest
 
 from qkv.i18n import unpacked
 from qkv.lessons import grading_process
-from qkv.lessons.grade import Grade, difference, grade
+from qkv.lessons.diagnosis import difference
+from qkv.lessons.grade import Grade, grade
 from qkv.lessons.lesson import write
 
 pytestmark = pytest.mark.usefixtures("warm")

@@ -14,8 +14,10 @@ from qkv.doctor import check
 from qkv.doctor.mistakes import CATALOGUE
 from qkv.i18n import LANGUAGES, translated
 from qkv.lessons import lesson
-from qkv.lessons.grade import _questions, ask, close, grade, numbers
+from qkv.lessons.diagnosis import Submission
+from qkv.lessons.grade import grade, grade_questions
 from qkv.lessons.lesson import COURSE, NAMES, load, solution, write
+from qkv.lessons.outcome import ask, is_close, reference
 
 HAN = re.compile("[\u4e00-\u9fff]")
 WRONGS = [(name, wrong.id) for name in NAMES for wrong in load(name).wrongs]
@@ -99,7 +101,7 @@ def test_a_wrong_answer_gets_its_own_hint(name, id):
     kept = load(name)
     wrong = next(w for w in kept.wrongs if w.id == id)
     answer = SimpleNamespace(**{**vars(solution(name)), **wrong.code})
-    made = _questions(name, kept, answer, "", ast.parse(""), "answer.py")
+    made = grade_questions(Submission(name, kept, answer, "", ast.parse(""), "answer.py"))
     assert (made.verdict, made.wrong) == ("wrong", id), made.says
     english, chinese = (made.says[-1].say(lang) for lang in ("en", "zh"))
     assert "{" not in english and "{" not in chinese
@@ -194,6 +196,6 @@ def test_the_reference_is_not_the_solution(name):
     source = lesson.files("qkv.lessons").joinpath("graders", f"{name}.py").read_text(encoding="utf-8")
     assert re.search(r"^from \.\.\.(attention|mixers)", source, re.MULTILINE)
     for question in load(name).questions:
-        want = numbers(question.right())
+        want = reference(question)
         assert np.isfinite(want).all() or name == "softmax"
-        assert close(want, numbers(question.right()), 0.0), "the same question must have the same answer twice"
+        assert is_close(want, reference(question), 0.0), "the same question must have the same answer twice"

@@ -39,18 +39,20 @@ NAV: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("Gallery", "画廊"): ("gallery",),
     ("Reference", "参考"): tuple(
-        "guide api cli configuration check conventions formats faq glossary patterns mixers lab huggingface busy".split()
+        "guide api cli configuration check architecture formats faq glossary patterns mixers lab huggingface busy".split()
     ),
     ("The project", "项目"): tuple("promises benchmarks changelog contributing security cite".split()),
 }
 # Pages whose text stands elsewhere in the project.
 ELSEWHERE = {
-    "conventions": "docs/house",
     "changelog": "CHANGELOG",
     "contributing": "CONTRIBUTING",
     "security": "SECURITY",
     "benchmarks": "benchmarks/RESULTS",
 }
+# Pages under their former names, so that old links still open them.
+MOVED = {"conventions": "architecture"}
+REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={name}.html"><a href="{name}.html">qkv</a>\n'
 SWITCH = re.compile(r"^\[(?:简体中文|中文说明|English)\]\([^)]*\)\n+", re.MULTILINE)
 LINK = re.compile(r"(?<!\!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -166,6 +168,9 @@ def build(out: Path, work: Path, slow: bool = False, told: bool = True) -> None:
             raise
     for lang in LANGUAGES:
         _zensical(work / lang, lang, out if lang == "en" else out / lang)
+    for old, name in MOVED.items():
+        for folder in (out, out / "zh"):
+            (folder / f"{old}.html").write_text(REDIRECT.format(name=name), "utf-8")
     for name, content in shelf.files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(content)

@@ -1,7 +1,8 @@
 """The mechanism: attention itself. Tensors in, tensors out; knows nothing of models or text.
 
-Read in this order: shapes, oracle, tiles, masks, mask_algebra, rules, formula, dispatch, pieces, pooling, positions, cache,
-norms, heads, latent, additive.
+Read in this order: `shapes`, `oracle`, `tiles`, `masks`, `mask_algebra`, `rules`, `formula`, `dispatch`, `pieces`,
+`pooling`, `positions`, `cache`, `norms`, `heads`, `latent`, `additive`.
+
 The names below are loaded when first used, so that `steps` and `masks` work without importing torch.
 """
 

@@ -2,11 +2,15 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import whole
+
+if TYPE_CHECKING:
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
 
 EXAMPLES = [
     "qkv chat --model smollm2",
@@ -20,20 +24,10 @@ SMALL = 1000  # million parameters: below, a model knows little
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    add(
-        "text",
-        nargs="?",
-        help=say("one question, - takes it from a pipe; without it, a conversation"),
-    )
+    add("text", nargs="?", help=say("one question, - takes it from a pipe; without it, a conversation"))
     model_arguments(parser)
     add("--system", metavar="TEXT", help=say("how it should behave"))
-    add(
-        "--most",
-        type=int,
-        default=400,
-        metavar="N",
-        help=say("tokens per answer (400)"),
-    )
+    add("--most", type=int, default=400, metavar="N", help=say("tokens per answer (400)"))
     add(
         "--temperature",
         type=float,
@@ -47,11 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("only the likeliest that make up this share (as the model's files say, else all)"),
     )
     add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
-    add(
-        "--int8",
-        action="store_true",
-        help=say("weights in 8 bits: faster, a little less exact"),
-    )
+    add("--int8", action="store_true", help=say("weights in 8 bits: faster, a little less exact"))
     add("--quiet", action="store_true", help=say("only the answers, without the speed"))
 
 
@@ -112,7 +102,7 @@ def _ask() -> str | None:
 class Talk:
     """A conversation: what was said so far, as messages."""
 
-    def __init__(self, model: Any, tokenizer: Any, options: argparse.Namespace) -> None:
+    def __init__(self, model: "Transformer", tokenizer: "Tokenizer", options: argparse.Namespace) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
         # Small models, which these are, lose the thread where a draw takes an unlikely word: asked for the capital of
         # France, SmolLM2 says Paris, and at temperature 0.2 with seed 0 it went on in broken French.
@@ -134,13 +124,7 @@ class Talk:
         options, pace = self.options, Pace(len(ids))
         pieces: list[str] = []
         coming = stream(
-            self.model,
-            self.tokenizer,
-            ids,
-            most=options.most,
-            **self.drawn,
-            seed=options.seed,
-            on_token=pace,
+            self.model, self.tokenizer, ids, most=options.most, **self.drawn, seed=options.seed, on_token=pace
         )
         try:
             for piece in coming:

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, say
 from ..library import store
@@ -12,6 +12,12 @@ from ..terminal import text_grid
 from ..terminal.progress import bar
 from .model_options import model_arguments, open_any, which_model, wrong_kind
 from .text_input import PIPE, check, hint_at_file, read
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..evaluation.text_metrics import Losses, PairScore, TextScore
+    from ..text import Tokenizer
 
 EXAMPLES = [
     "qkv eval --model smollm2 --text mybook.txt",
@@ -45,12 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("a new window begins after so many tokens (half of the context): fewer is slower, with more to go by"),
     )
     add("--tokens", action="store_true", help=say("the loss of every token"))
-    add(
-        "--beam",
-        type=int,
-        metavar="K",
-        help=say("keep the K best beginnings (as the model's files say, else 1)"),
-    )
+    add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
     add("--most", type=int, metavar="N", help=say("tokens at most (128)"))
     add("--each", action="store_true", help=say("every pair: its loss, what was said and what was wanted"))
     add("--json", action="store_true", help=say("as JSON"))
@@ -144,7 +145,7 @@ def _given(options: argparse.Namespace) -> tuple[str, str]:
     return text, name
 
 
-def _pieces(tokenizer: Any, score: Any) -> list[tuple[str, float]]:
+def _pieces(tokenizer: "Tokenizer", score: "TextScore") -> list[tuple[str, float]]:
     """The tokens joined to whole characters, with their losses summed; the first token has none."""
     from ..tracing.record.tokenizer_protocol import reader_of
 
@@ -178,21 +179,54 @@ def _pairs(options: argparse.Namespace) -> int:
     most = MOST if options.most is None else options.most
     with bar(say("translating")) as progress:
         score = score_pairs(model, tokenizer, pairs, width=options.beam, most=most, progress=progress)
-    problems = sorted([*problems, *score.problems], key=lambda each: each[0])
+    problems = _print_problems([*problems, *score.problems])
+    if options.json:
+        print(json.dumps(_pairs_as_json(options, score, most, problems), ensure_ascii=False, indent=2))
+    else:
+        _print_pairs(options, score, most)
+        _print_left_out(problems)
+    return 1 if problems else 0
+
+
+def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Problem]]:
+    """Print the lines that can't be used, in their order, which is returned."""
+    problems = sorted(problems, key=lambda each: each[0])
     for line, problem in problems:
         print(say("line {line}: {problem}", line=line, problem=problem), file=sys.stderr)
+    return problems
+
+
+def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
+    return [{"line": line, "problem": str(problem)} for line, problem in problems]
+
+
+def _print_left_out(problems: list[tuple[int, Problem]]) -> None:
+    if problems:
+        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
+
+
+def _pairs_as_json(
+    options: argparse.Namespace, score: "PairScore", most: int, problems: list[tuple[int, Problem]]
+) -> dict[str, object]:
     metrics = {"bleu": score.bleu, "chrf": score.chrf}
-    if options.json:
-        told: dict[str, Any] = {"model": options.model, "pairs": options.pairs, **_numbers(score)}
-        told |= {"lines": len(score.pairs), "exact_match": score.exact, "cut": score.cut, "most": most}
-        told |= {name: None if metric is None else vars(metric) for name, metric in metrics.items()}
-        told["skipped"] = [{"line": line, "problem": str(problem)} for line, problem in problems]
-        told["each"] = [
+    return {
+        "model": options.model,
+        "pairs": options.pairs,
+        **_numbers(score),
+        "lines": len(score.pairs),
+        "exact_match": score.exact,
+        "cut": score.cut,
+        "most": most,
+        **{name: None if metric is None else vars(metric) for name, metric in metrics.items()},
+        "skipped": _skipped(problems),
+        "each": [
             {"line": p.line, "source": p.source, "target": p.target, "said": p.said, "loss": p.loss, "cut": p.cut}
             for p in score.pairs
-        ]
-        print(json.dumps(told, ensure_ascii=False, indent=2))
-        return 1 if problems else 0
+        ],
+    }
+
+
+def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> None:
     for pair in score.pairs if options.each else ():
         right = pair.said.strip() == pair.target.strip()
         print(f"{pair.line:6}  {pair.loss:7.3f}  {'✓' if right else '✗'}  {pair.source} → {pair.said}")
@@ -226,13 +260,14 @@ def _pairs(options: argparse.Namespace) -> int:
             ),
             file=sys.stderr,
         )
-    if problems:
-        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
-    return 1 if problems else 0
 
 
 def _labels(
-    options: argparse.Namespace, model: Any, tokenizer: Any, pairs: list[tuple[int, str, str]], problems: list[Any]
+    options: argparse.Namespace,
+    model: "nn.Module",
+    tokenizer: "Tokenizer",
+    pairs: list[tuple[int, str, str]],
+    problems: list[tuple[int, Problem]],
 ) -> int:
     from ..evaluation.classification import score_labels
 
@@ -241,15 +276,13 @@ def _labels(
             raise Problem("{option} goes with translations: leave it out for a classifier", option=f"--{name}")
     with bar(say("reading {name}", name=options.pairs)) as progress:
         score = score_labels(model, tokenizer, pairs, progress=progress)
-    problems = sorted([*problems, *score.problems], key=lambda each: each[0])
-    for line, problem in problems:
-        print(say("line {line}: {problem}", line=line, problem=problem), file=sys.stderr)
+    problems = _print_problems([*problems, *score.problems])
     if options.json:
-        told: dict[str, Any] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
+        told: dict[str, object] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
         told |= {"accuracy": score.accuracy, "macro_f1": score.macro_f1, "loss": score.loss}
         told["classes"] = [each._asdict() for each in score.classes]
         told |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
-        told["skipped"] = [{"line": line, "problem": str(problem)} for line, problem in problems]
+        told["skipped"] = _skipped(problems)
         told["each"] = [
             {"line": each.line, "text": each.text, "label": each.label, "said": score.said(each)}
             | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
@@ -281,8 +314,7 @@ def _labels(
     print(say("confusion: a line for what a text is, a column for what it was told to be"))
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
-    if problems:
-        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
+    _print_left_out(problems)
     return 1 if problems else 0
 
 
@@ -294,12 +326,12 @@ def _table(rows: list[list[str]]) -> None:
         print("  " + "  ".join([first, *(text_grid.right(cell, width) for cell, width in rest)]))
 
 
-def _numbers(score: Any) -> dict[str, float]:
+def _numbers(score: "Losses") -> dict[str, float]:
     numbers = {"loss": score.loss, "perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
     return {"tokens": len(score.nats), "bytes": score.spelled, **numbers}
 
 
-def _tell(score: Any) -> None:
+def _tell(score: "Losses") -> None:
     print(
         say(
             "loss {loss} nats per token · perplexity {perplexity} · {bits} bits per byte",

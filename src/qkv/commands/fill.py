@@ -2,12 +2,16 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, _, say
 from ..terminal import text_grid
 from .model_options import model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
+
+if TYPE_CHECKING:
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
 
 EXAMPLES = [
     'qkv fill "the [MASK] sat on the mat" --model runs/mlm-mybook',
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(model: Any, tokenizer: Any, rows: list[str]) -> int:
+def _lines(model: "Transformer", tokenizer: "Tokenizer", rows: list[str]) -> int:
     from ..generation.decoding import guess, masked_ids
 
     def filled(row: str, ids: list[int]) -> str:

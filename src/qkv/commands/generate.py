@@ -3,11 +3,15 @@
 import argparse
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Notice, Problem, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
+
+if TYPE_CHECKING:
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
 
 EXAMPLES = [
     'qkv generate "ROMEO:" --model runs/lm-shakespeare',
@@ -37,25 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=say("0 takes the likeliest each time (as the model's files say, else 0.8)"),
     )
     add("--top-k", type=int, metavar="K", help=say("only the K likeliest"))
-    add(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help=say("only the likeliest that make up this share"),
-    )
-    add(
-        "--repetition-penalty",
-        type=float,
-        metavar="X",
-        help=say("above 1 discourages repeating (1)"),
-    )
+    add("--top-p", type=float, metavar="P", help=say("only the likeliest that make up this share"))
+    add("--repetition-penalty", type=float, metavar="X", help=say("above 1 discourages repeating (1)"))
     add("--stop", action="append", default=[], metavar="TEXT", help=say("stop before this text"))
     add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
-    add(
-        "--int8",
-        action="store_true",
-        help=say("weights in 8 bits: faster, a little less exact"),
-    )
+    add("--int8", action="store_true", help=say("weights in 8 bits: faster, a little less exact"))
     add("--quiet", action="store_true", help=say("only the text, without the speed"))
 
 
@@ -107,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _prompt(model: Any, tokenizer: Any, text: str, most: int) -> list[int]:
+def _prompt(model: "Transformer", tokenizer: "Tokenizer", text: str, most: int) -> list[int]:
     """The tokens of a beginning, if the model has room for them and what is to follow."""
     from ..generation.prefill import check_context
 

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, say
 from ..terminal import text_grid
@@ -10,6 +10,9 @@ from ..terminal.progress import bar
 from ..tracing.views.token_labels import PARTS
 from .model_options import model_arguments, open_any, which_model
 from .text_input import PIPE, text_arguments, whole
+
+if TYPE_CHECKING:
+    from ..tracing.study.ablation import Importance
 
 EXAMPLES = [
     'qkv importance "The cat sat on the mat because it was tired" --model smollm2',
@@ -24,12 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text_arguments(parser, say("a text"))
     model_arguments(parser)
     add("--top", type=int, default=12, metavar="K", help=say("how many to show (12)"))
-    add(
-        "--keep",
-        type=Path,
-        metavar="FILE",
-        help=say("remember what is done here, and go on from it"),
-    )
+    add("--keep", type=Path, metavar="FILE", help=say("remember what is done here, and go on from it"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     from ..tracing.record.tokenizer_protocol import reader_of
     from ..tracing.study.ablation import importance
 
-    texts: list[Any] = [text]
+    texts: list[str | list[int]] = [text]
     asked = model_of(model)
     if long and asked.kind == "decoder":
         ids = reader_of(tokenizer).ids(text, framed=False)
@@ -73,5 +71,5 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def _name(row: Any) -> str:
+def _name(row: "Importance") -> str:
     return f"{say(PARTS[row.part])} {row.layer}.{row.head}"

@@ -46,11 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "hint [N]: a hint; watch [N]: grade on every save; solution [N]; reset N: start it anew"
         ),
     )
-    add(
-        "--folder",
-        type=Path,
-        help=say("where your exercises are (./learn)"),
-    )
+    add("--folder", type=Path, help=say("where your exercises are (./learn)"))
     add("--yes", action="store_true", help=say("reset without asking"))
 
 

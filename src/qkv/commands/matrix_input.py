@@ -3,9 +3,9 @@
 import difflib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..i18n import Problem, _, all_of
 
@@ -14,7 +14,7 @@ BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
 BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
 
 
-def read_matrices(file: str) -> dict[str, Any]:
+def read_matrices(file: str) -> dict[str, ArrayLike]:
     """The matrices of a .json or .npz file; nothing in it is ever executed."""
     path = Path(file)
     if not file or not path.is_file():
@@ -40,7 +40,7 @@ def read_matrices(file: str) -> dict[str, Any]:
     return tables
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, ArrayLike]:
     try:
         tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
     except json.JSONDecodeError as error:
@@ -61,7 +61,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return tables
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
+def _read_npz(path: Path) -> dict[str, ArrayLike]:
     with path.open("rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
@@ -76,7 +76,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
             ) from None
 
 
-def mask_of(given: Any) -> Any:
+def mask_of(given: ArrayLike) -> NDArray[np.bool_]:
     """Bool; 1 and 0 mean the same here, since files are often written so."""
     try:
         mask = np.asarray(given)
@@ -94,7 +94,7 @@ def mask_of(given: Any) -> Any:
     return mask == 1
 
 
-def names_of(what: str, given: Any) -> list[str] | None:
+def names_of(what: str, given: ArrayLike | None) -> list[str] | None:
     """One name per token, if there are names."""
     if given is None:
         return None
@@ -108,7 +108,7 @@ def names_of(what: str, given: Any) -> list[str] | None:
     return [str(name) for name in listed]
 
 
-def shape_of(table: Any) -> tuple[int, ...]:
+def shape_of(table: ArrayLike) -> tuple[int, ...]:
     """Rows and columns; () where rows differ in length."""
     try:
         return np.shape(table)

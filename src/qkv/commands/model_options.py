@@ -4,10 +4,19 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..i18n import Message, Problem, all_of, one_of, say
 from ..terminal.progress import bar
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..model.transformer import Transformer
+    from ..text import Tokenizer
+
+M = TypeVar("M")
+T = TypeVar("T")
 
 KINDS = {
     "generate": "decoder",
@@ -61,18 +70,14 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
     )
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help=say("fetch the model first if it is named and not here"),
-    )
+    parser.add_argument("--yes", action="store_true", help=say("fetch the model first if it is named and not here"))
 
 
-def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> tuple[Any, Any]:
+def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> "tuple[nn.Module, Any]":
     """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
     that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
 
-    def opening(named: str) -> tuple[Any, Any]:
+    def opening(named: str) -> "tuple[nn.Module, Any]":
         from ..formats.open_model import open_any  # which loads torch, and may take longer than the model
 
         return open_any(named, eager=eager, words=words)
@@ -80,10 +85,12 @@ def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool =
     return _open(name, yes, opening)
 
 
-def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = False) -> tuple[Any, Any]:
+def open_model(
+    name: str | None, verb: str, *, yes: bool = False, int8: bool = False
+) -> "tuple[Transformer, Tokenizer]":
     """The same of a model of ours, of the kind that this verb needs."""
 
-    def opening(named: str) -> tuple[Any, Any]:
+    def opening(named: str) -> "tuple[Transformer, Tokenizer | None]":
         from ..formats.model_files import load
 
         return load(named)
@@ -91,6 +98,7 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
     if name is None:
         raise which_model(verb)
     model, tokenizer = _open(name, yes, opening)
+    assert tokenizer is not None  # else `_open` said what is missing
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
         raise wrong_kind(name, kind, verb, KINDS[verb])
@@ -101,7 +109,7 @@ def open_model(name: str | None, verb: str, *, yes: bool = False, int8: bool = F
     return model, tokenizer
 
 
-def _open(name: str, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
+def _open(name: str, yes: bool, opening: Callable[[str], tuple[M, T]]) -> tuple[M, T]:
     if yes:
         fetch(name)
     from ..formats.locate import find
@@ -116,7 +124,7 @@ def _open(name: str, yes: bool, opening: Callable[[str], tuple[Any, Any]]) -> tu
     return model, tokenizer
 
 
-def drawing(options: argparse.Namespace, tokenizer: Any, **usual: float) -> dict[str, Any]:
+def drawing(options: argparse.Namespace, tokenizer: "Tokenizer", **usual: float) -> dict[str, Any]:
     """How tokens are drawn: as the options say, else as the model's files do, else as usual; the files' part is told."""
     habits = tokenizer.habits
     said = habits.sampling()

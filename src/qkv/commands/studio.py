@@ -4,9 +4,12 @@ import argparse
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, say
+
+if TYPE_CHECKING:
+    import uvicorn
 
 EXAMPLES = [
     "qkv studio",
@@ -96,12 +99,12 @@ def _listener(host: str, port: int | None) -> socket.socket:
     )
 
 
-def _Server(config: Any, address: str | None) -> Any:
+def _Server(config: "uvicorn.Config", address: str | None) -> "uvicorn.Server":
     """uvicorn's server, which opens the browser once it answers."""
     import uvicorn
 
     class Server(uvicorn.Server):
-        async def startup(self, sockets: Any = None) -> None:
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             if address is not None:
                 import threading

@@ -1,5 +1,8 @@
 """The lab: measured experiments. Each prints a table, draws a figure and says in a paragraph what was measured.
 
+Read in this order: `report`, `scaling`, `complexity`, `memory`, `masks`, `distance`, `heads`, `mixers`, `mixer_contest`,
+`mixer_summary`, `seq2seq`.
+
 An experiment is a file with four functions: `measure(**sizes)` gives plain numbers, `tables`, `shows` and `draw` tell
 them as tables, as a paragraph and as a figure. One that may take long first measures a small step of each of its parts,
 and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so

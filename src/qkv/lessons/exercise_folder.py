@@ -8,13 +8,14 @@ import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ..disk.atomic_files import write_file
 from ..i18n import LANGUAGES
 from . import lesson
 
 FILE = "qkv-learn.json"
+T = TypeVar("T")
 
 
 class Folder:
@@ -133,7 +134,7 @@ class Folder:
             place.replace(self.damaged)
 
 
-def _only(plain: dict[str, Any], good: Callable[[Any], bool]) -> dict[str, Any]:
+def _only(plain: dict[str, T], good: Callable[[T], bool]) -> dict[str, T]:
     """What belongs to lessons there are; the rest is from another version, and is dropped."""
     return {name: value for name, value in plain.items() if name.partition(":")[0] in lesson.NAMES and good(value)}
 

@@ -11,7 +11,8 @@ from ..sandbox.audit import AuditHook
 from ..sandbox.child import Child, End
 from ..sandbox.child_main import Send, limit_resources
 from ..sandbox.guard import limit
-from .grade import Grade, grade, line_of
+from .diagnosis import line_of
+from .grade import Grade, grade
 from .lesson import filename, load
 
 GIGABYTES = 2  # on top of what Python and the libraries take

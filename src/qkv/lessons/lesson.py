@@ -7,6 +7,8 @@ An exercise is one Python file for both languages, told apart by small marks:
     a hole          # hole … # end: left out of what people get; `# hole: x = [...]` says what they get instead
 """
 
+from __future__ import annotations
+
 import importlib
 import io
 import re
@@ -14,9 +16,15 @@ import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..i18n import Message, Problem, _, all_of, language, nearest, say
+
+if TYPE_CHECKING:
+    from ..attention.oracle import Array
+
+Answer = ModuleType | SimpleNamespace  # what a person wrote, its names as attributes
 
 RULE = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
 HOLE = re.compile(r"^([ \t]*)# hole(?:: (.*))?\n((?:.*\n)*?)[ \t]*# end\n", re.MULTILINE)
@@ -139,7 +147,7 @@ def in_one_language(text: str, lang: str) -> str:
     return "".join(lines)
 
 
-def nothing(got: Any, want: Any) -> dict[str, object]:
+def nothing(got: Array, want: Array) -> dict[str, object]:
     """A hint that needs no numbers."""
     return {}
 
@@ -149,9 +157,11 @@ class Wrong:
     """An answer people give: the functions, classes or numbers it puts in place of the right ones, and what to say to it."""
 
     id: str
-    code: dict[str, Any]
+    code: Mapping[str, object]
     hint: Message
-    shows: Callable[[Any, Any], dict[str, object]] = nothing  # (theirs, the right ones) → numbers that the hint names
+    shows: Callable[[Array, Array], dict[str, object]] = (
+        nothing  # (theirs, the right ones) → numbers that the hint names
+    )
     mistake: str = ""  # its id in the doctor's catalogue, where it is one of those
 
 
@@ -161,8 +171,8 @@ class Question:
 
     function: str
     shown: str
-    ask: Callable[[Any], Any]  # gets the answer's names as attributes
-    right: Callable[[], Any]
+    ask: Callable[[Answer], object]  # gets the answer's names as attributes
+    right: Callable[[], object]
     tolerance: float = 1e-5  # a root in float32 is no mistake
 
 
@@ -174,7 +184,7 @@ class Lesson:
     wrongs: Sequence[Wrong]
     hints: Mapping[str, Sequence[Message]]  # by what they are about, weakest first
     after: Message  # what one knows now
-    doctor: Callable[[Any], tuple[Any, dict[str, Any]]] | None = (
+    doctor: Callable[[Answer], tuple[object, dict[str, Any]]] | None = (
         None  # answer → what qkv.check looks at, and its options
     )
     seconds: float = 10.0  # of computing: a guard, no budget
@@ -191,6 +201,6 @@ def load(name: str) -> Lesson:
     return lesson
 
 
-def solution(name: str) -> Any:
+def solution(name: str) -> ModuleType:
     """The solved exercise, as a module."""
     return importlib.import_module(f"qkv.lessons.exercises.{name}")

@@ -8,9 +8,12 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Message, Problem
+
+if TYPE_CHECKING:
+    import torch
 
 # How libraries say it. A size beyond all numbers of 64 bits is too large as well.
 FULL = re.compile(r"can't allocate memory|out of memory|Unable to allocate|overflow|Invalid buffer size", re.IGNORECASE)
@@ -18,7 +21,7 @@ ASKED = re.compile(r"(?:allocate|buffer size:?) ([\d.]+) ?(bytes|[KMGTPE]i?B)")
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
-def free(device: Any = None) -> int | None:
+def free(device: "torch.device | None" = None) -> int | None:
     """Bytes that can still be had, on a graphics card where the device is one; None where nobody tells."""
     if getattr(device, "type", "cpu") == "cuda":
         import torch
@@ -42,7 +45,7 @@ def free(device: Any = None) -> int | None:
     return max(min(found), 0) if found else None
 
 
-def need(size: int, sentence: str, device: Any = None, **values: Any) -> None:
+def need(size: int, sentence: str, device: "torch.device | None" = None, **values: object) -> None:
     """Refuse what takes more bytes than there are, in a sentence that is given {size} and {free}."""
     left = free(device)
     if left is not None and size > left:

@@ -64,12 +64,12 @@ class AuditHook:
     def __exit__(self, *_: object) -> None:
         self.on = False
 
-    def _hook(self, event: str, arguments: Any) -> None:
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.on and self._is_refused(event, arguments):
             action = "writing files" if event == "open" else event
             raise PermissionError(f"{action} is not allowed while qkv checks a file")
 
-    def _is_refused(self, event: str, arguments: Any) -> bool:
+    def _is_refused(self, event: str, arguments: tuple[Any, ...]) -> bool:
         if event in FILES:
             reads = event == "open" and not (arguments[2] or 0) & WRITES
             return not reads and not all(
@@ -80,7 +80,7 @@ class AuditHook:
             return arguments[0] not in (0, self.pid)
         return event in PROCESSES or event in NETWORK or (not self.has_kernel and event.startswith("ctypes."))
 
-    def _is_inside(self, path: Any, folder: int | None) -> bool:
+    def _is_inside(self, path: int | str | bytes | os.PathLike[str] | None, folder: int | None) -> bool:
         """Whether a path is in the scratch folder, both a link and what it points to.
 
         The number of an open file counts as inside: opening it for writing was allowed.

@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..process.lifeline import end_with_caller
 from .confine import confine
@@ -57,7 +56,7 @@ def _sender(answers: int, nonce: str) -> Send:
     """Sends an event and its values; bound before any line of the person's runs."""
     write, dumps = os.write, json.dumps
 
-    def send(event: str, **values: Any) -> None:
+    def send(event: str, **values: object) -> None:
         data = b"\n" + dumps({"nonce": nonce, "event": event, **values}).encode() + b"\n"
         while data:
             data = data[write(answers, data) :]
@@ -142,7 +141,7 @@ def _line(fd: int) -> bytes:
 def _die_with_parent(alive: int) -> None:
     """The pipe that brought the request closes when the parent ends, however it ends."""
 
-    def watch(read: Callable[[int, int], bytes] = os.read, leave: Callable[[int], Any] = os._exit) -> None:
+    def watch(read: Callable[[int, int], bytes] = os.read, leave: Callable[[int], object] = os._exit) -> None:
         while read(alive, 1):
             pass
         leave(72)

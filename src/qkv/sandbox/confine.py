@@ -16,7 +16,6 @@ import os
 import signal
 import struct
 import sys
-from typing import Any
 
 # From linux/landlock.h: access rights to files by the version of Landlock that added them.
 WRITE_FILE, REFER, TRUNCATE, IOCTL_DEV = 1 << 1, 1 << 13, 1 << 14, 1 << 15
@@ -89,7 +88,7 @@ def confine(scratch: str) -> bool:
     return _install(libc, seccomp, build_filter(arch, column, os.getpid())) and has_landlock
 
 
-def _restrict_files(libc: Any, scratch: str) -> bool:
+def _restrict_files(libc: ctypes.CDLL, scratch: str) -> bool:
     """Whether Landlock allows changes in the scratch folder only from now on."""
     version = _syscall(libc, CREATE_RULESET, None, 0, 1)
     if version < 1:
@@ -150,13 +149,13 @@ def _numbers(table: str, column: int) -> list[tuple[str, int]]:
     return [(row[0], int(row[1 + column])) for row in rows if row[1 + column] != "-"]
 
 
-def _install(libc: Any, seccomp: int, code: bytes) -> bool:
+def _install(libc: ctypes.CDLL, seccomp: int, code: bytes) -> bool:
     """Whether the filter is in force, in every thread."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))  # struct sock_fprog
     return _syscall(libc, seccomp, SET_MODE_FILTER, TSYNC | SPEC_ALLOW, program) == 0
 
 
-def _syscall(libc: Any, number: int, *arguments: int | bytes | None) -> int:
+def _syscall(libc: ctypes.CDLL, number: int, *arguments: int | bytes | None) -> int:
     values = [ctypes.c_char_p(a) if isinstance(a, bytes | None) else ctypes.c_long(a) for a in arguments]
     return int(libc.syscall(ctypes.c_long(number), *values))

@@ -11,12 +11,11 @@ import math
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 WALL = 5
 
 
-def limit(seconds: float, trace: Any) -> None:
+def limit(seconds: float, trace: int) -> None:
     """From now on so many seconds of this process; then it dies of SIGXCPU, and where it was stands in the file `trace`.
 
     Systems that know no such limit have only the clock on the wall.

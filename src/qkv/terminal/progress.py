@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..i18n import say
 from . import text_grid
 from .screen import live
+
+if TYPE_CHECKING:
+    from torch import nn
 
 FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
 
@@ -74,7 +77,7 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def passing(model: Any, progress: Callable[[int, int], None]) -> Iterator[None]:
+def passing(model: "nn.Module", progress: Callable[[int, int], None]) -> Iterator[None]:
     """Tells how far a text has come through a model, whichever make it is: by its products with weights.
 
     A long text goes through in pieces, and an encoder-decoder says one token after the other; then it begins anew.
@@ -84,7 +87,7 @@ def passing(model: Any, progress: Callable[[int, int], None]) -> Iterator[None]:
     products = [module for module in model.modules() if isinstance(module, Linear)]
     done = 0
 
-    def tick(*_: Any) -> None:
+    def tick(*_: object) -> None:
         nonlocal done
         done += 1
         progress((done - 1) % len(products) + 1, len(products))

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 # All controls but tab and line ends (a \\r that stands before \\n is part of one), and what turns the direction of text.
 UNSAFE = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -31,7 +31,7 @@ def plain(text: str) -> str:
 class Screen:
     """A stream that writes everything plainly; whatever else is asked of it, it is the stream itself."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self._held = ""  # a \r that ended a piece: the next one tells whether a line ends here
 
@@ -86,7 +86,7 @@ def draw(text: str) -> None:
         _behind(sys.stdout).write(text + "\n")
 
 
-def live(text: str, stream: Any, *, fleeting: bool = False) -> None:
+def live(text: str, stream: TextIO | Screen, *, fleeting: bool = False) -> None:
     """A line in the place of the one before; without a text, that one is wiped away.
 
     A fleeting one makes room for whatever is printed while it stands, on stdout too: both are often one terminal.
@@ -100,7 +100,7 @@ def live(text: str, stream: Any, *, fleeting: bool = False) -> None:
 
 
 _turns = threading.RLock()  # a progress bar is drawn by a thread of its own
-_standing: Any = None  # the stream on which a fleeting line stands: a process has one terminal
+_standing: TextIO | None = None  # the stream on which a fleeting line stands: a process has one terminal
 
 
 def _make_room() -> None:
@@ -111,5 +111,5 @@ def _make_room() -> None:
         _standing = None
 
 
-def _behind(stream: Any) -> Any:
+def _behind(stream: TextIO | Screen) -> TextIO:
     return stream.stream if isinstance(stream, Screen) else stream

@@ -1,4 +1,9 @@
-"""Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch."""
+"""Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch.
+
+Read in this order: `tokenizer`, `vocabulary`, `tokenizer_folder`, `imported_tokenizers`, `sentencepiece`, `token_bytes`,
+`corpus`, `shards`, `dataset`, `seeded_rng`, `length_batches`, `mlm_masking`, `pairs`, `labelled_texts`, `dates`,
+`sequence_tasks`, `picture_tokens`, `conversations`, `chat_templates`, `template_process`, `generation_defaults`.
+"""
 
 from .corpus import Corpus
 from .dataset import Dataset

@@ -1,5 +1,8 @@
 """Training: what to learn (tasks), how to step (optim), what to keep (checkpoint), and the loop that is a page long.
 
+Read in this order: `settings`, `tasks`, `training_data`, `optim`, `loop`, `run`, `checkpoint`, `lock`, `resume_options`,
+`fine_tuning`, `watch`, `parallelize`, `threads`.
+
 >>> from pathlib import Path
 >>> from tempfile import TemporaryDirectory
 >>> from qkv.train import Run, resume, start

@@ -1,1 +1,6 @@
-"""What people get to fill in, here with the holes filled. Each file stands alone: it is copied out of the package."""
+"""What people get to fill in, here with the holes filled. Each file stands alone: it is copied out of the package.
+
+Read in this order: `by_hand`, `scores`, `scaling`, `softmax`, `weighted_sum`, `projections`, `causal_mask`,
+`padding_mask`, `both_masks`, `cross_attention`, `split_heads`, `merge_heads`, `sinusoidal`, `rotary`,
+`grouped_heads`, `kv_cache`, `encoder_layer`, `tiny_gpt`, `linear_attention`, `retention`, `delta_rule`.
+"""

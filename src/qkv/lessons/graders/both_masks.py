@@ -6,8 +6,8 @@ from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
 from ...i18n import Message
 from ..exercises import both_masks as solved
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(9)
@@ -199,9 +199,7 @@ LESSON = Lesson(
             mistake="M5",
         ),
         Wrong(
-            "either one",
-            {"masked_attention": either_one},
-            Message("you joined the masks with “or”. It takes both: &."),
+            "either one", {"masked_attention": either_one}, Message("you joined the masks with “or”. It takes both: &.")
         ),
         Wrong(
             "only with padding",
@@ -231,9 +229,7 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "both": [
-            Message("For arrays of True and False, “and” is written &."),
-        ],
+        "both": [Message("For arrays of True and False, “and” is written &.")],
         "safe_softmax": [
             Message(
                 "safe_softmax: two places go wrong in a row of −inf, the subtraction (−inf − −inf) and the division "
@@ -242,7 +238,7 @@ LESSON = Lesson(
             Message("`top = x.max(-1, keepdims=True)`, then `np.exp(x - np.where(np.isneginf(top), 0.0, top))`."),
         ],
         "masked_attention": [
-            Message("masked_attention: `allowed = causal if padding is None else both(causal, padding)`."),
+            Message("masked_attention: `allowed = causal if padding is None else both(causal, padding)`.")
         ],
     },
     after=Message(

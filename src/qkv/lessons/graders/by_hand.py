@@ -5,20 +5,14 @@ import numpy as np
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..exercises import by_hand as solved
-from ..grade import row
 from ..lesson import Lesson, Question, Wrong
+from ..questions import row
 
 NEAR = 0.011  # typed with two decimals, from numbers rounded to two decimals
 STEPS = from_qkv([solved.q], solved.k, solved.v)
 V = np.asarray(solved.v, dtype=np.float64)
 SCORES, SCALED, WEIGHTS = STEPS.scores[0], STEPS.scaled[0], STEPS.weights[0]
-RIGHT = {
-    "scores": SCORES,
-    "scaled": SCALED,
-    "powers": np.exp(SCALED),
-    "weights": WEIGHTS,
-    "output": STEPS.output[0],
-}
+RIGHT = {"scores": SCORES, "scaled": SCALED, "powers": np.exp(SCALED), "weights": WEIGHTS, "output": STEPS.output[0]}
 STEP = {name: i for i, name in enumerate(RIGHT, 1)}
 
 
@@ -157,21 +151,11 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "scores": [
-            Message("Step 1, first word: 2·2 + 0·1 + 1·0 + 0·3."),
-        ],
-        "scaled": [
-            Message("q has four numbers, so d = 4 and √d = 2. The scaled scores are 2, 1 and 0."),
-        ],
-        "powers": [
-            Message("The powers are e², e¹ and e⁰ = 1."),
-        ],
-        "weights": [
-            Message("The powers' sum is 11.107. The first weight is 7.389 / 11.107."),
-        ],
-        "output": [
-            Message("The first number of the output: 0.665·1 + 0.245·0 + 0.090·1."),
-        ],
+        "scores": [Message("Step 1, first word: 2·2 + 0·1 + 1·0 + 0·3.")],
+        "scaled": [Message("q has four numbers, so d = 4 and √d = 2. The scaled scores are 2, 1 and 0.")],
+        "powers": [Message("The powers are e², e¹ and e⁰ = 1.")],
+        "weights": [Message("The powers' sum is 11.107. The first weight is 7.389 / 11.107.")],
+        "output": [Message("The first number of the output: 0.665·1 + 0.245·0 + 0.090·1.")],
     },
     after=Message(
         "That is all of attention: softmax(q·Kᵀ/√d)·V. The rest of the course does this for many words, with "

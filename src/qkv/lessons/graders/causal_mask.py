@@ -1,15 +1,13 @@
 """The triangle, and where it acts."""
 
-from typing import Any
-
 import numpy as np
 
 from ...attention import masks
 from ...attention.oracle import from_qkv, softmax
 from ...i18n import Message
 from ..exercises import causal_mask as solved
-from ..grade import calls, furthest
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import calls, furthest
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -60,7 +58,7 @@ def additive(n: int, m: int) -> Array:
     return np.where(right_mask(n, m) > 0, 0.0, -np.inf)
 
 
-def _truth(answer: Any) -> bool:
+def _truth(answer: Answer) -> bool:
     return np.asarray(answer.causal_mask(3, 3)).dtype == bool
 
 
@@ -276,9 +274,7 @@ LESSON = Lesson(
             ),
             Message("causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`"),
         ],
-        "masked_attention": [
-            Message("`np.where(mask, scores, -np.inf)` before the softmax."),
-        ],
+        "masked_attention": [Message("`np.where(mask, scores, -np.inf)` before the softmax.")],
     },
     after=Message(
         "With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "

@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import steps
 from ...i18n import Message
 from ..exercises.cross_attention import attention
-from ..grade import calls, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, shapes
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(10)
@@ -169,7 +169,7 @@ LESSON = Lesson(
             Message("Who asks? The text being written, x. Who answers? The memory."),
             Message("words is (M,), a row of keys: words[None, :] is (1, M) and fits every query."),
             Message("`attention(x @ w_q, memory @ w_k, …, words[None, :])`"),
-        ],
+        ]
     },
     after=Message(
         "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator."

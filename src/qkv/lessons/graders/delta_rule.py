@@ -1,13 +1,13 @@
 """One write by its own matrix, whole texts against the reference's triangular inverse."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from ...i18n import Message
 from ...mixers.reference import Array, delta
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(21)
 
@@ -43,7 +43,7 @@ def right_gated(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Arra
     return delta(q, k, v, np.log(gamma), beta).output
 
 
-def _write(change: str) -> dict[str, Any]:
+def _write(change: str) -> dict[str, object]:
     def write(state: Array, k: Array, v: Array, beta: float) -> Array:
         held = state @ k if change == "wrong axis" else state.T @ k
         if change == "fades everything":
@@ -64,13 +64,13 @@ def _write(change: str) -> dict[str, Any]:
     return {"write": write}
 
 
-def _text(change: str) -> Any:
+def _text(change: str) -> Callable[[Array, Array, Array, Array, Array], Array]:
     def read(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Array:
         n, state = len(q), np.zeros((k.shape[1], v.shape[1]))
         output, empty = np.zeros((n, v.shape[1])), state
         for i in range(n):
             before, share = state, 1.0 if change == "no share" else beta[i]
-            fade: Any = {"unused": 1.0, "twice": gamma[i] ** 2, "late": gamma[i - 1]}.get(change, gamma[i])
+            fade: float | Array = {"unused": 1.0, "twice": gamma[i] ** 2, "late": gamma[i - 1]}.get(change, gamma[i])
             if change == "whole vector":
                 fade = gamma[:, None]
             if change == "after":
@@ -87,11 +87,11 @@ def _text(change: str) -> Any:
     return read
 
 
-def _plain(change: str) -> dict[str, Any]:
+def _plain(change: str) -> dict[str, object]:
     return {"delta_rule": lambda q, k, v, beta: _text(change)(q, k, v, beta, np.ones(len(q)))}
 
 
-def _gated(change: str) -> dict[str, Any]:
+def _gated(change: str) -> dict[str, object]:
     return {"gated_delta_rule": _text(change)}
 
 
@@ -155,9 +155,7 @@ LESSON = Lesson(
             Message("the sign is turned round: the state moves away from v. v − held, not held − v."),
         ),
         Wrong(
-            "replaced",
-            _write("replaced"),
-            Message("the old state is gone: what other keys hold has to stay. S + …"),
+            "replaced", _write("replaced"), Message("the old state is gone: what other keys hold has to stay. S + …")
         ),
         Wrong(
             "turned round",
@@ -245,11 +243,9 @@ LESSON = Lesson(
         "delta_rule": [
             Message(
                 "As in linear attention: a state of zeros (d, e), a loop over the words, write, then read `q[i] @ state`."
-            ),
+            )
         ],
-        "gated_delta_rule": [
-            Message("The same loop; what goes into write is the faded state, `gamma[i] * state`."),
-        ],
+        "gated_delta_rule": [Message("The same loop; what goes into write is the faded state, `gamma[i] * state`.")],
     },
     after=Message(
         'With β = 1 and keys at right angles this is a dictionary; with β = 0 nothing is learned. `qkv steps "我 爱 北京" '

@@ -1,18 +1,21 @@
 """How the parts are wired, against the same layer in NumPy."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ...attention.masks import Mask
 from ...attention.oracle import Array, steps
 from ...i18n import Message
 from ..exercises import encoder_layer as solved
 from ..fixed_weights import drawn, filled, matrix
-from ..grade import furthest
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import furthest
 
+Feed = Callable[[Tensor], Tensor]
 RNG = np.random.default_rng(17)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
 PADDED = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)[:, None, None]
@@ -39,11 +42,11 @@ def layer_norm(x: Array, name: str) -> Array:
     return even * drawn(f"{name}.weight", width).numpy() + drawn(f"{name}.bias", width).numpy()
 
 
-def attention(x: Array, n_head: int, name: str, mask: Any = None) -> Array:
+def attention(x: Array, n_head: int, name: str, mask: Mask | NDArray[np.bool_] | None = None) -> Array:
     """Multi-head attention by `steps`, with the matrices drawn for that name."""
     width = x.shape[-1]
-    given = {f"w_{part[0]}": matrix(f"{name}{part}", width, width) for part in ("q", "k", "v", "out")}
-    return steps(x, **given, n_head=n_head, mask=mask).output
+    q, k, v, out = (matrix(f"{name}{part}", width, width) for part in ("q", "k", "v", "out"))
+    return steps(x, w_q=q, w_k=k, w_v=v, w_o=out, n_head=n_head, mask=mask).output
 
 
 def linear(x: Array, name: str, columns: int) -> Array:
@@ -52,11 +55,11 @@ def linear(x: Array, name: str, columns: int) -> Array:
 
 
 def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Any) -> Any:
+    def ask(answer: Answer) -> object:
         made = filled(answer.EncoderLayer(width, n_head, hidden))
         return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
 
-    def right() -> Any:
+    def right() -> Array:
         n = x.shape[1]
         allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, n, n))
         between = x.numpy() + attention(layer_norm(x.numpy(), "norm1"), n_head, "attention.", allowed)
@@ -67,102 +70,101 @@ def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None)
     return Question("EncoderLayer", shown + ("" if mask is None else f", mask {tuple(mask.shape)}"), ask, right)
 
 
-def _wired(forward: Any) -> dict[str, Any]:
+def _wired(forward: Callable[[solved.EncoderLayer, Tensor, Tensor | None, Feed], Tensor]) -> dict[str, object]:
     """The right layer with another forward; `forward(layer, x, mask, feed)`."""
 
     class Variant(solved.EncoderLayer):
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-            made: Tensor = forward(self, x, mask, lambda t: self.down(torch.relu(self.up(t))))
-            return made
+            return forward(self, x, mask, lambda t: self.down(torch.relu(self.up(t))))
 
     return {"EncoderLayer": Variant}
 
 
-def post_norm(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def post_norm(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = s.norm1(x + s.attention(x, mask))
     return s.norm2(x + feed(x))
 
 
-def from_normed(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def from_normed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = s.norm1(x)
     x = x + s.attention(x, mask)
     x = s.norm2(x)
     return x + feed(x)
 
 
-def second_from_normed(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def second_from_normed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = s.norm2(x + s.attention(s.norm1(x), mask))
     return x + feed(x)
 
 
-def no_residuals(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def no_residuals(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     return feed(s.norm2(s.attention(s.norm1(x), mask)))
 
 
-def no_first(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def no_first(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = s.attention(s.norm1(x), mask)
     return x + feed(s.norm2(x))
 
 
-def no_second(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def no_second(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return feed(s.norm2(x))
 
 
-def from_input(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def from_input(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     between = x + s.attention(s.norm1(x), mask)
     return x + feed(s.norm2(between))
 
 
-def parallel(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def parallel(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     return x + s.attention(s.norm1(x), mask) + feed(s.norm2(x))
 
 
-def no_norms(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def no_norms(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(x, mask)
     return x + feed(x)
 
 
-def norm1_twice(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def norm1_twice(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + feed(s.norm1(x))
 
 
-def second_unnormed(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def second_unnormed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + feed(x)
 
 
-def no_relu(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def no_relu(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + s.down(s.up(s.norm2(x)))
 
 
-def relu_last(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def relu_last(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + torch.relu(s.down(s.up(s.norm2(x))))
 
 
-def gelu(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def gelu(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + s.down(torch.nn.functional.gelu(s.up(s.norm2(x))))
 
 
-def mask_lost(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def mask_lost(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x))
     return x + feed(s.norm2(x))
 
 
-def mask_inverted(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def mask_inverted(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), None if mask is None else ~mask)
     return x + feed(s.norm2(x))
 
 
-def only_attention(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def only_attention(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     return x + s.attention(s.norm1(x), mask)
 
 
-def norm_on_branch_end(s: Any, x: Tensor, mask: Any, feed: Any) -> Tensor:
+def norm_on_branch_end(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.norm1(s.attention(x, mask))
     return x + s.norm2(feed(x))
 
@@ -250,11 +252,7 @@ LESSON = Lesson(
                 "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…)))."
             ),
         ),
-        Wrong(
-            "relu last",
-            _wired(relu_last),
-            Message("relu stands behind down; it belongs between up and down."),
-        ),
+        Wrong("relu last", _wired(relu_last), Message("relu stands behind down; it belongs between up and down.")),
         Wrong(
             "gelu",
             _wired(gelu),
@@ -293,7 +291,7 @@ LESSON = Lesson(
             Message("Two lines, each of the form x = x + part(norm(x))."),
             Message("`x = x + self.attention(self.norm1(x), mask)`"),
             Message("The feed-forward part is `self.down(torch.relu(self.up(…)))`."),
-        ],
+        ]
     },
     after=Message("Stack twelve of these and you have BERT. With a causal mask it is a GPT, which comes next."),
     doctor=lambda answer: (answer.EncoderLayer(24, 4, 40), {"heads": 4}),

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.oracle import from_qkv
+from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import grouped_heads as solved
 from ..fixed_weights import filled, matrix
-from ..grade import calls, furthest, shapes
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import calls, furthest, shapes
 
 RNG = np.random.default_rng(15)
 
@@ -31,17 +31,17 @@ MODULES: list[tuple[int, int, int, Tensor, Tensor | None]] = [
 ]
 
 
-def right_spread(x: Tensor, n_head: int) -> Any:
+def right_spread(x: Tensor, n_head: int) -> Array:
     shared = n_head // x.shape[1]
     return np.stack([x[:, h // shared].numpy() for h in range(n_head)], axis=1)
 
 
 def _module(width: int, n_head: int, n_kv_head: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Any) -> Any:
+    def ask(answer: Answer) -> object:
         made = filled(answer.GroupedQueryAttention(width, n_head, n_kv_head))
         return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
 
-    def right() -> Any:
+    def right() -> Array:
         wide = width // n_head
         q, k, v = (
             (x.numpy() @ matrix(name, width, heads * wide)).reshape(*x.shape[:2], heads, wide).swapaxes(1, 2)
@@ -78,7 +78,7 @@ def unchanged(x: Tensor, n_head: int) -> Tensor:
     return x
 
 
-def _gqa(**change: Any) -> dict[str, Any]:
+def _gqa(**change: Any) -> dict[str, object]:
     """The right attention with one thing done otherwise."""
 
     class Variant(solved.GroupedQueryAttention):
@@ -114,9 +114,7 @@ LESSON = Lesson(
             mistake="H8",
         ),
         Wrong(
-            "first only",
-            {"spread": first_only},
-            Message("every query head got key head 0; the others are never used."),
+            "first only", {"spread": first_only}, Message("every query head got key head 0; the others are never used.")
         ),
         Wrong(
             "averaged",
@@ -136,10 +134,7 @@ LESSON = Lesson(
             shapes,
         ),
         Wrong(
-            "unchanged",
-            {"spread": unchanged},
-            Message("nothing was repeated: {shape}, and {right} is right."),
-            shapes,
+            "unchanged", {"spread": unchanged}, Message("nothing was repeated: {shape}, and {right} is right."), shapes
         ),
         Wrong(
             "all tiled",
@@ -207,7 +202,7 @@ LESSON = Lesson(
             Message(
                 "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
                 "to n_head."
-            ),
+            )
         ],
     },
     after=Message("With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller."),

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ...attention import masks
-from ...attention.oracle import from_qkv
+from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import kv_cache as solved
 from ..fixed_weights import filled, matrix
-from ..grade import furthest, pair
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import furthest, pair
 from .rotary import right as turned
 
 RNG = np.random.default_rng(16)
@@ -23,7 +23,7 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
     n = sum(chunks)
     x = torch.from_numpy(RNG.normal(size=(batch, n, width)) * 1.5)
 
-    def ask(answer: Any) -> Any:
+    def ask(answer: Answer) -> object:
         made, cache, parts = filled(answer.CachedAttention(width, n_head)), None, []
         for part in x.split(chunks, dim=1):
             given = pair(made(part.clone()) if cache is None else made(part.clone(), cache), "(output, cache)")
@@ -33,7 +33,7 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
             parts.append(output)
         return torch.cat(parts, dim=1)
 
-    def right() -> Any:
+    def right() -> Array:
         q, k, v = (
             torch.from_numpy(x.numpy() @ matrix(name, width, width)).unflatten(-1, (n_head, -1)).transpose(1, 2)
             for name in ("q", "k", "v")
@@ -45,7 +45,7 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
     return Question("CachedAttention", f"CachedAttention({width}, {n_head}), words {words}", ask, right, tolerance=3e-5)
 
 
-def _variant(**change: Any) -> dict[str, Any]:
+def _variant(**change: Any) -> dict[str, object]:
     """The right module with one thing done otherwise."""
 
     class Variant(solved.CachedAttention):
@@ -101,11 +101,7 @@ LESSON = Lesson(
             ),
             mistake="K1",
         ),
-        Wrong(
-            "unturned",
-            _variant(turn="none"),
-            Message("no positions: rotate q and k, both."),
-        ),
+        Wrong("unturned", _variant(turn="none"), Message("no positions: rotate q and k, both.")),
         Wrong(
             "queries only",
             _variant(turn="queries"),
@@ -215,7 +211,7 @@ LESSON = Lesson(
                 "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; "
                 "return the joined (k, v)."
             ),
-        ],
+        ]
     },
     after=Message("A step now costs one word instead of all of them; that is why chatbots answer at reading speed."),
     doctor=lambda answer: (answer.CachedAttention(24, 4), {"heads": 4, "causal": True}),

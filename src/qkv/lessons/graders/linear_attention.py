@@ -1,15 +1,14 @@
 """Both forms against the matrix of the reference, with a decay of 1; several texts against each by itself."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from ...attention.oracle import softmax
 from ...i18n import Message
 from ...mixers.reference import Array, Mixed, linear
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(19)
 SIZES = [
@@ -95,11 +94,11 @@ def _read(q: Array, k: Array, v: Array, change: str) -> tuple[Array, Array]:
     return output, state.T if change == "transposed" else state
 
 
-def _recurrent(change: str) -> dict[str, Any]:
+def _recurrent(change: str) -> dict[str, object]:
     return {"recurrent": lambda q, k, v: _read(q, k, v, change)}
 
 
-def _packed(change: str) -> dict[str, Any]:
+def _packed(change: str) -> dict[str, object]:
     def packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
         state = np.zeros((k.shape[1], v.shape[1]))
         output = np.zeros((len(q), v.shape[1]))
@@ -263,9 +262,7 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "parallel": [
-            Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0."),
-        ],
+        "parallel": [Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0.")],
         "recurrent": [
             Message(
                 "Begin with `state = np.zeros((k.shape[1], v.shape[1]))`; then a loop over the words: write, then read."

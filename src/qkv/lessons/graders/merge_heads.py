@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.oracle import steps
+from ...attention.oracle import Array, steps
 from ...i18n import Message
 from ..exercises import merge_heads as solved
 from ..fixed_weights import filled, matrix
-from ..grade import calls, furthest, shapes
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..questions import calls, furthest, shapes
 
 RNG = np.random.default_rng(12)
 
@@ -32,20 +32,20 @@ MODULES: list[tuple[int, int, Tensor, Tensor | None]] = [
 ]
 
 
-def right_merge(heads: Tensor) -> Any:
+def right_merge(heads: Tensor) -> Array:
     return np.concatenate([heads[:, h].numpy() for h in range(heads.shape[1])], axis=-1)
 
 
 def _module(width: int, n_head: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Any) -> Any:
+    def ask(answer: Answer) -> object:
         made = filled(answer.MultiHeadAttention(width, n_head))
         return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
 
-    def right() -> Any:
-        given = {f"w_{name[0]}": matrix(name, width, width) for name in ("q", "k", "v", "out")}
+    def right() -> Array:
+        q, k, v, out = (matrix(name, width, width) for name in ("q", "k", "v", "out"))
         n = x.shape[1]
         allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, n, n))
-        return steps(x.numpy(), **given, n_head=n_head, mask=allowed).output
+        return steps(x.numpy(), w_q=q, w_k=k, w_v=v, w_o=out, n_head=n_head, mask=allowed).output
 
     shown = f"MultiHeadAttention({width}, {n_head})(x), x {tuple(x.shape)}"
     shown += "" if mask is None else f", mask {tuple(mask.shape)}"
@@ -105,7 +105,7 @@ def _view(x: Tensor, n_head: int) -> Tensor:
     return x.reshape(x.shape[0], n_head, x.shape[1], -1)
 
 
-def _mha(**change: Any) -> dict[str, Any]:
+def _mha(**change: Any) -> dict[str, object]:
     return {"MultiHeadAttention": _variant(**change)}
 
 
@@ -276,7 +276,7 @@ LESSON = Lesson(
             Message(
                 "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
                 "−inf) if there is a mask; softmax; @ v; merge; self.out."
-            ),
+            )
         ],
     },
     after=Message(

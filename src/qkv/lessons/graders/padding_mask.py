@@ -6,8 +6,8 @@ from ...attention import masks
 from ...attention.oracle import from_qkv, softmax
 from ...i18n import Message
 from ..exercises import padding_mask as solved
-from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, shapes
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(8)

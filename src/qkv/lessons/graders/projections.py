@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array, softmax, steps
 from ...i18n import Message
 from ..exercises.projections import attention
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(6)
 
@@ -178,7 +178,7 @@ LESSON = Lesson(
             Message("All three come from x, each by one `@` with its own matrix."),
             Message("`attention(q, k, v)` is given, and does the scaling too."),
             Message("`return attention(x @ w_q, …, …)`"),
-        ],
+        ]
     },
     after=Message(
         "What a model learns in attention is only these matrices. The formula between them has nothing to learn."

@@ -1,15 +1,15 @@
 """Chunks of any size against the whole matrix of the reference, and the state against its recurrence."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...i18n import Message
 from ...mixers.reference import Array, linear
 from ...mixers.reference import retention as reference
 from ..exercises import retention as solved
-from ..grade import Told, calls, furthest
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..outcome import InvalidAnswer
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(20)
 FADES = [(3, 0.5), (5, 0.9), (1, 0.25), (4, 0.7)]
@@ -48,23 +48,23 @@ def right(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
     return reference(q, k, v, gamma).output
 
 
-def _twice(answer: Any) -> Any:
+def _twice(answer: Answer) -> object:
     """The same text once more: what the first left behind must be gone."""
     q, k, v, gamma, size = TEXTS[0]
     once, again = (answer.retention(q.copy(), k.copy(), v.copy(), gamma, size) for asked in range(2))
     if once is not None and again is not None and np.shape(once) == np.shape(again) and not np.allclose(once, again):
-        raise Told(
+        raise InvalidAnswer(
             "the same text a second time gave other numbers: the state of the first call was still there. Begin every call "
             "with a state of zeros, made inside the function."
         )
     return once
 
 
-def _powers(exponents: Any, gamma: float) -> Array:
+def _powers(exponents: ArrayLike, gamma: float) -> Array:
     return np.asarray(gamma ** np.asarray(exponents, np.float64))
 
 
-def _fading(change: str) -> dict[str, Any]:
+def _fading(change: str) -> dict[str, object]:
     def fading(n: int, gamma: float) -> Array:
         i, j = np.arange(n)[:, None], np.arange(n)
         if change == "transposed":
@@ -79,7 +79,7 @@ def _fading(change: str) -> dict[str, Any]:
     return {"fading": fading}
 
 
-def _chunk(change: str) -> dict[str, Any]:
+def _chunk(change: str) -> dict[str, object]:
     """The right chunk with one thing done otherwise."""
 
     def chunk(q: Array, k: Array, v: Array, gamma: float, state: Array) -> tuple[Array, Array]:
@@ -99,7 +99,7 @@ def _chunk(change: str) -> dict[str, Any]:
     return {"chunk": chunk}
 
 
-def _text(change: str) -> dict[str, Any]:
+def _text(change: str) -> dict[str, object]:
     def retention(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
         state = np.zeros((k.shape[1], v.shape[1]))
         parts = []
@@ -203,9 +203,7 @@ LESSON = Lesson(
             mistake="L3",
         ),
         Wrong(
-            "unfaded",
-            _chunk("unfaded"),
-            Message("word i reads S as if nothing had faded since: γ^(i+1) is missing."),
+            "unfaded", _chunk("unfaded"), Message("word i reads S as if nothing had faded since: γ^(i+1) is missing.")
         ),
         Wrong(
             "whole chunk",
@@ -321,9 +319,7 @@ LESSON = Lesson(
         ),
     ],
     hints={
-        "fading": [
-            Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0."),
-        ],
+        "fading": [Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0.")],
         "chunk": [
             Message(
                 "Two sums. Output: (fading(n, gamma) * (q @ k.T)) @ v, plus γ^(i+1) times q @ state. State: γ^C times the "

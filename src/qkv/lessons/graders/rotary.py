@@ -1,15 +1,13 @@
 """Turning by multiplication with e^(iθ): the reference uses complex numbers, where a turn is one product."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array
 from ...i18n import Message
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(14)
 
@@ -109,7 +107,7 @@ def updated(x: Tensor, places: Tensor) -> Tensor:
     return torch.cat([a, b * angles.cos() + a * angles.sin()], -1)
 
 
-def _length(got: Any, want: Any) -> dict[str, object]:
+def _length(got: Array, want: Array) -> dict[str, object]:
     return {"got": float(np.linalg.norm(got[..., -1, :])), "want": float(np.linalg.norm(want[..., -1, :]))}
 
 
@@ -170,11 +168,7 @@ LESSON = Lesson(
             {"rotate": doubled},
             Message("your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again."),
         ),
-        Wrong(
-            "base 1000",
-            {"rotate": base_1000},
-            Message("the base is 1000 in yours; 10000 is right."),
-        ),
+        Wrong("base 1000", {"rotate": base_1000}, Message("the base is 1000 in yours; 10000 is right.")),
         Wrong(
             "counted",
             {"rotate": counted},
@@ -183,11 +177,7 @@ LESSON = Lesson(
                 "given."
             ),
         ),
-        Wrong(
-            "from one",
-            {"rotate": from_one},
-            Message("place 0 isn't turned at all; yours is, by one step."),
-        ),
+        Wrong("from one", {"rotate": from_one}, Message("place 0 isn't turned at all; yours is, by one step.")),
         Wrong(
             "over heads",
             {"rotate": over_heads},
@@ -225,7 +215,7 @@ LESSON = Lesson(
             ),
             Message("`angles = places[:, None] * 10000 ** -(…)` is (N, D/2) and fits the last two axes of a and b."),
             Message("`torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)`"),
-        ],
+        ]
     },
     after=Message("Move all words by 100 places: every score stays the same. Try it with your function."),
 )

@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import scaling as solved
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(3)
 SIZES = [(1, 2, 4), (3, 5, 6), (7, 8, 64), (2, 3, 1)]
@@ -133,11 +133,7 @@ LESSON = Lesson(
             ),
             mistake="S4",
         ),
-        Wrong(
-            "squared",
-            {"scaled_scores": squared},
-            Message("you divided by d². Divide by √d: d ** 0.5."),
-        ),
+        Wrong("squared", {"scaled_scores": squared}, Message("you divided by d². Divide by √d: d ** 0.5.")),
         Wrong(
             "by lengths",
             {"scaled_scores": by_lengths},
@@ -218,7 +214,7 @@ LESSON = Lesson(
             Message("`return q @ k.T / np.sqrt(q.shape[-1])`"),
         ],
         "largest_weights": [
-            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k)."),
+            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k).")
         ],
     },
     after=Message(

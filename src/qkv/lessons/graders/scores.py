@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import scores as solved
-from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, shapes
 
 RNG = np.random.default_rng(2)
 

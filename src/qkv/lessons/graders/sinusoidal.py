@@ -1,6 +1,6 @@
 """The table against `attention.oracle.sinusoid`."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 from ...attention.oracle import sinusoid as right
 from ...i18n import Message
 from ..exercises import sinusoidal as solved
-from ..grade import calls, furthest
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest
 
 RNG = np.random.default_rng(13)
 SIZES = [(3, 4), (7, 6), (1, 2), (50, 16), (4, 5)]
@@ -18,7 +18,13 @@ WORDS = [torch.from_numpy(RNG.normal(size=shape)) for shape in ((2, 3, 4), (3, 3
 
 
 def _table(
-    n: int, width: int, exponent: Any = None, base: float = 10000.0, start: int = 0, cos: Any = None, pairs: Any = None
+    n: int,
+    width: int,
+    exponent: Callable[[Tensor], Tensor] | None = None,
+    base: float = 10000.0,
+    start: int = 0,
+    cos: Callable[[Tensor], Tensor] | None = None,
+    pairs: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """The table with the exponent of base for column pair i, the cosine's if it has its own, and the way sines and cosines are laid out."""
     i = torch.arange((width + 1) // 2, dtype=torch.float64)
@@ -146,11 +152,7 @@ LESSON = Lesson(
         Wrong(
             "base 1000", {"sinusoid": base_1000}, Message("the base is 1000 in yours; 10000 is right."), mistake="R1"
         ),
-        Wrong(
-            "from one",
-            {"sinusoid": from_one},
-            Message("places count from 0: your first row is that of place 1."),
-        ),
+        Wrong("from one", {"sinusoid": from_one}, Message("places count from 0: your first row is that of place 1.")),
         Wrong(
             "swapped",
             {"sinusoid": swapped},
@@ -201,15 +203,9 @@ LESSON = Lesson(
             ),
             mistake="R3",
         ),
+        Wrong("multiplied", {"add_positions": multiplied}, Message("positions are added, not multiplied.")),
         Wrong(
-            "multiplied",
-            {"add_positions": multiplied},
-            Message("positions are added, not multiplied."),
-        ),
-        Wrong(
-            "only table",
-            {"add_positions": only_table},
-            Message("the words are gone: x + table, not the table alone."),
+            "only table", {"add_positions": only_table}, Message("the words are gone: x + table, not the table alone.")
         ),
     ],
     hints={
@@ -224,7 +220,7 @@ LESSON = Lesson(
             ),
         ],
         "add_positions": [
-            Message("add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each."),
+            Message("add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each.")
         ],
     },
     after=Message(

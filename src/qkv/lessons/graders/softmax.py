@@ -5,8 +5,8 @@ import numpy as np
 from ...attention.oracle import Array
 from ...attention.oracle import softmax as right
 from ...i18n import Message
-from ..grade import calls, furthest, row, sums
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, row, sums
 
 RNG = np.random.default_rng(4)
 HUGE = np.array([[1000.0, 999.0, 0.0], [3.0, 1.0, 2.0]])
@@ -259,7 +259,7 @@ LESSON = Lesson(
                 "together."
             ),
             Message("`powers = np.exp(x - x.max(-1, keepdims=True))`"),
-        ],
+        ]
     },
     after=Message(
         "Every library does it this way; flash attention even keeps a running maximum, because it never sees "

@@ -1,16 +1,16 @@
 """Cutting into heads, and the weights of each."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...attention.oracle import from_qkv
+from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import split_heads as solved
-from ..grade import calls, furthest, shapes, sums
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, shapes, sums
 
 RNG = np.random.default_rng(11)
 
@@ -28,14 +28,14 @@ PAIRS = [
 ]
 
 
-def right_split(x: Tensor, n_head: int) -> Any:
+def right_split(x: Tensor, n_head: int) -> Array:
     wide = x.shape[-1] // n_head
     return np.stack([x.numpy()[..., h * wide : (h + 1) * wide] for h in range(n_head)], axis=1)
 
 
-def right(q: Tensor, k: Tensor, n_head: int) -> Any:
-    k = right_split(k, n_head)
-    return from_qkv(right_split(q, n_head), k, k).weights
+def right(q: Tensor, k: Tensor, n_head: int) -> Array:
+    keys = right_split(k, n_head)
+    return from_qkv(right_split(q, n_head), keys, keys).weights
 
 
 def view_only(x: Tensor, n_head: int) -> Tensor:
@@ -67,7 +67,12 @@ def joined(x: Tensor, n_head: int) -> Tensor:
 
 
 def _weights(
-    q: Tensor, k: Tensor, n_head: int, by: float | None = None, dim: int = -1, split: Any = solved.split
+    q: Tensor,
+    k: Tensor,
+    n_head: int,
+    by: float | None = None,
+    dim: int = -1,
+    split: Callable[[Tensor, int], Tensor] = solved.split,
 ) -> Tensor:
     q, k = split(q, n_head), split(k, n_head)
     return torch.softmax(q @ k.transpose(-1, -2) / (q.shape[-1] ** 0.5 if by is None else by), dim=dim)
@@ -247,7 +252,7 @@ LESSON = Lesson(
             Message(
                 "head_weights: split both, `q @ k.transpose(-1, -2)`, divide by the root of the split q.shape[-1], "
                 "softmax over dim=-1."
-            ),
+            )
         ],
     },
     after=Message(

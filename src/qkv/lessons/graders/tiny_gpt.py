@@ -1,19 +1,24 @@
 """Part by part with numbers, then it has to learn: the loss must fall below a bar that was measured, and nothing may leak from the future."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ...attention import masks
+from ...attention.oracle import Array
 from ...i18n import Message
 from ..exercises import tiny_gpt as solved
 from ..fixed_weights import drawn, filled, matrix
-from ..grade import Noted, Told, furthest
-from ..lesson import Lesson, Question, Wrong
+from ..lesson import Answer, Lesson, Question, Wrong
+from ..outcome import InvalidAnswer, ValueWithNote
+from ..questions import furthest
 from .encoder_layer import attention, layer_norm, linear
 
 STEPS = 150
@@ -30,12 +35,12 @@ IDS = [torch.from_numpy(RNG.integers(0, 11, size=shape)) for shape in SHAPES]
 TABLE = torch.from_numpy(RNG.normal(size=(11, 11)) * 2)
 
 
-def right_block(x: Any, n_head: int, name: str) -> Any:
+def right_block(x: Array, n_head: int, name: str) -> Array:
     """The block's attention in NumPy."""
     return attention(x, n_head, name, masks.causal())
 
 
-def right_gpt(ids: Any, vocab: int, width: int, n_head: int, n_layer: int, context: int) -> Any:
+def right_gpt(ids: NDArray[np.int64], vocab: int, width: int, n_head: int, n_layer: int, context: int) -> Array:
     """The whole model in NumPy, with the numbers drawn for its names."""
     x = (
         drawn("tokens.weight", vocab, width).numpy()[ids]
@@ -78,7 +83,7 @@ class Bigram(nn.Module):
         return self.table[ids]
 
 
-def right_loss(ids: Any) -> float:
+def right_loss(ids: NDArray[np.int64]) -> float:
     """−log of the probability of what really comes next, on average, in NumPy."""
     rows = TABLE.numpy()[ids[:, :-1]]
     logs = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
@@ -94,19 +99,18 @@ def _loss(ids: Tensor) -> Question:
     )
 
 
-def _three_steps(step: Any) -> Any:
+def _three_steps(step: Callable[[Bigram, Optimizer, Tensor], float | None]) -> object:
     """Losses and table after three steps of plain gradient descent; momentum shows what is done to old gradients."""
     model = Bigram()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses = [step(model, optimizer, ids.clone()) for ids in (IDS[0], IDS[1], IDS[0])]
-    if any(value is None for value in losses):
+    numbers = [float(value) for value in losses if value is not None]
+    if len(numbers) < len(losses):
         return None
-    return torch.cat(
-        [torch.tensor([float(value) for value in losses], dtype=torch.float64), model.table.detach().flatten()]
-    )
+    return torch.cat([torch.tensor(numbers, dtype=torch.float64), model.table.detach().flatten()])
 
 
-def right_step(model: Bigram, optimizer: Any, ids: Tensor) -> float:
+def right_step(model: Bigram, optimizer: Optimizer, ids: Tensor) -> float:
     """The gradient of the bigram's loss by its formula: (softmax − one-hot) / number of places."""
     before = F.cross_entropy(model.table.detach()[ids[:, :-1]].flatten(0, 1), ids[:, 1:].flatten()).item()
     gradient = torch.zeros_like(model.table)
@@ -127,13 +131,13 @@ STEP = Question(
 )
 
 
-def _learns(answer: Any) -> Any:
+def _learns(answer: Answer) -> object:
     """Train it for real; complain about a loss that stays high, or about the future showing through."""
     begun = time.monotonic()
     model, losses = answer.train(STEPS)
     took, last = time.monotonic() - begun, float(np.mean(losses[-10:]))
     if not last < BAR:
-        raise Told(
+        raise InvalidAnswer(
             "after {steps} steps the loss is {last} (it began at {first}); it should be below {bar}.",
             steps=STEPS,
             first=float(losses[0]),
@@ -147,7 +151,9 @@ def _learns(answer: Any) -> Any:
     with torch.no_grad():
         moved = float((model(one)[:, :12] - model(other)[:, :12]).abs().max())
     if moved > 1e-4:
-        raise Told("later characters change what the model says earlier (by {moved}): the future leaks.", moved=moved)
+        raise InvalidAnswer(
+            "later characters change what the model says earlier (by {moved}): the future leaks.", moved=moved
+        )
     says = answer.write(model, "How", 24).replace("\n", " ⏎ ")
     note = Message(
         "It learns: loss {first} → {last} in {steps} steps, {seconds} s; nothing leaks from the future. It "
@@ -158,13 +164,13 @@ def _learns(answer: Any) -> Any:
         last=last,
         says=says,
     )
-    return Noted(0.0, note)
+    return ValueWithNote(0.0, note)
 
 
 LEARNS = Question("train", f"train({STEPS})", _learns, lambda: 0.0)
 
 
-def _attention(**change: Any) -> dict[str, Any]:
+def _attention(**change: Any) -> dict[str, object]:
     class Variant(solved.Block):
         def attention(self, x: Tensor) -> Tensor:
             heads = change.get("heads", self.n_head)
@@ -183,34 +189,32 @@ def _attention(**change: Any) -> dict[str, Any]:
     return {"Block": Variant}
 
 
-def _forward(forward: Any) -> dict[str, Any]:
+def _forward(forward: Callable[[solved.TinyGPT, Tensor], Tensor]) -> dict[str, object]:
     class Variant(solved.TinyGPT):
         def forward(self, ids: Tensor) -> Tensor:
-            made: Tensor = forward(self, ids)
-            return made
+            return forward(self, ids)
 
     return {"TinyGPT": Variant}
 
 
-def _blocks(s: Any, x: Tensor) -> Tensor:
+def _blocks(s: solved.TinyGPT, x: Tensor) -> Tensor:
     for block in s.blocks:
         x = block(x)
     return x
 
 
-def _places(s: Any, ids: Tensor) -> Tensor:
-    made: Tensor = s.places(torch.arange(ids.shape[1]))
-    return made
+def _places(s: solved.TinyGPT, ids: Tensor) -> Tensor:
+    return s.places(torch.arange(ids.shape[1]))
 
 
-def same_block(s: Any, ids: Tensor) -> Tensor:
+def same_block(s: solved.TinyGPT, ids: Tensor) -> Tensor:
     x = s.tokens(ids) + _places(s, ids)
     for _ in s.blocks:
         x = s.blocks[0](x)
     return s.head(s.norm(x))
 
 
-def from_start(s: Any, ids: Tensor) -> Tensor:
+def from_start(s: solved.TinyGPT, ids: Tensor) -> Tensor:
     x = s.tokens(ids) + _places(s, ids)
     out = x
     for block in s.blocks:
@@ -218,43 +222,43 @@ def from_start(s: Any, ids: Tensor) -> Tensor:
     return s.head(s.norm(out))
 
 
-def unshifted(model: Any, ids: Tensor) -> Tensor:
+def unshifted(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
 
 
-def backwards(model: Any, ids: Tensor) -> Tensor:
+def backwards(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
 
 
-def softmaxed(model: Any, ids: Tensor) -> Tensor:
+def softmaxed(model: nn.Module, ids: Tensor) -> Tensor:
     shares = torch.softmax(model(ids)[:, :-1], -1)
     return F.cross_entropy(shares.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def summed(model: Any, ids: Tensor) -> Tensor:
+def summed(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
 
 
-def unflattened(model: Any, ids: Tensor) -> Tensor:
+def unflattened(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids)[:, :-1], ids[:, 1:])
 
 
-def rolled(model: Any, ids: Tensor) -> Tensor:
+def rolled(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids).flatten(0, 1), ids.roll(-1, 1).flatten())
 
 
-def last_only(model: Any, ids: Tensor) -> Tensor:
+def last_only(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids)[:, -2], ids[:, -1])
 
 
-def no_zero(model: Any, optimizer: Any, ids: Tensor) -> float:
+def no_zero(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     value = solved.loss(model, ids)
     value.backward()
     optimizer.step()
     return value.item()
 
 
-def zero_late(model: Any, optimizer: Any, ids: Tensor) -> float:
+def zero_late(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     value = solved.loss(model, ids)
     value.backward()
     optimizer.zero_grad()
@@ -262,7 +266,7 @@ def zero_late(model: Any, optimizer: Any, ids: Tensor) -> float:
     return value.item()
 
 
-def step_first(model: Any, optimizer: Any, ids: Tensor) -> float:
+def step_first(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     value = solved.loss(model, ids)
     optimizer.step()
     optimizer.zero_grad()
@@ -270,12 +274,12 @@ def step_first(model: Any, optimizer: Any, ids: Tensor) -> float:
     return value.item()
 
 
-def loss_after(model: Any, optimizer: Any, ids: Tensor) -> float:
+def loss_after(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     solved.train_step(model, optimizer, ids)
     return solved.loss(model, ids).item()
 
 
-def twice(model: Any, optimizer: Any, ids: Tensor) -> float:
+def twice(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     value = solved.train_step(model, optimizer, ids)
     optimizer.step()
     return value
@@ -403,11 +407,7 @@ LESSON = Lesson(
             ),
             furthest,
         ),
-        Wrong(
-            "summed",
-            {"loss": summed},
-            Message("this is the sum over all places; the mean is asked for."),
-        ),
+        Wrong("summed", {"loss": summed}, Message("this is the sum over all places; the mean is asked for.")),
         Wrong(
             "rolled",
             {"loss": rolled},
@@ -424,22 +424,13 @@ LESSON = Lesson(
                 "the logits and .flatten() the targets."
             ),
         ),
-        Wrong(
-            "last only",
-            {"loss": last_only},
-            Message("only the last character is asked for. Every place counts."),
-        ),
+        Wrong("last only", {"loss": last_only}, Message("only the last character is asked for. Every place counts.")),
         Wrong(
             "no zero_grad",
             {"train_step": no_zero},
             Message("old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first."),
         ),
-        Wrong(
-            "not learning",
-            {"train_step": zero_late},
-            NOT_LEARNING,
-            lambda got, want: {"got": float(got[2])},
-        ),
+        Wrong("not learning", {"train_step": zero_late}, NOT_LEARNING, lambda got, want: {"got": float(got[2])}),
         Wrong(
             "step first",
             {"train_step": step_first},
@@ -459,24 +450,24 @@ LESSON = Lesson(
         "Block": [
             Message(
                 "attention is “merging heads” with a causal mask made inside: torch.ones(N, N, dtype=torch.bool).tril()."
-            ),
+            )
         ],
         "TinyGPT": [
             Message(
                 "forward: `x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))`, every block in turn, then "
                 "`self.head(self.norm(x))`."
-            ),
+            )
         ],
         "loss": [
             Message(
                 "loss: `F.cross_entropy(logits.flatten(0, 1), targets.flatten())` with logits[:, :-1] and ids[:, 1:]."
-            ),
+            )
         ],
         "train_step": [
             Message(
                 "train_step: optimizer.zero_grad(), value = loss(model, ids), value.backward(), optimizer.step(), "
                 "return value.item()."
-            ),
+            )
         ],
     },
     after=Message(

@@ -4,8 +4,8 @@ import numpy as np
 
 from ...attention.oracle import Array, from_qkv, softmax
 from ...i18n import Message
-from ..grade import calls, furthest, shapes
 from ..lesson import Lesson, Wrong
+from ..questions import calls, furthest, shapes
 
 RNG = np.random.default_rng(5)
 MIXES = [
@@ -247,9 +247,7 @@ LESSON = Lesson(
             Message("Row times matrix: one query's weights (M,) times v (M, e) is (e,)."),
             Message("weighted_sum is a single `@`."),
         ],
-        "attention": [
-            Message("attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum."),
-        ],
+        "attention": [Message("attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum.")],
     },
     after=Message(
         'This is the formula of “Attention is all you need”, complete. `qkv steps "The cat sat"` prints every '

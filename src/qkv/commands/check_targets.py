@@ -1,0 +1,136 @@
+"""What `qkv check` is asked to check: files, the names in them, and how these are built and called."""
+
+import ast
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..doctor.source.file import read
+from ..i18n import Problem, all_of, say
+
+ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
+
+
+def find_targets(targets: list[str]) -> dict[Path, list[str]]:
+    """Return the names to check in each file; [] means all that looks like attention."""
+    wanted: dict[Path, list[str]] = {}
+    for target in targets:
+        split = re.fullmatch(r"(.+?\.(?:py|pyw|ipynb|txt|md))(?::(.*))?", target, re.DOTALL)
+        file, name = (split[1], split[2] or "") if split else (target, "")
+        if split is None and not Path(target).exists() and ":" in target:
+            file, _, name = target.rpartition(":")
+        if not file:
+            raise Problem("name a file, as in  qkv check mymodel.py")
+        if Path(file).is_dir():
+            wanted |= {one: [] for one in _below(Path(file)) if one not in wanted}
+            continue
+        names = [one.strip() for one in name.split(",") if one.strip()]
+        before = wanted.get(Path(file))
+        whole = not names or before == []  # the file by itself asks for all that is in it
+        wanted[Path(file)] = [] if whole else list(dict.fromkeys([*(before or []), *names]))
+    return wanted
+
+
+SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files below a folder in which something looks like attention; not what was installed there."""
+    found, seen = [], 0
+    for path, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in SKIPPED)
+        for name in sorted(files):
+            if name.endswith((".py", ".ipynb")) and not name.startswith("."):
+                seen += 1
+                with suppress(Problem, OSError):  # no Python: nothing in it can be attention
+                    if read(Path(path, name)).candidates():
+                        found.append(Path(path, name))
+    if not found:
+        raise Problem(
+            "in {folder} nothing looks like attention (files read: {seen}); name the file to check",
+            folder=folder,
+            seen=seen,
+        )
+    return found
+
+
+class Target(NamedTuple):
+    """A class or function, with its line in the file or in a notebook's cell."""
+
+    target: str  # FILE:NAME
+    line: int
+    cell: int | None
+
+
+def list_targets(targets: dict[Path, list[str]], as_json: bool) -> int:
+    """Print what would be checked, each with its line, and return the exit code."""
+    found: list[Target] = []
+    for file, names in targets.items():
+        source = read(file)
+        listed = names or source.candidates()
+        if not listed:
+            raise Problem(
+                "{file} holds nothing that looks like attention (a softmax beside a product of matrices); to check a "
+                "class or function anyway, name it: qkv check {file}:NAME",
+                file=file,
+            )
+        for name in listed:
+            cell, line = source.place(source.node(name).lineno)
+            found.append(Target(f"{file}:{name}", line, cell))
+    if as_json:
+        print(json.dumps([target._asdict() for target in found], ensure_ascii=False, indent=2))
+        return 0
+    for target, line, cell in found:
+        where = say("line {line}", line=line)
+        if cell is not None:
+            where = say("cell {cell}, {where}", cell=cell, where=where)
+        print(f"{target}  ({where})")
+    return 0
+
+
+def read_pairs(option: str, text: str | None, example: str) -> dict[str, object] | None:
+    """Return `dim=64,heads=8` as a dict. Values are literals, or bare words that mean themselves; nothing is evaluated."""
+    if text is None:
+        return None
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args and call.keywords
+        pairs: dict[str, object] = {}
+        for pair in call.keywords:
+            assert pair.arg is not None
+            pairs[pair.arg] = pair.value.id if isinstance(pair.value, ast.Name) else ast.literal_eval(pair.value)
+        json.dumps(pairs)
+        return pairs
+    except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise Problem(
+            "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
+            option=option,
+            text=text,
+            example=example,
+        ) from None
+
+
+def read_call(text: str | None) -> dict[str, object] | None:
+    """Return `q=a,mask=b` as a dict: what each is, and the name of that argument in the user's code."""
+    example = '"q=a,mask=b"'
+    pairs = read_pairs("call", text, example)
+    for word, name in (pairs or {}).items():
+        if word not in ROLES:
+            raise Problem(
+                "--call: {word} is none of {roles}; write what it is, then your argument's name, as in --call "
+                "{example}",
+                word=word,
+                roles=all_of(ROLES),
+                example=example,
+            )
+        if not isinstance(name, str):
+            raise Problem(
+                "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
+                option="call",
+                text=text,
+                example=example,
+            )
+    return pairs
