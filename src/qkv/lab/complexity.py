@@ -161,7 +161,7 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
 def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
     """That step by each road; the best of several."""
     from ..attention import heads
-    from ..train.run import compiler
+    from ..train.machine import compiler
 
     made = []
     # Models ask for the fastest kernel; here alone they are made to take the plain one.

@@ -8,19 +8,20 @@ Legend: B batch, N tokens of the longest chat of a batch.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..disk.bounded_reading import parse_json
 from ..i18n import Message, Problem
+from .chat_templates import ChatMessage
 from .length_batches import Pools
 from .pairs import lines, pad
 from .tokenizer import Tokenizer
 
-Messages = list[dict[str, Any]]
+Messages = Sequence[ChatMessage]
 IGNORED = -100  # the label of a token that isn't learned
 ASSISTANT = "assistant"
 
@@ -57,7 +58,7 @@ def read_chats(path: str | Path) -> list[Messages]:
     return found
 
 
-def _checked(path: Path, number: int, messages: Any) -> Messages:
+def _checked(path: Path, number: int, messages: object) -> Messages:
     if not isinstance(messages, list) or not messages:
         raise _wrong(path, number, Message("it has no list of messages"))
     for message in messages:
@@ -88,7 +89,7 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
     return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
 
 
-def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:
+def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[Row]:
     r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
 
     Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
@@ -117,7 +118,7 @@ def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], most: 
     return [Row(longest, answered.tolist())]
 
 
-def _until(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], at: int) -> Row:
+def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> Row:
     """A chat up to the end of one answer, which alone counts as said."""
     before = tokenizer.chat(messages[:at], answer=True) if at else _opened(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
@@ -130,7 +131,7 @@ def _until(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], at: int)
     return Row(ids[:end], [i >= len(before) for i in range(end)])
 
 
-def _opened(tokenizer: Tokenizer, first: Mapping[str, Any]) -> list[int]:
+def _opened(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
     """What stands before an answer that opens a chat: the template is not made for no messages at all."""
     empty = tokenizer.chat([{**first, "content": ""}], answer=False)
     ids = tokenizer.chat([first], answer=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+GENERATION_CONFIG = "generation_config.json"
 # Settings that change no token, or are told elsewhere: special tokens, speed, what else is given back, how long.
 SILENT = (
     *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"),
