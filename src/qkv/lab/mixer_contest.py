@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..text.seeded_rng import dice
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
+from . import Row
 
 KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
 HEADS = 4
@@ -61,14 +62,14 @@ class Shape(NamedTuple):
         return self._config(kind, vocab, context, max(1 + round((wanted - one) / (two - one)), 1))
 
     def _config(self, kind: str, vocab: int, context: int, hidden: int) -> Config:
-        own: dict[str, Any] = {"mixer": kind}
+        own: Row = {"mixer": kind}
         if kind in ("attention", "window"):
             own = {"mixer": "attention", "qk_norm": "rms", "window": self.window if kind == "window" else None}
         elif kind == "hybrid":
             own = {"mixer": f"mamba2×{self.layers - 1} attention", "qk_norm": "rms", "state_width": self.state}
         else:
             own["state_width"] = self.state
-        sizes: dict[str, Any] = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
+        sizes: Row = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
         return Config(**sizes, context=context, tied=False, init="zero-out", **own)
 
 
@@ -201,11 +202,11 @@ class Learning:
         self.seconds += time.perf_counter() - begun
         self.done, self.tokens = self.done + 1, self.tokens + x.numel()
 
-    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[dict[str, Any]]:
+    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[Row]:
         """All steps; how well the task is known at each look, with the tokens read and the seconds of the steps so far."""
         return list(self._looks(tell))
 
-    def _looks(self, tell: Callable[[float], None]) -> Iterator[dict[str, Any]]:
+    def _looks(self, tell: Callable[[float], None]) -> Iterator[Row]:
         at = {max(round(self.steps * (look + 1) / self.task.looks), 1) for look in range(self.task.looks)}
         for step in range(1, self.steps + 1):
             self.step()
