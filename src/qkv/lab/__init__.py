@@ -238,7 +238,7 @@ def run(name: str, progress: Progress = lambda done, total: None, **own: object)
     return {"experiment": name, "sizes": {key: value for key, value in sizes.items() if value is not None}, **results}
 
 
-class Module(Protocol):
+class ExperimentModule(Protocol):
     """The four functions of an experiment's file."""
 
     def measure(self, *, progress: Progress, **sizes: Any) -> Results: ...
@@ -247,10 +247,10 @@ class Module(Protocol):
     def draw(self, results: Results, path: str | Path | None = None) -> object: ...
 
 
-def experiment(name: str) -> Module:
+def experiment(name: str) -> ExperimentModule:
     """The file of that experiment."""
     module: Any = importlib.import_module(f"{__name__}.{name}")
-    found: Module = module
+    found: ExperimentModule = module
     return found
 
 
