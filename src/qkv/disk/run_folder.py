@@ -43,7 +43,7 @@ SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote t
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
 LATER = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
 
-Record = dict[str, Any]  # config.json
+Record = bounded_reading.JsonObject  # config.json
 
 
 class FileRecord(TypedDict):

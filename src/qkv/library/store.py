@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ..disk.atomic_files import atomic_write
 from ..disk.bounded_reading import bytes_in
@@ -153,7 +153,7 @@ def remove(name: str) -> int:
     return freed - bytes_in(folder)
 
 
-def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: Any = None) -> Path:
+def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: hub.HubApi | None = None) -> Path:
     """A named thing from the cache, fetched and verified first if it is not there.
 
     `progress(done, total)` counts bytes of the archive. `fetch` writes the archive into a folder; it is

@@ -13,12 +13,13 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..disk.bounded_reading import read_json, read_table, read_text, reading
+from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading
 from ..i18n import Message, Notice, Problem, _, all_of
 from . import generation_defaults, imported_tokenizers
+from .library_tokenizer import SPECIAL, refuse_long
 from .sentencepiece import check_charsmap
 from .token_bytes import LETTERS
-from .tokenizer import BPE, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
+from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
 ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
@@ -88,7 +89,7 @@ def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tok
     return kind(library, roles)
 
 
-def _library(file: Path) -> tuple[Library, dict[str, Any]]:
+def _library(file: Path) -> tuple[Library, JsonObject]:
     """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
     with reading(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
         saved = read_table(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})"))
@@ -109,7 +110,7 @@ def _library(file: Path) -> tuple[Library, dict[str, Any]]:
         return Library.from_str(_text(file)), saved
 
 
-def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
+def _kind_of(saved: JsonObject) -> type[Tokenizer]:
     model, pre, decoder = saved["model"], saved["pre_tokenizer"] or {}, saved["decoder"] or {}
     if model.get("type") != "BPE":
         return Tokenizer
@@ -265,7 +266,7 @@ class _Settings:
         ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
         return dict(sorted(ids.items(), key=lambda pair: pair[1]))
 
-    def _decoder(self) -> dict[str, Any]:
+    def _decoder(self) -> JsonObject:
         tokens = self.tokenizer.get("added_tokens_decoder")
         return {i: token for i, token in tokens.items() if isinstance(token, dict)} if isinstance(tokens, dict) else {}
 
@@ -280,7 +281,7 @@ class _Settings:
     def complete(self, made: Tokenizer) -> None:
         """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
 
-        def ids(*values: Any) -> list[int]:
+        def ids(*values: object) -> list[int]:
             flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
             return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
 
@@ -337,13 +338,13 @@ class _Settings:
         return template if isinstance(template, str) else None
 
 
-def _name(token: Any) -> str | None:
+def _name(token: object) -> str | None:
     """A token's name, written as itself or as a small table."""
     name = token.get("content") if isinstance(token, dict) else token
     return name if isinstance(name, str) else None
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> JsonObject:
     """A JSON table, empty if there is no such file."""
     if not file.is_file():
         return {}
