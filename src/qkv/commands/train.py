@@ -17,7 +17,7 @@ from ..terminal.screen import live
 from .model_options import fetch
 
 if TYPE_CHECKING:
-    from ..train.loop import Line as Metrics
+    from ..train.loop import Metrics
     from ..train.run import Run
     from ..train.settings import Changes
 

@@ -39,7 +39,7 @@ FIRST = {"lstm": _("The LSTM"), "attention": _("Attention")}
 THEN = {"lstm": _("the LSTM"), "attention": _("attention")}
 
 
-class Recurrent(nn.Module):
+class LSTMModel(nn.Module):
     """One LSTM layer: each step waits for the one before."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
@@ -55,7 +55,7 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(self.embedding(ids))[0][:, -1])
 
 
-class Attentive(nn.Module):
+class AttentionModel(nn.Module):
     """One attention layer, causal: every position in one go."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
@@ -76,7 +76,7 @@ class Attentive(nn.Module):
         return weights[:, :, -1].mean(1)
 
 
-KINDS: dict[str, type[Recurrent] | type[Attentive]] = {"lstm": Recurrent, "attention": Attentive}
+KINDS: dict[str, type[LSTMModel] | type[AttentionModel]] = {"lstm": LSTMModel, "attention": AttentionModel}
 
 
 def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
@@ -113,8 +113,8 @@ def measure(
     rows: list[Row] = []
     load = report.busy()
 
-    def fresh() -> dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]]:
-        made: dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]] = {}
+    def fresh() -> dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]]:
+        made: dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]] = {}
         for kind, build in KINDS.items():
             torch.manual_seed(seed)
             model = build(symbols + NOISE + 1, width, symbols)
@@ -155,7 +155,7 @@ def measure(
                     "losses": runs[kind]["losses"],
                 }
             )
-            if isinstance(model, Attentive):
+            if isinstance(model, AttentionModel):
                 rows[-1]["weight_on_the_word"] = float(model.looks(ids)[:, 0].mean())
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
 

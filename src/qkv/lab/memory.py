@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Shape(NamedTuple):
+class CacheShape(NamedTuple):
     """What a cache's size depends on; `rank` is 0 where a model has no latent attention."""
 
     layers: int
@@ -34,14 +34,14 @@ class Shape(NamedTuple):
 
 
 # As published in each model's own configuration.
-SHAPES: dict[str, Shape] = {
-    "gpt2": Shape(12, 12, 12, 64),
-    "smollm2": Shape(30, 9, 3, 64),
-    "llama-2-7b": Shape(32, 32, 32, 128),
-    "llama-3-8b": Shape(32, 32, 8, 128),
-    "llama-3-70b": Shape(80, 64, 8, 128),
-    "qwen2.5-7b": Shape(28, 28, 4, 128),
-    "deepseek-v3": Shape(61, 128, 128, 128, 512, 64),
+SHAPES: dict[str, CacheShape] = {
+    "gpt2": CacheShape(12, 12, 12, 64),
+    "smollm2": CacheShape(30, 9, 3, 64),
+    "llama-2-7b": CacheShape(32, 32, 32, 128),
+    "llama-3-8b": CacheShape(32, 32, 8, 128),
+    "llama-3-70b": CacheShape(80, 64, 8, 128),
+    "qwen2.5-7b": CacheShape(28, 28, 4, 128),
+    "deepseek-v3": CacheShape(61, 128, 128, 128, 512, 64),
 }
 KINDS = ("MHA", "GQA", "MQA", "MLA")
 
@@ -89,7 +89,7 @@ def measure(
     return {"model": model, "shape": shown, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
 
 
-def shape_of(name: str) -> Shape:
+def shape_of(name: str) -> CacheShape:
     """By name, or read from a model on the disk."""
     if name in SHAPES:
         return SHAPES[name]
@@ -128,9 +128,9 @@ def _layers(config: Config) -> int:
     return sum(word not in STATES for word in config.mixers[: config.layers[1]])
 
 
-def _read(config: Config) -> Shape:
+def _read(config: Config) -> CacheShape:
     width = config.head_width or config.width // config.n_head
-    shape = Shape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
+    shape = CacheShape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
     if "latent" in config.mixers:
         shape = shape._replace(rank=config.rank or max(config.width // 4, 8))
         shape = shape._replace(rope_width=config.rope_width or max(width // 2 // 2 * 2, 2))

@@ -37,7 +37,7 @@ ANSWERS = 1024  # that a share of right ones is counted in
 LOOKS = 10  # at the held-out text while a model learns
 
 
-class Shape(NamedTuple):
+class ContestShape(NamedTuple):
     """What the six have in common."""
 
     width: int
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
         """The model of this kind that has as many weights as the others, as near as its feed-forward can bring it.
 
         >>> from ..model.describe import parts
-        >>> shape = Shape(width=64, layers=2, window=31, state=8)
+        >>> shape = ContestShape(width=64, layers=2, window=31, state=8)
         >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
         [90496, 90608, 90312]
         """
@@ -79,7 +79,7 @@ def _count(config: Config) -> int:
         return Transformer(config).count()
 
 
-class Task(Protocol):
+class ContestTask(Protocol):
     """What is learned: rows for a step, and how well it is known."""
 
     vocab: int
@@ -181,7 +181,7 @@ def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[T
 class Learning:
     """One model that learns one task: `rate` is Muon's for the matrices of its blocks, AdamW's for the rest is half of it."""
 
-    def __init__(self, config: Config, task: Task, rate: float, steps: int, seed: int) -> None:
+    def __init__(self, config: Config, task: ContestTask, rate: float, steps: int, seed: int) -> None:
         torch.manual_seed(seed)
         self.model, self.task, self.steps, self.seed = Transformer(config), task, steps, seed
         self.settings = Settings(steps=steps, seed=seed, lr=rate, adam_lr=rate / 2)

@@ -26,7 +26,7 @@ from ..library import store
 from ..model.transformer import ModelCache, Transformer
 from ..train.threads import threads, threads_for
 from . import Course, Progress, Results, Row, report, small_step
-from .mixer_contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
+from .mixer_contest import HEADS, KINDS, TOKENS, ContestShape, ContestTask, Learning, NextCharacter, Recall
 from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
 from .report import Column
 
@@ -90,8 +90,8 @@ def measure(
             width=width,
             heads=HEADS,
         )
-    shape, load = Shape(width, layers, window, state), report.busy()
-    tasks: dict[str, Task] = {"recall": Recall(pairs, recall_steps)}
+    shape, load = ContestShape(width, layers, window, state), report.busy()
+    tasks: dict[str, ContestTask] = {"recall": Recall(pairs, recall_steps)}
     if (source := _source(text)) is not None:
         tasks = {"text": NextCharacter(source, CONTEXT), **tasks}
     total = {"text": steps, "recall": recall_steps}

@@ -48,7 +48,7 @@ FEW, SMALL = 32, 3  # dates and steps that tell how long all will take
 CALLED = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
 
 
-class Recurrent(nn.Module):
+class GRUTranslator(nn.Module):
     """A GRU reads both ways, a GRU writes, and additive attention joins them (Bahdanau, 2014)."""
 
     def __init__(self, vocab: int, width: int) -> None:
@@ -156,10 +156,10 @@ def measure(
 
 def learners(
     tokenizer: Tokenizer, steps: int, width: int, batch: int, seed: int
-) -> tuple[RecurrentLearner, TransformerLearner]:
+) -> tuple[GRULearner, TransformerLearner]:
     """Return both before their first step, each with what suits it: AdamW the GRU, the recipe of `qkv train` the Transformer."""
     torch.manual_seed(seed)
-    gru = Recurrent(tokenizer.vocab, width)
+    gru = GRUTranslator(tokenizer.vocab, width)
     config = Config(
         kind="encoder-decoder",
         vocab=tokenizer.vocab,
@@ -172,7 +172,7 @@ def learners(
     )
     adamw = Settings(steps=steps, batch=batch, optimizer="adamw", lr=5e-3)
     return (
-        RecurrentLearner(gru, tokenizer, adamw),
+        GRULearner(gru, tokenizer, adamw),
         TransformerLearner(Transformer(config), tokenizer, Settings(steps=steps, batch=batch, seed=seed)),
     )
 
@@ -238,7 +238,7 @@ class Learner(Generic[Model]):
         return {"kind": self.kind, "said": said, "head": head, "map": rounded.tolist(), "keys": keys, "year": year}
 
 
-class RecurrentLearner(Learner[Recurrent]):
+class GRULearner(Learner[GRUTranslator]):
     """The GRU."""
 
     kind = "gru"

@@ -26,7 +26,7 @@ IGNORED = -100  # the label of a token that isn't learned
 ASSISTANT = "assistant"
 
 
-class Row(NamedTuple):
+class ChatRow(NamedTuple):
     """A chat, or its beginning, as tokens; `answered` are those that the assistant says."""
 
     ids: list[int]
@@ -89,7 +89,7 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
     return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
 
 
-def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[Row]:
+def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[ChatRow]:
     r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
 
     Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
@@ -115,10 +115,10 @@ def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) 
     answered = np.zeros(len(longest), dtype=bool)
     for row in rows:
         answered[: len(row.ids)] |= row.answered
-    return [Row(longest, answered.tolist())]
+    return [ChatRow(longest, answered.tolist())]
 
 
-def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> Row:
+def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
     """A chat up to the end of one answer, which alone counts as said."""
     before = tokenizer.chat(messages[:at], answer=True) if at else _opened(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
@@ -128,7 +128,7 @@ def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> Row:
             "answers can't be told from the rest"
         )
     end = next((i + 1 for i in range(len(before), len(ids)) if ids[i] in tokenizer.ends), len(ids))
-    return Row(ids[:end], [i >= len(before) for i in range(end)])
+    return ChatRow(ids[:end], [i >= len(before) for i in range(end)])
 
 
 def _opened(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
@@ -147,7 +147,7 @@ class Chats:
     def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
         rows = [row for messages in chats for row in laid_out(tokenizer, messages, most + 1)]
         self.cut = sum(len(row.ids) > most + 1 for row in rows)
-        short = [Row(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
+        short = [ChatRow(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
         self.rows = [row for row in short if any(row.answered[1:])]
         self.lost = len(rows) - len(self.rows)
         if not self.rows:

@@ -50,7 +50,7 @@ def load(path: str | Path) -> Tokenizer:
 
 def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
-    settings = _Settings(folder)
+    settings = _TokenizerFiles(folder)
     if not file.is_file() and path.is_dir():
         made = _from_parts(folder, settings)
         if made is None:
@@ -67,7 +67,7 @@ def _load(path: Path, file: Path) -> Tokenizer:
     return made
 
 
-def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tokenizer:
+def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) -> Tokenizer:
     library, saved = _library(file)
     kind = _kind_of(saved)
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
@@ -121,7 +121,7 @@ def _kind_of(saved: JsonObject) -> type[Tokenizer]:
     return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
 
 
-def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
+def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
     """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
 
     def there(*names: str) -> bool:
@@ -169,7 +169,7 @@ def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
     return _word_pieces(folder, settings) if there("vocab.txt") else None
 
 
-def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
+def _byte_pairs(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     vocab = _read(folder / "vocab.json")
     lines = _lines(folder / "merges.txt")
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
@@ -200,7 +200,7 @@ def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
     return BPE(library, roles)
 
 
-def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
+def _word_pieces(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
     accents = settings.get("strip_accents")
     refuse_long(vocab)
@@ -219,7 +219,7 @@ def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
     return Tokenizer(library, roles)
 
 
-class _Settings:
+class _TokenizerFiles:
     """What the files around a tokenizer say about its special tokens."""
 
     def __init__(self, folder: Path) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 
-class Line(TypedDict, total=False):
+class Metrics(TypedDict, total=False):
     """A line of metrics.jsonl: a step, or an evaluation before the first one."""
 
     step: int
@@ -45,7 +45,7 @@ class Line(TypedDict, total=False):
     val_loss: float
 
 
-Report = Callable[[Line], None]
+Report = Callable[[Metrics], None]
 
 
 class Stopped(Exception):
@@ -107,7 +107,7 @@ def train(
                 raise _lost(run, step, loss, settings)
             now = time.perf_counter()
             state |= {"step": step + 1, "seconds": now - begun}
-            line: Line = {
+            line: Metrics = {
                 "step": step + 1,
                 "loss": loss,
                 "tokens_per_second": speed(tokens, now),
