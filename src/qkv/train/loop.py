@@ -46,6 +46,7 @@ class Metrics(TypedDict, total=False):
 
 
 Report = Callable[[Metrics], None]
+BEGINNING: State = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0}
 
 
 class Stopped(Exception):
@@ -79,8 +80,7 @@ def train(
     world = world or World()
     world.check(settings)
     forward = world.wrap(torch.compile(model) if settings.compile else model)
-    beginning: State = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0}
-    state = {**beginning, **(state or beginning)}
+    state = {**BEGINNING, **(state or BEGINNING)}
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
     world.once(partial(trim_metrics, run / METRICS, state["step"]))

@@ -78,15 +78,10 @@ def gather(
 
     if task == "classify":
         labelled = text.read_labelled(store.locate(str(sources.pairs)))
-        content = text.as_tsv(labelled)
-        write_file(folder / run_folder.PAIRS, content)
+        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(labelled))
         spoken((), ())
-        return {
-            "kind": "labels",
-            "labels": list(text.labels_of(labelled, sources.pairs)),
-            "source": sources.pairs,
-            "sha256": hashlib.sha256(content.encode()).hexdigest(),
-        }
+        labels = list(text.labels_of(labelled, sources.pairs))
+        return {"kind": "labels", "labels": labels, "source": sources.pairs, "sha256": sha256}
     if task == "translate":
         if sources.pairs is None:
             text.date_tokenizer().save(folder)
@@ -100,14 +95,13 @@ def gather(
                 n=len(read),
             )
         spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
-        content = text.as_tsv(read)
-        write_file(folder / run_folder.PAIRS, content)
-        return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(read))
+        return {"kind": "pairs", "source": str(sources.pairs), "sha256": sha256}
     if sources.chat is not None:
-        content = conversations.as_jsonl(conversations.read_chats(store.locate(sources.chat)))
-        write_file(folder / run_folder.CHATS, content)
+        chats = conversations.read_chats(store.locate(sources.chat))
+        sha256 = _write(folder / run_folder.CHATS, conversations.as_jsonl(chats))
         spoken((), ())
-        return {"kind": "chats", "source": sources.chat, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        return {"kind": "chats", "source": sources.chat, "sha256": sha256}
     if sources.text is None:
         raise Problem(
             "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
@@ -116,6 +110,12 @@ def gather(
     cut = spoken(corpus, ("pad", "eos", "mask") if task == "mlm" else ("eos",))
     text.prepare(corpus, cut, folder / run_folder.TOKENS, progress=progress)
     return {"kind": "text", "source": str(sources.text), "sha256": corpus.sha256()}
+
+
+def _write(file: Path, content: str) -> str:
+    """Write a file, and return its sha256."""
+    write_file(file, content)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
